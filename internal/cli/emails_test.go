@@ -187,7 +187,7 @@ func (n *started) onlySuppressionLeft() {
 	n.t.Helper()
 	n.change(`UPDATE emails SET recipients = REPLACE(recipients, 'bb@', 'x@'), subject = ''`)
 	for _, x := range [][2]string{{"email_recipients", "address"}, {"emails", "recipient"}, {"email_events", "recipient"},
-		{"email_attempts", "recipients"}, {"email_attempts", "conversation"}, {"email_attempts", "reply"},
+		{"email_events", "recipients"}, {"email_events", "conversation"}, {"email_events", "reply"},
 		{"webhook_messages", "payload"}, {"request_logs", "request_body"}, {"request_logs", "response_body"}} {
 		n.change(`UPDATE ` + x[0] + ` SET ` + x[1] + ` = REPLACE(` + x[1] + `, 'bb@', 'x@')`)
 	}

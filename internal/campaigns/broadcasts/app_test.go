@@ -82,7 +82,7 @@ func TestQueuedEmailsOfApp(t *testing.T) {
 					t.Errorf("paused for %q", b.Reason)
 				}
 				s.held(3, id)
-				s.mustCount(0, `SELECT COUNT(*) FROM email_attempts`)
+				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 				s.Must(s.b.Resume(t.Context(), s.Acme, id))
 				s.held(0, id)
 			})

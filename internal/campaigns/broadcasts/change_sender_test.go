@@ -102,7 +102,7 @@ func TestChangedSender(t *testing.T) {
 
 		s.mustCount(n, `SELECT COUNT(DISTINCT contact_id) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'
 			AND domain_id = $2`, id, second.ID)
-		s.mustCount(n, `SELECT COUNT(*) FROM email_attempts`)
+		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		all := s.captured()
 		for _, address := range to {
 			text := all[address]

@@ -50,7 +50,7 @@ func TestDeletedContactIsLeftOut(t *testing.T) {
 			}
 		}
 		s.mustCount(len(gone), `SELECT COUNT(*) FROM emails WHERE last_event = 'canceled'`)
-		s.mustCount(n-len(gone), `SELECT COUNT(*) FROM email_attempts`)
+		s.mustCount(n-len(gone), `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		s.mustCount(n-len(gone), `SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`)
 		r, err := s.b.Results(ctx, team, id)
 		s.Must(err)

@@ -73,7 +73,7 @@ func TestDomainLostAndBack(t *testing.T) {
 					return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`) == 0
 				})
 				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, id)
-				s.mustCount(n, `SELECT COUNT(*) FROM email_attempts a JOIN emails e ON e.id = a.email_id
+				s.mustCount(n, `SELECT COUNT(a.outcome) FROM email_events a JOIN emails e ON e.id = a.email_id
 					WHERE e.broadcast_id = $1`, id)
 				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'delivery_delayed'`, id)
 			})

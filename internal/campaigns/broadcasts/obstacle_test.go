@@ -51,7 +51,7 @@ func TestSenderStopPausesAtOnce(t *testing.T) {
 				}
 				s.runAll()
 				s.held(n, id)
-				s.mustCount(0, `SELECT COUNT(*) FROM email_attempts a JOIN emails e ON e.id = a.email_id
+				s.mustCount(0, `SELECT COUNT(a.outcome) FROM email_events a JOIN emails e ON e.id = a.email_id
 					WHERE e.broadcast_id = $1`, id)
 				c.mend(s)
 				if b := s.broadcast(id); b.Status != broadcasts.Paused {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 type eventItem struct {
@@ -58,7 +57,7 @@ type attemptItem struct {
 	NextAt       wire.DBTime `json:"next_at" nullable:"true" doc:"The time of the next attempt; null if there is none."`
 }
 
-func attemptToItem(t emails.Attempt) attemptItem {
+func attemptToItem(t events.StoredAttempt) attemptItem {
 	return attemptItem{t.ID, t.Destination, orEmpty(t.Recipients), orNull(t.Host), orNull(t.TLS), t.Outcome, t.Reply,
 		t.Conversation,
 		wire.DBTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, wire.DBTime(t.NextAt)}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -108,16 +109,13 @@ func TestAttemptsInPages(t *testing.T) {
 		f.verified("example.org")
 		emailID := f.sent(t)
 		const tries = 600
-		f.Update(func(tx *db.Tx) error {
-			for i := range tries {
-				err := emails.RecordAttempt(t.Context(), tx, emails.Attempt{TeamID: f.Acme.TeamID, EmailID: emailID,
-					Destination: "example.net", Outcome: emails.OutcomeUnknown, Reply: strconv.Itoa(i), StartedAt: tx.Now()})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		all := make([]events.Event, tries)
+		for i := range all {
+			all[i] = events.Event{TeamID: f.Acme.TeamID, EmailID: emailID, Type: events.EmailDelayed,
+				Recipient: "user@example.net", Attempt: &events.Attempt{Destination: "example.net",
+					Outcome: emails.OutcomeUnknown, Reply: strconv.Itoa(i), StartedAt: time.Now()}}
+		}
+		f.Happen(all...)
 		for i, e := range f.inPages(t, "/emails/"+emailID+"/attempts", tries, 500) {
 			if e.Reply != strconv.Itoa(i) {
 				t.Errorf("entry %d is try %s", i, e.Reply)

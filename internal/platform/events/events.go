@@ -92,6 +92,10 @@ type Event struct {
 	// caller of Record has not loaded the email, and listeners query it.
 	Email func() (*Email, error)
 
+	// Attempt is the try to deliver that caused the event, or nil. If a try causes several events, only one of them has
+	// the Attempt.
+	Attempt *Attempt
+
 	// For email events, Data is a *Bounce, *Delayed, *Failed, *Canceled, *Suppressed, *Complaint, *Open, *Click or
 	// *Received. For contact, broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other
 	// events, Data has the type of the changed resource.
@@ -110,6 +114,20 @@ type Email struct {
 	Tags        []Pair
 	Headers     []Pair // header fields that the API client has set
 	CreatedAt   time.Time
+}
+
+// Attempt is one try to deliver an email to a destination, including the SMTP conversation.
+type Attempt struct {
+	Destination  string
+	Recipients   []string
+	Host         string // name and address of the host; "" if none was reached
+	TLS          string // "" if the connection was not encrypted
+	Outcome      string // delivered, delayed, bounced, mixed or unknown
+	Reply        string
+	Conversation string
+	StartedAt    time.Time
+	Duration     time.Duration
+	NextAt       time.Time // zero if there is no next try
 }
 
 // Pair is a name with a value.

@@ -3,8 +3,11 @@ package events
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -14,46 +17,152 @@ import (
 // needs its own prepared statement.
 const rowsMax = 8
 
+// eventColumns and attemptColumns are the columns of email_events. Only events with an attempt have values in the latter.
+const (
+	eventColumns = `id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient, data, created_at`
+	// Long texts come last; see migration 0036.
+	attemptColumns = `started_at, duration, next_at, outcome, destination, recipients, host, tls, reply, conversation`
+)
+
 // insert writes the events that belong to a timeline, up to rowsMax in one statement. A delivery result often consists
 // of two or three events.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
-	var text strings.Builder
-	var args []any
-	flush := func() {
-		if len(args) > 0 {
-			tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, args[0], args[2])
-			tx.Queue(ctx, text.String(), args...)
-		}
-		text.Reset()
-		args = nil
-	}
+	var some []*Event
 	for i := range all {
-		e := &all[i]
-		timeline := e.TimelineID()
-		if timeline == "" || e.isFirst() {
+		if e := &all[i]; e.TimelineID() == "" || e.isFirst() {
 			continue
 		}
+		if some = append(some, &all[i]); len(some) == rowsMax {
+			if err := insertRows(ctx, tx, some); err != nil {
+				return err
+			}
+			some = some[:0]
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return insertRows(ctx, tx, some)
+}
+
+// insertRows writes events with one statement.
+func insertRows(ctx context.Context, tx *db.Tx, some []*Event) error {
+	columns, without := eventColumns, ""
+	if slices.ContainsFunc(some, func(e *Event) bool { return e.Attempt != nil }) {
+		columns += ", " + attemptColumns
+		without = strings.Repeat(", NULL", strings.Count(attemptColumns, ",")+1)
+	}
+	var text strings.Builder
+	text.WriteString(`INSERT INTO email_events (` + columns + `) VALUES `)
+	var args []any
+	for i, e := range some {
 		data, err := e.encoded()
 		if err != nil {
 			return err
 		}
-		if len(args) == 0 {
-			text.WriteString(`INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
-				recipient, data, created_at) VALUES `)
-		} else {
-			text.WriteString(", ")
+		row := []any{e.ID, e.TeamID, e.TimelineID(), e.DomainID, e.BroadcastID,
+			strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data, e.At.UnixMicro()}
+		more := without
+		if e.Attempt != nil {
+			attempt, err := e.Attempt.values(e.Recipient)
+			if err != nil {
+				return err
+			}
+			row, more = append(row, attempt...), ""
 		}
-		n := len(args)
-		fmt.Fprintf(&text, "($%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8, n+9,
-			n+10)
-		args = append(args, e.ID, e.TeamID, timeline, e.DomainID, e.BroadcastID,
-			strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data, e.At.UnixMicro())
-		if len(args) == 10*rowsMax {
-			flush()
+		open := ", ("
+		if i == 0 {
+			open = "("
 		}
+		for range row {
+			fmt.Fprintf(&text, "%s$%d", open, len(args)+1)
+			args, open = append(args, row[0]), ", "
+			row = row[1:]
+		}
+		text.WriteString(more + ")")
 	}
-	flush()
+	tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, args[0], args[2])
+	tx.Queue(ctx, text.String(), args...)
 	return nil
+}
+
+// values returns the values of attemptColumns for an event with the given recipient.
+func (a *Attempt) values(recipient string) ([]any, error) {
+	var next, destination, recipients any // NULL
+	if !a.NextAt.IsZero() {
+		next = a.NextAt.UnixMicro()
+	}
+	if a.Destination != domainOf(recipient) {
+		destination = a.Destination
+	}
+	if len(a.Recipients) != 1 || a.Recipients[0] != recipient {
+		list, err := json.Marshal(a.Recipients)
+		if err != nil {
+			return nil, fmt.Errorf("encode the recipients of an attempt: %w", err)
+		}
+		recipients = string(list)
+	}
+	return []any{a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, a.Outcome, destination, recipients, a.Host,
+		a.TLS, a.Reply, a.Conversation}, nil
+}
+
+// domainOf returns the domain of an envelope address.
+func domainOf(address string) string { return address[strings.LastIndexByte(address, '@')+1:] }
+
+// StoredAttempt is an attempt with the id of the event that it caused.
+type StoredAttempt struct {
+	ID string
+	Attempt
+}
+
+// Attempts returns a page of the attempts to deliver an email, oldest first, and reports whether more attempts follow.
+func Attempts(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]StoredAttempt, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT id, recipient, started_at, duration, COALESCE(next_at, 0), outcome,
+		destination IS NULL, COALESCE(destination, ''), COALESCE(recipients, ''), host, tls, reply, conversation
+		FROM email_events WHERE email_id = $1 AND team_id || '' = $2 AND outcome IS NOT NULL`, ID: "id",
+		Args: []any{emailID, teamID}, OldestFirst: true}, p, scanAttempt)
+}
+
+func scanAttempt(r db.Row) (a StoredAttempt, err error) {
+	var recipient, recipients string
+	var started, duration, next int64
+	var ofRecipient bool
+	if err := r.Scan(&a.ID, &recipient, &started, &duration, &next, &a.Outcome, &ofRecipient, &a.Destination, &recipients,
+		&a.Host, &a.TLS, &a.Reply, &a.Conversation); err != nil {
+		return a, err
+	}
+	a.StartedAt, a.NextAt = db.Time(started), db.Time(next)
+	a.Duration = time.Duration(duration) * time.Microsecond
+	if ofRecipient {
+		a.Destination = domainOf(recipient)
+	}
+	a.Recipients, err = decodeRecipients(recipients, recipient)
+	return a, err
+}
+
+// decodeRecipients returns the recipients of an attempt from the columns recipients and recipient of its event.
+func decodeRecipients(recipients, recipient string) ([]string, error) {
+	if recipients == "" {
+		return []string{recipient}, nil
+	}
+	return db.DecodeList[string](recipients)
+}
+
+// AttemptRecipients returns the recipients of each of an email's attempts at a destination that have the given outcome,
+// latest first, at most limit attempts.
+func AttemptRecipients(ctx context.Context, r db.Reader, teamID, emailID, destination, outcome string,
+	limit int) ([][]string, error) {
+	rows, err := r.Query(ctx, `SELECT recipient, COALESCE(destination, ''), COALESCE(recipients, '') FROM email_events
+		WHERE email_id = $1 AND team_id || '' = $2 AND outcome = $3 AND (destination IS NULL OR destination = $4)
+		ORDER BY id DESC LIMIT $5`, emailID, teamID, outcome, destination, limit)
+	all, err := db.Collect(rows, err, func(r db.Row) (to []string, err error) {
+		var recipient, at, recipients string
+		if err := r.Scan(&recipient, &at, &recipients); err != nil || at == "" && domainOf(recipient) != destination {
+			return nil, err
+		}
+		return decodeRecipients(recipients, recipient)
+	})
+	return slices.DeleteFunc(all, func(to []string) bool { return to == nil }), err
 }
 
 // Entry is an event in an email's timeline.

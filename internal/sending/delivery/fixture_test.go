@@ -233,7 +233,7 @@ func (f *fixture) bounce(emailID string) *events.Bounce {
 	return f.event(emailID, events.EmailBounced).Data.(*events.Bounce)
 }
 
-func (f *fixture) attempts(emailID string) []emails.Attempt {
+func (f *fixture) attempts(emailID string) []events.StoredAttempt {
 	f.T.Helper()
 	all, _, err := f.Emails.Attempts(context.WithoutCancel(f.T.Context()), f.Acme.TeamID, emailID, page.Page{})
 	if err != nil {

@@ -38,11 +38,8 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 		} else {
 			s.p.Queue.Retry(ctx, tx, t.job, a.NextAt, a.Reply)
 		}
-		all, err := t.events(ctx, tx, verdicts)
+		all, err := t.events(ctx, tx, verdicts, &a)
 		if err != nil {
-			return err
-		}
-		if err := emails.RecordAttempt(ctx, tx, a); err != nil {
 			return err
 		}
 		return s.p.Recorder.Record(ctx, tx, all...)
@@ -64,10 +61,9 @@ func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Du
 }
 
 // attempt returns the record of a try that is stored in the database.
-func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Attempt {
-	a := emails.Attempt{TeamID: t.o.TeamID, EmailID: t.o.ID, Destination: t.d.Domain, Recipients: t.o.To, Host: out.host,
-		TLS: out.tls, Conversation: elideMiddle(out.conversation, conversationMax), StartedAt: t.started,
-		Duration: now.Sub(t.started)}
+func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) events.Attempt {
+	a := events.Attempt{Destination: t.d.Domain, Recipients: t.o.To, Host: out.host, TLS: out.tls,
+		Conversation: elideMiddle(out.conversation, conversationMax), StartedAt: t.started, Duration: now.Sub(t.started)}
 	deciding := 0
 	for i, v := range verdicts {
 		if v.state == delayed && v.until.After(a.NextAt) {
@@ -124,8 +120,10 @@ func elideMiddle(s string, limit int) string {
 }
 
 // events returns the events to record for the verdicts. The event email.sent is recorded once per email, together with
-// the first outcome. The time of email.sent is the time at which the SMTP conversation started.
-func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
+// the first outcome. The time of email.sent is the time at which the SMTP conversation started. The event of the first
+// verdict has the attempt.
+func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict, a *events.Attempt) (all []events.Event,
+	err error) {
 	talked := false
 	for _, v := range verdicts {
 		talked = talked || v.state != suppressed
@@ -145,6 +143,7 @@ func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []
 		all = append(all, e)
 	}
 	all = append(all, t.skipped...)
+	tried := len(all)
 	for i, v := range verdicts {
 		to := t.o.To[i]
 		switch v.state {
@@ -160,6 +159,9 @@ func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []
 		case suppressed:
 			all = append(all, t.event(events.EmailSuppressed, to, simulatedSuppression()))
 		}
+	}
+	if tried < len(all) {
+		all[tried].Attempt = a
 	}
 	return all, nil
 }

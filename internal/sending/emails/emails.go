@@ -289,20 +289,3 @@ type Attachment struct {
 
 // Inline reports whether the HTML body can refer to the attachment by its content id.
 func (a *Attachment) Inline() bool { return a.ContentID != "" }
-
-// Attempt is a record of one try to deliver an email to a destination, including the SMTP conversation.
-type Attempt struct {
-	ID           string
-	TeamID       string
-	EmailID      string
-	Destination  string
-	Recipients   []string
-	Host         string // name and address of the host; "" if none was reached
-	TLS          string // "" if the connection was not encrypted
-	Outcome      string // delivered, delayed, bounced, mixed or unknown
-	Reply        string
-	Conversation string
-	StartedAt    time.Time
-	Duration     time.Duration
-	NextAt       time.Time // zero if there is no next try
-}

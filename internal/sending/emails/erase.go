@@ -104,15 +104,7 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 		if err := replaceRecipient(ctx, tx, a, e.id); err != nil {
 			return err
 		}
-		for _, r := range [][]string{
-			{"email_events", "id", "recipient", "data"},
-			{"email_attempts", "id", "recipients", "reply", "conversation"},
-		} {
-			if err := replaceInRows(ctx, tx, a, e.id, r[0], r[1], r[2:]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return replaceInEvents(ctx, tx, a, e.id)
 	})
 }
 

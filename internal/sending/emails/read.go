@@ -72,12 +72,6 @@ func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.P
 	return events.Timeline(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
-// Attempts returns a page of an email's delivery attempts with their conversations, oldest first, and reports whether
-// there are more. If no page limit is set, the page has at most 500 attempts.
-func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
-	return listAttempts(ctx, s.DB.Reader, teamID, emailID, p)
-}
-
 // addresses parses stored addresses. The addresses were checked when the email was accepted, so an error means that the
 // row is corrupt.
 func addresses(list []string) ([]message.Address, error) {

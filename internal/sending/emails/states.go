@@ -2,7 +2,6 @@ package emails
 
 import (
 	"context"
-	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -88,5 +87,3 @@ func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	}
 	return false
 }
-
-func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

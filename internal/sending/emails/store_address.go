@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
@@ -103,11 +104,15 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 	return nil
 }
 
-// replaceInRows replaces an address in the given columns of a table, in all rows that belong to an email.
-func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, table, key string,
-	columns []string) error {
-	rows, err := tx.Query(ctx, `SELECT `+key+`, `+strings.Join(columns, ", ")+` FROM `+table+` WHERE email_id = $1`,
-		emailID)
+// replaceInEvents replaces an address in all events and attempts of an email. Columns without the address are not
+// changed, because an event without an attempt has NULL in some of them.
+func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
+	columns := []string{"recipient", "data", "recipients", "reply", "conversation"}
+	text := `SELECT id`
+	for _, column := range columns {
+		text += `, COALESCE(` + column + `, '')`
+	}
+	rows, err := tx.Query(ctx, text+` FROM email_events WHERE email_id = $1`, emailID)
 	all, err := db.Collect(rows, err, func(r db.Row) ([]string, error) {
 		texts := make([]string, 1+len(columns))
 		dest := make([]any, len(texts))
@@ -118,19 +123,20 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 		return texts, err
 	})
 	if err != nil {
-		return fmt.Errorf("read %s of email %s: %w", table, emailID, err)
+		return fmt.Errorf("read the events of email %s: %w", emailID, err)
 	}
 	for _, texts := range all {
-		if !anyContains(a, texts[1:]...) {
-			continue
-		}
 		args := []any{emailID, texts[0]}
 		var set []string
 		for i, column := range columns {
-			args = append(args, a.Replace(texts[1+i]))
-			set = append(set, fmt.Sprintf("%s = $%d", column, len(args)))
+			if before := texts[1+i]; a.In(before) {
+				args = append(args, a.Replace(before))
+				set = append(set, fmt.Sprintf("%s = $%d", column, len(args)))
+			}
 		}
-		tx.Queue(ctx, `UPDATE `+table+` SET `+strings.Join(set, ", ")+` WHERE email_id = $1 AND `+key+` = $2`, args...)
+		if len(set) > 0 {
+			tx.Queue(ctx, `UPDATE email_events SET `+strings.Join(set, ", ")+` WHERE email_id = $1 AND id = $2`, args...)
+		}
 	}
 	return nil
 }
@@ -147,6 +153,14 @@ func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID
 	spellings := a.Spellings(all)
 	tx.Queue(ctx, `UPDATE email_events SET data = '' WHERE email_id = $1 AND recipient = ANY($2)
 		AND type IN ('opened', 'clicked')`, emailID, spellings)
+	if len(spellings) > 0 { // the destination of an attempt is shown as before
+		to, err := message.ParseAddress(spellings[0])
+		if err != nil {
+			return err
+		}
+		tx.Queue(ctx, `UPDATE email_events SET destination = COALESCE(destination, $3) WHERE email_id = $1
+			AND recipient = ANY($2) AND outcome IS NOT NULL`, emailID, spellings, to.Domain)
+	}
 	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND address = ANY($2)`,
 		emailID, spellings, erasure.Placeholder, erasure.PlaceholderDomain)
 	return nil

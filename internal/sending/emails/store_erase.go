@@ -23,7 +23,7 @@ const (
 // all of them.
 var (
 	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
-	timelineTables = []string{"email_attempts", "email_events"}
+	timelineTables = []string{"email_events"}
 	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
 )
 
@@ -45,8 +45,7 @@ func contentRows(column string) string {
 
 // timelineRows returns an SQL expression for the number of rows that hold an email's events and attempts.
 func timelineRows(column string) string {
-	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_events v WHERE v.email_id = %[1]s)
-		+ (SELECT COUNT(*) FROM email_attempts t WHERE t.email_id = %[1]s))`, column)
+	return `(SELECT COUNT(*) FROM email_events v WHERE v.email_id = ` + column + `)`
 }
 
 var (

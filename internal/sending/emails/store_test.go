@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -22,37 +21,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
-
-// Attempts returns an attempt exactly as it was recorded.
-func TestAttemptIsKept(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
-		emailID := f.Send(hello("a@one.example"))
-		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-		want := emails.Attempt{TeamID: f.Acme.TeamID, EmailID: emailID, Destination: "one.example",
-			Recipients: []string{"a@one.example"},
-			Host:       "mx.one.example", TLS: "TLS 1.3", Outcome: emails.OutcomeUnknown, Reply: "451", Conversation: "> QUIT",
-			StartedAt: at,
-			Duration:  1500 * time.Millisecond, NextAt: at.Add(time.Hour)}
-		err := f.DB.Update(t.Context(), func(tx *db.Tx) error { return emails.RecordAttempt(t.Context(), tx, want) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, _, err := f.Emails.Attempts(t.Context(), f.Acme.TeamID, emailID, page.Page{})
-		if err != nil || len(all) != 1 {
-			t.Fatalf("%+v, %v", all, err)
-		}
-		want.ID = all[0].ID
-		if !reflect.DeepEqual(all[0], want) {
-			t.Errorf("%+v has become %+v", want, all[0])
-		}
-		for destination, want := range map[string]int{"one.example": 1, "two.example": 0} {
-			if n, err := emails.UnknownAttempts(t.Context(), f.DB.Reader, f.Acme.TeamID, emailID, destination); err != nil ||
-				n != want {
-				t.Errorf("%d attempts at %s are unsure, %v", n, destination, err)
-			}
-		}
-	})
-}
 
 // Exists, TextSize, TeamsOf and References return data about an email without reading its bodies.
 func TestWhatIsAskedOfEmails(t *testing.T) {
@@ -531,7 +499,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 	}{
 		{"email_recipients.updated_at",
 			[]func() error{func() error { _, err := f.Emails.Recipients(ctx, team, emailID); return err }}},
-		{"email_attempts.started_at", []func() error{
+		{"email_events.started_at", []func() error{
 			func() error { _, _, err := f.Emails.Attempts(ctx, team, emailID, page.Page{}); return err }}},
 		{"email_attachments.size", []func() error{
 			func() error { _, _, err := f.Emails.Attachments(ctx, team, emailID, page.Page{}); return err },

@@ -377,10 +377,9 @@ func TestUnknownAttemptsOfARecipient(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		emailID := n.Send(testnode.Hello("a@one.example", "b@one.example"))
 		for _, to := range [][]string{{"a@one.example"}, {"a@one.example", "b@one.example"}, {"c@one.example"}} {
-			n.Update(func(tx *db.Tx) error {
-				return emails.RecordAttempt(t.Context(), tx, emails.Attempt{TeamID: n.Acme.TeamID, EmailID: emailID,
-					Destination: "one.example", Recipients: to, Outcome: emails.OutcomeUnknown, StartedAt: tx.Now()})
-			})
+			n.Happen(events.Event{TeamID: n.Acme.TeamID, EmailID: emailID, Type: events.EmailDelayed, Recipient: to[0],
+				Attempt: &events.Attempt{Destination: "one.example", Recipients: to, Outcome: emails.OutcomeUnknown,
+					StartedAt: time.Now()}})
 		}
 		for _, c := range []struct {
 			to   []string

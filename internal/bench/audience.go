@@ -92,7 +92,8 @@ func (b *measurement) audience(ctx context.Context, contacts int) error {
 
 // open opens the running node's database.
 func (a *audienceRun) open(ctx context.Context) (err error) {
-	c := config.Config{DataDir: a.data(), DatabaseURL: config.Secret(a.url), BlobURL: filepath.Join(a.data(), "blobs")}
+	c := config.Config{DataDir: a.data(), DatabaseURL: config.Secret(a.url),
+		DatabaseDirectURL: config.Secret(a.directURL), BlobURL: filepath.Join(a.data(), "blobs")}
 	if a.store, err = node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Beside: true}); err != nil {
 		return err
 	}

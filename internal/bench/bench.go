@@ -84,7 +84,7 @@ func Run(ctx context.Context, e Env, args []string) error {
 	if err != nil {
 		return err
 	}
-	b.url = string(c.DatabaseURL)
+	b.url, b.directURL = string(c.DatabaseURL), string(c.DatabaseDirectURL)
 	if b.dir, err = os.MkdirTemp("", "postrider-bench-"); err != nil {
 		return err
 	}
@@ -124,6 +124,7 @@ type measurement struct {
 	unsigned                            bool
 	profile                             string
 	url                                 string // URL of PostgreSQL; "" means SQLite
+	directURL                           string // URL of PostgreSQL behind a pooler; "" means no pooler
 	dns                                 string // DNS server of the node; "" means the system's
 	// flags for a node that delivers directly; nil if the node relays to the sink
 	direct []string

@@ -25,6 +25,11 @@ type serverCounts struct {
 	cpu                        map[int]time.Duration
 }
 
+// options returns the options for the benchmark's own connections to PostgreSQL.
+func (b *measurement) options(conns int) db.Options {
+	return db.Options{URL: b.url, DirectURL: b.directURL, MaxConns: conns, Log: slog.New(slog.DiscardHandler)}
+}
+
 // serverCounts reads the counts of the server, or nil if the benchmark measures SQLite. The counts include everything
 // that the node has done before the call.
 func (b *measurement) serverCounts(ctx context.Context) (*serverCounts, error) {
@@ -34,7 +39,7 @@ func (b *measurement) serverCounts(ctx context.Context) (*serverCounts, error) {
 	if err := pause(ctx, statisticsDelay); err != nil {
 		return nil, err
 	}
-	d, err := db.Open(ctx, db.Options{URL: b.url, MaxConns: 1, Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(ctx, b.options(1))
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
@@ -28,7 +27,7 @@ func (b *measurement) snapshot(ctx context.Context) error {
 	if err := n.idle(ctx); err != nil {
 		return err
 	}
-	d, err := db.Open(ctx, db.Options{URL: b.url, MaxConns: 2, Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(ctx, b.options(2))
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,8 @@
 //
 // Parameters are $1, $2 and so on. Ids are TEXT and generated in Go; times are BIGINT microseconds UTC; booleans are
 // BOOLEAN; bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so
-// that scans need not handle NULL. Columns that few rows of a large table have may be NULL; statements read them with
-// COALESCE. A named unique index ensures uniqueness, and [DB.UniqueViolation] reports a
-// violation. Code must not use a SELECT before an INSERT to check uniqueness.
+// that scans need not handle NULL; rare columns of large tables may be NULL. A named unique index ensures uniqueness, and
+// [DB.UniqueViolation] reports a violation. Code must not use a SELECT before an INSERT to check uniqueness.
 //
 // A list is passed as one parameter, a []string, []int64 or []float64, so that a statement has the same text for lists
 // of any length. The SQL must use a list parameter in exactly one of the following forms, which are translated for

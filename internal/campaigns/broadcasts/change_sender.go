@@ -149,7 +149,10 @@ func (s *Service) checkSenders(ctx context.Context, by teams.Actor, b *Broadcast
 		if mailings[i], err = s.p.Emails.MailingOf(ctx, by, compiled, true); err != nil {
 			return nil, err
 		}
-		if !b.StartedAt.IsZero() {
+		if !b.StartedAt.IsZero() { // the recipients of enqueued emails are not checked again
+			if err := mailings[i].RequireAnyRecipient(); err != nil {
+				return nil, err
+			}
 			if err := s.checkEnqueuedValues(ctx, b.TeamID, stored[i].contentID, c.From); err != nil {
 				return nil, err
 			}

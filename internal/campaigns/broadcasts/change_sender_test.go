@@ -79,6 +79,7 @@ func TestChangedSender(t *testing.T) {
 			{broadcasts.Change{From: new(from), Subject: new("Other")}, fault.Invalid},
 			{broadcasts.Change{From: new("a@third.example")}, fault.Forbidden},
 			{broadcasts.Change{From: new(draft.From)}, fault.Forbidden},
+			{broadcasts.Change{From: new("a@resend.dev")}, fault.Forbidden}, // for tests only
 			{broadcasts.Change{From: new("{{{unknown}}} <a@second.example>")}, fault.Invalid},
 			{broadcasts.Change{From: new("{{{LAST_NAME|x}}} <a@second.example>")}, fault.Invalid}, // unknown for enqueued emails
 			{broadcasts.Change{Variants: &[]broadcasts.Variant{{From: new(from)}, {From: new(from)}}}, fault.Invalid},
@@ -205,6 +206,35 @@ func TestChangedSenderOfVariants(t *testing.T) {
 		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE last_event = 'delivered' AND (subject = 'A' AND sender = $1
 			OR subject = 'B' AND sender = 'b@third.example')`, draft.From)
 		s.mustCount(2, `SELECT COUNT(DISTINCT sender) FROM emails`)
+	})
+}
+
+// A job that has enqueued a page from the former sender enqueues the next page from the new one, even if the broadcast
+// was paused, changed and resumed between the two pages.
+func TestSenderChangedBetweenPages(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const n = 600 // more than a page
+		s.readers(n)
+		s.Verified(s.Acme.TeamID, domains.NewDomain{Name: "second.example"})
+		id := s.draft(s.news())
+		s.send(id)
+		changed := false
+		s.Recorder.Listen(afterCommit(func() {
+			if changed {
+				return // the changes record events, too
+			}
+			changed = true
+			s.loseDomain()
+			s.Must(s.changeFrom(id, "a@second.example"))
+			s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		}))
+		_, err := s.work(id)
+		s.Must(err)
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, id)
+		if former := s.Count(`SELECT COUNT(*) FROM emails WHERE sender <> 'a@second.example'`); former != 100 && former != 500 {
+			t.Errorf("%d emails are from the former sender", former)
+		}
 	})
 }
 

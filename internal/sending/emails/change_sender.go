@@ -24,6 +24,10 @@ func (s *Service) ChangeSender(ctx context.Context, j jobs.Job, o *Outgoing, con
 	if err != nil {
 		return fault.Invalidf("from", "The changed sender of email %s cannot be read: %s", o.ID, err).Because(err)
 	}
+	if all, err := message.ParseFrom(c.From(nil)); err != nil || all.Domain != a.Domain {
+		return fault.Invalidf("from", "The variables of email %s make it come from %s, and not from the domain of the other "+
+			"emails.", o.ID, a.Domain)
+	}
 	keptID := ""
 	if j.Tries > 0 { // all attempts have the same Message-ID
 		keptID = o.row.MessageID

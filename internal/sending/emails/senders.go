@@ -58,6 +58,15 @@ func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Se
 	return nil
 }
 
+// RequireAnyRecipient returns a fault if the mailing's sender may write only to test recipients.
+func (m *Mailing) RequireAnyRecipient() error {
+	if m.from.Sandbox && m.from.OwnerOnly {
+		return fault.Forbiddenf("from", "The sender %s is for trying things out and writes only to the address of this "+
+			"team's owner. Use a sender of a verified domain of your own.", m.sender.Addr())
+	}
+	return nil
+}
+
 // recipientFilter returns a function that reports whether the sender may write to an address.
 func (s *Service) recipientFilter(ctx context.Context, teamID string, from domains.Sender) (func(message.Address) bool,
 	error) {

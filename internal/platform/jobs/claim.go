@@ -36,7 +36,6 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 		return err
 	}
 	for _, a := range asks {
-		delete(k.deep, a.lane)
 		if less := a.n - len(claimed[a.lane]); less > 0 {
 			k.workers.Release(a.owner, int64(less))
 			k.freed[a.group] = true
@@ -56,12 +55,12 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 		}
 		delete(k.lanes, a.lane)
 		at, more := next[a.lane]
+		k.adapt(a, len(claimed[a.lane]), more && at <= now)
 		switch {
 		case !more:
 		case at > now:
 			k.alarms.set(a.lane, at)
 		case len(claimed[a.lane]) > 0:
-			k.deep[a.lane] = min(4*a.n, laneTurn)
 			k.enqueue(a.lane, at)
 		default: // another transaction has locked the due jobs
 			k.lanes[a.lane] = laneState{from: at}
@@ -69,6 +68,22 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 		}
 	}
 	return nil
+}
+
+// adapt sets how many jobs the next claim from a lane requests, after a claim of n jobs that left due jobs or not. A lane
+// whose jobs arrive one by one is claimed in batches as large as the last one, because each claim has a fixed cost.
+func (k *dispatcher) adapt(a ask, n int, left bool) {
+	if len(k.deep) >= deepMax {
+		clear(k.deep)
+	}
+	switch {
+	case n == a.n, n > 0 && left:
+		k.deep[a.lane] = min(4*a.n, laneTurn)
+	case n >= laneFirst:
+		k.deep[a.lane] = min(n+laneFirst, laneTurn)
+	default:
+		delete(k.deep, a.lane)
+	}
 }
 
 // releaseClaims makes due again the jobs that this node holds but no worker runs. Such jobs are left behind by a claim

@@ -14,6 +14,7 @@ const (
 	claimEvery = 5 * time.Millisecond // minimum time between claims while jobs run, so that claims are batched
 	laneTurn   = 32                   // maximum number of jobs that a lane gets in one turn
 	laneFirst  = 2                    // maximum number of jobs in a lane's first turn, because most lanes have one job
+	deepMax    = 10_000               // maximum number of lanes for which the size of the next claim is remembered
 	errorWait  = time.Second          // pause after a failed claim
 	idleMax    = time.Minute          // maximum time between iterations of the loop
 )
@@ -46,7 +47,7 @@ type dispatcher struct {
 	alarms    *alarms
 	ready     turns
 	lanes     map[string]laneState
-	deep      map[string]int    // number of jobs to claim next, for lanes whose last claim was full
+	deep      map[string]int    // number of jobs to claim next, for lanes whose last claim had several jobs
 	held      map[string]*turns // held lanes by group
 	limits    *alarms           // groups with held lanes and a limit that ends at a known time
 	inHand    map[string]int    // number of claimed jobs by group
@@ -392,7 +393,8 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 
 // plan assigns jobs to ready lanes in turn until the claim is full. Lanes in a full group are held until one of the
 // group's jobs ends, or until the group's limit ends. If an owner uses its full share of the workers, its lanes are
-// paused until the owner may use more workers. A lane gets few jobs in its first turn, and more after each full claim.
+// paused until the owner may use more workers. A lane gets few jobs in its first turn, and more after each full claim
+// (see adapt).
 // If each lane got a full turn immediately, eight lanes would fill a claim, although most lanes have only one job.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-len(k.claimed))

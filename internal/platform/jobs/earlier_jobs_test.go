@@ -119,6 +119,34 @@ func TestClaimsBeginAtTheEarliestTime(t *testing.T) {
 	}
 }
 
+// The next claim from a lane requests more jobs after a full claim, and about as many as the last claim after others. The
+// number is remembered for a limited number of lanes.
+func TestSizeOfTheNextClaim(t *testing.T) {
+	for _, c := range []struct {
+		asked, got int
+		left       bool
+		want       int
+	}{
+		{2, 2, true, 8}, {2, 2, false, 8}, {8, 8, true, laneTurn}, {laneTurn, laneTurn, true, laneTurn}, {2, 1, true, 8},
+		{8, 6, false, 8}, {8, 3, false, 5}, {laneTurn, laneTurn - 1, false, laneTurn}, {8, 1, false, 0}, {2, 0, false, 0},
+		{2, 0, true, 0},
+	} {
+		k := newDispatcher(nil, Kind{Workers: 100})
+		k.deep["l"] = 7
+		if k.adapt(ask{lane: "l", n: c.asked}, c.got, c.left); k.deep["l"] != c.want {
+			t.Errorf("after %d of %d jobs, others left: %v, the next claim asks for %d, want %d", c.got, c.asked, c.left,
+				k.deep["l"], c.want)
+		}
+	}
+	k := newDispatcher(nil, Kind{Workers: 100})
+	for i := range 2 * deepMax {
+		k.adapt(ask{lane: fmt.Sprint(i), n: 2}, 2, false)
+	}
+	if len(k.deep) > deepMax {
+		t.Errorf("%d lanes are remembered", len(k.deep))
+	}
+}
+
 // A transaction that inserts a job may commit after later jobs in the lane have been claimed.
 func TestLateCommits(t *testing.T) {
 	d := dbtest.Postgres(t)

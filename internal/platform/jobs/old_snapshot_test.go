@@ -26,11 +26,16 @@ func TestClaimsBesideAnOldSnapshot(t *testing.T) {
 	}})
 	b.start(t)
 	defer keepSnapshot(t, d)()
+	const jobsOfAClaim = 6 // as many as a busy node claims at a time
 	total := 0
-	drain := func(n int) {
+	drain := func(n, step int) {
 		t.Helper()
-		for range n / 100 {
-			b.insert(t, make100()...)
+		for range n / step {
+			all := make([]jobs.New, step)
+			for i := range all {
+				all[i] = jobs.New{Kind: "k", Lane: "l"}
+			}
+			b.insert(t, all...)
 		}
 		total += n
 		b.await(t, total)
@@ -44,26 +49,18 @@ func TestClaimsBesideAnOldSnapshot(t *testing.T) {
 			all := trace.Take()
 			n <- pagesOf(t, d, all[len(all)-1])
 		})
-		drain(100)
+		drain(jobsOfAClaim, jobsOfAClaim)
 		return <-n
 	}
 	const before = 2000
-	drain(before)
+	drain(before, 100)
 	first := pages()
-	drain(3 * before)
+	drain(3*before, 100)
 	second := pages()
 	t.Logf("a claim reads %d pages, then %d", first, second)
 	if first > 150 || second > 150 || second > first+20 {
 		t.Errorf("a claim reads %d pages after %d jobs and %d pages after %d", first, before, second, 4*before)
 	}
-}
-
-func make100() []jobs.New {
-	all := make([]jobs.New, 100)
-	for i := range all {
-		all[i] = jobs.New{Kind: "k", Lane: "l"}
-	}
-	return all
 }
 
 // keepSnapshot opens a transaction that keeps its snapshot, and returns a function that ends the transaction.

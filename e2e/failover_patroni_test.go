@@ -243,8 +243,8 @@ func (p *patroni) switchover() {
 	}
 }
 
-// killLeader sends SIGKILL to the leader's Patroni and to all processes of its server, as if the machine lost power. The
-// machine starts again once there is another leader.
+// killLeader sends SIGKILL to the leader's Patroni and to all processes of its server, as if the machine lost power.
+// The machine starts again once there is another leader.
 func (p *patroni) killLeader() {
 	i := p.with(p.roles(), "leader")
 	p.kill(i)

@@ -24,8 +24,8 @@ const (
 	poolerGap     = 2 * time.Second       // additional time until the pooler reaches the new leader
 )
 
-// TestFailover replaces the leader of a Patroni cluster under load, by a switchover and by SIGKILL in turns. No accepted
-// email is lost, and none arrives twice, because no node is killed.
+// TestFailover replaces the leader of a Patroni cluster under load, by a switchover and by SIGKILL in turns. No
+// accepted email is lost, and none arrives twice, because no node is killed.
 //
 // POSTRIDER_FAILOVER_MINUTES is the duration of the load. If POSTRIDER_FAILOVER_POOLER is set, nodes reach the leader
 // through PgBouncer in transaction mode.
@@ -113,8 +113,8 @@ func failoverCluster(t *testing.T, p *patroni, env []string) *cluster {
 }
 
 // checkGaps compares, for each event, the longest time without an accepted email with the limits and with the longest
-// time without a write of probe, and returns these times as text. The limits are increased by more. If PostgreSQL itself
-// takes longer than a limit, as on a busy machine, nodes must continue a second later.
+// time without a write of probe, and returns these times as text. The limits are increased by more. If PostgreSQL
+// itself takes longer than a limit, as on a busy machine, nodes must continue a second later.
 func (w *cluster) checkGaps(events []failoverEvent, writes []time.Time, more time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

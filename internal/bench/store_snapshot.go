@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// snapshot measures sending while another transaction stays open, as pg_dump or a long report keeps one open. PostgreSQL
-// cannot remove or skip the rows that this transaction may still read. The pages that a claim reads must not increase
-// from run to run.
+// snapshot measures sending while another transaction stays open, as pg_dump or a long report keeps one open.
+// PostgreSQL cannot remove or skip the rows that this transaction may still read. The pages that a claim reads must not
+// increase from run to run.
 func (b *measurement) snapshot(ctx context.Context) error {
 	if !db.IsPostgres(b.url) {
 		return errors.New("--snapshot measures PostgreSQL: set POSTRIDER_DATABASE_URL")

@@ -82,8 +82,8 @@ func New(c Config, d Deps) (*Service, error) {
 	return s, nil
 }
 
-// Forget makes each key and grant be looked up again on its next request. Their tokens stay in the cache, because a flood
-// of unknown keys would otherwise lock them out; see IsCached.
+// Forget makes each key and grant be looked up again on its next request. Their tokens stay in the cache, because a
+// flood of unknown keys would otherwise lock them out; see IsCached.
 func (s *Service) Forget() {
 	s.mu.Lock()
 	s.epoch++

@@ -27,8 +27,8 @@
 // A quoted field without a closing quote would extend to the next quote in the file, and swallow all rows up to there.
 // If a field with line breaks does not end correctly, the next call to Read therefore continues with the line after the
 // one on which the field begins. A field ends incorrectly if the file ends, if other text follows the closing quote, or
-// if the record exceeds [MaxRecord]. Read does not notice an unclosed quote if the next quote in the file happens to end
-// a field, such as 19" at the end of a line. A caller that recognizes rows in the field calls [Reader.Reject].
+// if the record exceeds [MaxRecord]. Read does not notice an unclosed quote if the next quote in the file happens to
+// end a field, such as 19" at the end of a line. A caller that recognizes rows in the field calls [Reader.Reject].
 //
 // If a file is not text, Sniff returns a fault that tells the user what to do. All other
 // errors come from the underlying reader.

@@ -316,8 +316,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// A rejected record is read again from the line after the one on which its last quoted field begins. A record whose last
-// quoted field has no line breaks cannot be rejected.
+// A rejected record is read again from the line after the one on which its last quoted field begins. A record whose
+// last quoted field has no line breaks cannot be rejected.
 func TestReject(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"\n", "\r\n", "\r"} {

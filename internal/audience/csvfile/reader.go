@@ -66,8 +66,8 @@ func (r *Reader) Read() (Record, error) {
 
 // Reject says that the last quoted field of the record that Read has returned has swallowed rows, because its quote was
 // not closed. If the field has line breaks, the next call to Read continues with the line after the one on which the
-// field begins. Reject then updates the record's end, and returns the error that describes the record. Otherwise, Reject
-// does nothing and returns nil.
+// field begins. Reject then updates the record's end, and returns the error that describes the record. Otherwise,
+// Reject does nothing and returns nil.
 func (r *Reader) Reject(rec *Record) *RecordError {
 	last := r.lines
 	if r.begun {

@@ -73,7 +73,8 @@ func TestSystemEventsInSuccession(t *testing.T) {
 	}
 }
 
-// A node that has cached a run's graph does not deliver an event before the pending events that arrived at another node.
+// A node that has cached a run's graph does not deliver an event before the pending events that arrived at another
+// node.
 func TestPendingEventsOnSeveralNodes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -139,7 +140,8 @@ func TestPendingEventsAndTheEndOfAWait(t *testing.T) {
 	})
 }
 
-// An erasure replaces an address in the pending events of other contacts' runs. The pending events of a run are bounded.
+// An erasure replaces an address in the pending events of other contacts' runs. The pending events of a run are
+// bounded.
 func TestPendingEventsAreErasedAndBounded(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

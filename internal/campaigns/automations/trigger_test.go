@@ -172,8 +172,9 @@ func (s *fixture) atHand() {
 	})
 }
 
-// If a run's graph is not in the cache, the run's job delivers the event to the run, unless the run is no longer waiting.
-// A job with an event, as a node of the previous release inserts it, is delivered only to a run that has not changed.
+// If a run's graph is not in the cache, the run's job delivers the event to the run, unless the run is no longer
+// waiting. A job with an event, as a node of the previous release inserts it, is delivered only to a run that has not
+// changed.
 func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -26,7 +26,8 @@ const maxWoken = 100
 // maxPending is the maximum size of a run's pending events, in bytes of JSON. Further events are dropped.
 const maxPending = 256 << 10
 
-// wakePayload is the payload of a wakeKind job: an event for those runs of its contact whose ids are greater than After.
+// wakePayload is the payload of a wakeKind job: an event for those runs of its contact whose ids are greater than
+// After.
 type wakePayload struct {
 	Name      string    `json:"name"`
 	ContactID string    `json:"contact"`
@@ -92,9 +93,9 @@ func (s *Service) enqueueWake(ctx context.Context, tx *db.Tx, o *customevents.Oc
 	return nil
 }
 
-// offerEvent delivers an event to a locked run if the run is waiting for it. If the run's graph is not cached, the event
-// becomes pending, because compiling a graph in the transaction would block all other writers. As long as a run has
-// pending events, further events become pending too, because the run may wait for them next.
+// offerEvent delivers an event to a locked run if the run is waiting for it. If the run's graph is not cached, the
+// event becomes pending, because compiling a graph in the transaction would block all other writers. As long as a run
+// has pending events, further events become pending too, because the run may wait for them next.
 func (s *Service) offerEvent(ctx context.Context, tx *db.Tx, r *row, e engine.Event) error {
 	if r.stale() != "" || r.pending == "" && r.waitFor != e.Name { // the run will be cancelled, or waits no longer
 		return nil

@@ -29,8 +29,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 }
 
 // EraseAddress replaces an email address in all log entries that contain it, for the teams in the scope. If an entry
-// refers to an email whose body contains the address, the entry stores the body from then on, with the address replaced;
-// the email itself is not changed. With DryRun, EraseAddress only counts the entries.
+// refers to an email whose body contains the address, the entry stores the body from then on, with the address
+// replaced; the email itself is not changed. With DryRun, EraseAddress only counts the entries.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

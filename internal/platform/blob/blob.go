@@ -199,8 +199,8 @@ func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 // probeKey is the key of the small blob that Probe stores.
 const probeKey = "probe"
 
-// Probe stores and reads a small blob, and returns an error if the store does not answer. After another blob could not be
-// read, Probe tells whether only that blob is affected.
+// Probe stores and reads a small blob, and returns an error if the store does not answer. After another blob could not
+// be read, Probe tells whether only that blob is affected.
 func (s *Store) Probe(ctx context.Context) error {
 	if _, err := s.Put(ctx, probeKey, strings.NewReader(probeKey)); err != nil {
 		return err

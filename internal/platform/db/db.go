@@ -4,8 +4,8 @@
 //
 // Parameters are $1, $2 and so on. Ids are TEXT and generated in Go; times are BIGINT microseconds UTC; booleans are
 // BOOLEAN; bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so
-// that scans need not handle NULL; rare columns of large tables may be NULL. A named unique index ensures uniqueness, and
-// [DB.UniqueViolation] reports a violation. Code must not use a SELECT before an INSERT to check uniqueness.
+// that scans need not handle NULL; rare columns of large tables may be NULL. A named unique index ensures uniqueness,
+// and [DB.UniqueViolation] reports a violation. Code must not use a SELECT before an INSERT to check uniqueness.
 //
 // A list is passed as one parameter, a []string, []int64 or []float64, so that a statement has the same text for lists
 // of any length. The SQL must use a list parameter in exactly one of the following forms, which are translated for
@@ -478,9 +478,9 @@ func (d *DB) OnHint(topic string, f func(payload string)) {
 	d.hints.subs[topic] = append(d.hints.subs[topic], f)
 }
 
-// OnListening registers f, which is called each time [DB.Run] begins to receive hints from other processes: at its start
-// and after each lost connection. Hints that other processes sent before are lost. On SQLite, f is never called, because
-// hints from other processes wait in a table. The function f must not block. Call OnListening before Run.
+// OnListening registers f, which is called each time [DB.Run] begins to receive hints from other processes: at its
+// start and after each lost connection. Hints that other processes sent before are lost. On SQLite, f is never called,
+// because hints from other processes wait in a table. The function f must not block. Call OnListening before Run.
 func (d *DB) OnListening(f func()) {
 	d.hints.mu.Lock()
 	defer d.hints.mu.Unlock()

@@ -120,10 +120,10 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 	}
 }
 
-// look checks once whether the server process exists, or still executes the transaction, and then whether the proof's row exists. If the server process has
-// ended, the proof's row cannot appear later. If endIt is true, look terminates the process, because after a network
-// failure the process might still read the COMMIT later. The look function does not terminate a process that waits for
-// a standby, because its transaction is committed but not yet replicated.
+// look checks once whether the server process exists, or still executes the transaction, and then whether the proof's
+// row exists. If the server process has ended, the proof's row cannot appear later. If endIt is true, look terminates
+// the process, because after a network failure the process might still read the COMMIT later. The look function does
+// not terminate a process that waits for a standby, because its transaction is committed but not yet replicated.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
 	var standby, lives bool
 	if b == nil {

@@ -17,7 +17,8 @@ import (
 // needs its own prepared statement.
 const rowsMax = 8
 
-// eventColumns and attemptColumns are the columns of email_events. Only events with an attempt have values in the latter.
+// eventColumns and attemptColumns are the columns of email_events. Only events with an attempt have values in the
+// latter.
 const (
 	eventColumns = `id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient, data, created_at`
 	// Long texts come last; see migration 0036.

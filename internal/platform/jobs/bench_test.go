@@ -61,9 +61,9 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // BenchmarkStart starts a node with many waiting jobs in 20,000 lanes: one million jobs, or as many as the environment
-// variable POSTRIDER_WAITING_JOBS says. It reports the time until the first job runs and until 20,000 jobs have ended, the
-// peak memory meanwhile, and how long other work takes beside so many jobs: mending times after a step of the clock, and
-// making the 500 jobs of a dead node due.
+// variable POSTRIDER_WAITING_JOBS says. It reports the time until the first job runs and until 20,000 jobs have ended,
+// the peak memory meanwhile, and how long other work takes beside so many jobs: mending times after a step of the
+// clock, and making the 500 jobs of a dead node due.
 func BenchmarkStart(b *testing.B) {
 	const lanes, ends = 20_000, 20_000
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("POSTRIDER_WAITING_JOBS"), "1000000"))

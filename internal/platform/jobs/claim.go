@@ -70,8 +70,9 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	return nil
 }
 
-// adapt sets how many jobs the next claim from a lane requests, after a claim of n jobs that left due jobs or not. A lane
-// whose jobs arrive one by one is claimed in batches as large as the last one, because each claim has a fixed cost.
+// adapt sets how many jobs the next claim from a lane requests, after a claim of n jobs that left due jobs or not. A
+// lane whose jobs arrive one by one is claimed in batches as large as the last one, because each claim has a fixed
+// cost.
 func (k *dispatcher) adapt(a ask, n int, left bool) {
 	if len(k.deep) >= deepMax {
 		clear(k.deep)

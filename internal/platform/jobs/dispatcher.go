@@ -26,11 +26,11 @@ const (
 // job. A lane is paused while its owner uses its full share of the workers. A lane is held while its group is at its
 // limit. Only the run method uses the fields that mu does not guard.
 //
-// A claim reads a lane only from the time of the earliest job that the dispatcher has heard of ([laneState.from]). If an
-// old snapshot is open on PostgreSQL, for example of a dump, all jobs that have ended since leave rows behind, and a claim
-// that read the lane from its start would read all these rows. Each change that makes a job due earlier sends a hint with
-// the job's time after the commit, also if the job was inserted long before. The regular scans read lanes from the start,
-// and therefore find jobs whose hints were lost.
+// A claim reads a lane only from the time of the earliest job that the dispatcher has heard of ([laneState.from]). If
+// an old snapshot is open on PostgreSQL, for example of a dump, all jobs that have ended since leave rows behind, and a
+// claim that read the lane from its start would read all these rows. Each change that makes a job due earlier sends a
+// hint with the job's time after the commit, also if the job was inserted long before. The regular scans read lanes
+// from the start, and therefore find jobs whose hints were lost.
 type dispatcher struct {
 	Kind
 	r     *Runner
@@ -307,8 +307,8 @@ func (k *dispatcher) limit(group string) (n int, again time.Time) {
 	return min(k.PerLane, n), again
 }
 
-// enqueue makes a lane ready whose first job is due at the given time. If the lane is already ready or held, enqueue only
-// sets its time back.
+// enqueue makes a lane ready whose first job is due at the given time. If the lane is already ready or held, enqueue
+// only sets its time back.
 func (k *dispatcher) enqueue(lane string, from int64) {
 	s, ok := k.lanes[lane]
 	if !ok || from < s.from {

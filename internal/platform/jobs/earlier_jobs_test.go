@@ -119,8 +119,8 @@ func TestClaimsBeginAtTheEarliestTime(t *testing.T) {
 	}
 }
 
-// The next claim from a lane requests more jobs after a full claim, and about as many as the last claim after others. The
-// number is remembered for a limited number of lanes.
+// The next claim from a lane requests more jobs after a full claim, and about as many as the last claim after others.
+// The number is remembered for a limited number of lanes.
 func TestSizeOfTheNextClaim(t *testing.T) {
 	for _, c := range []struct {
 		asked, got int

@@ -38,14 +38,14 @@
 // # Failures
 //
 // A job's handler runs at least once. A handler runs again after a crash between its external effect and its commit. If
-// a hint about new work is lost, the next scan finds the work, within 10 seconds or, with very many lanes, minutes. A job whose handler fails is retried according to the
-// kind's schedule. A job that fails after the last delay of the schedule is parked, and an operator can list it. If the
-// kind is Endless, the last delay repeats and the job is never parked. If a handler fails because a part of this
-// installation is not available (the database, the blob store, DNS), the job is repeated every 24 seconds until the
-// outage ends, and the attempt counts neither as a failure nor as a try. After a day of such failures of one job, they
-// count like other errors ([Job.Outlasted]), because the cause may concern this job alone. No job is dropped. Insert
-// and Move make a parked job with the same dedupe key due again. If the node that holds a job dies, the job is due
-// again after about 20 seconds.
+// a hint about new work is lost, the next scan finds the work, within 10 seconds or, with very many lanes, minutes. A
+// job whose handler fails is retried according to the kind's schedule. A job that fails after the last delay of the
+// schedule is parked, and an operator can list it. If the kind is Endless, the last delay repeats and the job is never
+// parked. If a handler fails because a part of this installation is not available (the database, the blob store, DNS),
+// the job is repeated every 24 seconds until the outage ends, and the attempt counts neither as a failure nor as a try.
+// After a day of such failures of one job, they count like other errors ([Job.Outlasted]), because the cause may
+// concern this job alone. No job is dropped. Insert and Move make a parked job with the same dedupe key due again. If
+// the node that holds a job dies, the job is due again after about 20 seconds.
 //
 // Times come from the database's clock ([db.DB.Now]). If the database's clock steps back, the runner detects the step
 // within seconds and restarts the waits in progress. A job that is due immediately gets a due time one hour in the
@@ -209,8 +209,8 @@ func lost(what string, j Job) error {
 
 const hintTopic = "jobs"
 
-// wake tells every node, after the commit, that the lane has a job due at the given time. The time must not be later than
-// the job's run_at, because claims do not read jobs that are due before the time of the earliest hint.
+// wake tells every node, after the commit, that the lane has a job due at the given time. The time must not be later
+// than the job's run_at, because claims do not read jobs that are due before the time of the earliest hint.
 func (q *Queue) wake(tx *db.Tx, kind, lane string, at time.Time) {
 	tx.AfterCommit(func() {
 		q.d.Hint(hintTopic, kind+"\t"+lane+"\t"+strconv.FormatInt(at.UnixMicro(), 36))

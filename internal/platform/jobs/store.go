@@ -49,8 +49,8 @@ const (
 const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
 			AND (run_at > $2 OR set_at = 0)`
 
-// lanesAfter selects the lanes of a kind after a given lane, in the order of their names. For MIN(lane), PostgreSQL would
-// read all jobs of the kind if its statistics are old.
+// lanesAfter selects the lanes of a kind after a given lane, in the order of their names. For MIN(lane), PostgreSQL
+// would read all jobs of the kind if its statistics are old.
 const lanesAfter = `WITH RECURSIVE l (lane) AS (
 	SELECT (SELECT lane FROM jobs WHERE kind = $1 AND lane > $2 AND holder = '' ORDER BY lane, run_at LIMIT 1)
 	UNION ALL

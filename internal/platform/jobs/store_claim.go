@@ -10,8 +10,8 @@ import (
 // selectHeld finds the jobs of a kind that a node has claimed.
 const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2 AND holder <> ''`
 
-// take and taken are parts of the claim statements: they update the due jobs and return them. A claim ends a hold, because
-// a job that is held until a given time may become due without a call to Release.
+// take and taken are parts of the claim statements: they update the due jobs and return them. A claim ends a hold,
+// because a job that is held until a given time may become due without a call to Release.
 const (
 	take  = `UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2, held = ''`
 	taken = ` RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
@@ -19,13 +19,13 @@ const (
 
 // On PostgreSQL, one statement claims jobs from all lanes, because each statement requires a round trip. The statement
 // reads each lane only from a given time, because an index may have entries of any number of ended jobs before it. It
-// updates the rows that it has locked by their places, which saves a look-up of each id. For each lane with an unclaimed
-// job, the statement also returns a row with an empty id and the due time of that job, which another transaction may have
-// locked.
+// updates the rows that it has locked by their places, which saves a look-up of each id. For each lane with an
+// unclaimed job, the statement also returns a row with an empty id and the due time of that job, which another
+// transaction may have locked.
 //
 // SQLite has no entries of ended jobs, and it does not support LATERAL, which the statement for PostgreSQL uses. On
-// SQLite, each lane that claims many jobs has its own statement, whose three temporary tables take about as much time as
-// reading ten rows. For lanes that claim few jobs, two additional statements claim one job per lane.
+// SQLite, each lane that claims many jobs has its own statement, whose three temporary tables take about as much time
+// as reading ten rows. For lanes that claim few jobs, two additional statements claim one job per lane.
 const (
 	// planOnce makes PostgreSQL keep its plan of the claim in each connection, because making the plan takes longer than
 	// the claim. The plan must use the index of lanes even if the table was nearly empty when the plan was made.
@@ -52,8 +52,8 @@ const (
 )
 
 // claim claims up to n due jobs from each lane for a node and returns them grouped by lane. The result may contain
-// fewer jobs than are due. The next result contains the due time of each lane's first unclaimed job, or an earlier time;
-// lanes without an unclaimed job are omitted.
+// fewer jobs than are due. The next result contains the due time of each lane's first unclaimed job, or an earlier
+// time; lanes without an unclaimed job are omitted.
 func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (all map[string][]Job,
 	next map[string]int64, err error) {
 	all, next = make(map[string][]Job, len(asks)), map[string]int64{}

@@ -28,8 +28,8 @@ const (
 )
 
 // Statements that find and restart waits whose start is in the future. The set_at column is 0 for times that a caller
-// chose. The run_at column is at most slack before set_at, so that these waits are found by the index of the lanes. Most
-// waiting jobs have been due for more than slack, and are not read.
+// chose. The run_at column is at most slack before set_at, so that these waits are found by the index of the lanes.
+// Most waiting jobs have been due for more than slack, and are not read.
 const (
 	selectKinds = `WITH RECURSIVE k (kind) AS (
 	SELECT (SELECT kind FROM jobs WHERE holder = '' ORDER BY kind, lane, run_at LIMIT 1)
@@ -52,8 +52,8 @@ func (r *Runner) kindsInQueue(ctx context.Context) ([]string, error) {
 	return db.Collect(rows, err, func(r db.Row) (kind string, err error) { return kind, r.Scan(&kind) })
 }
 
-// lanesToMend reads some lanes of a kind, beginning after a given lane. It returns the lanes that have a wait to restart,
-// the last lane that it read, and whether more lanes may follow.
+// lanesToMend reads some lanes of a kind, beginning after a given lane. It returns the lanes that have a wait to
+// restart, the last lane that it read, and whether more lanes may follow.
 func (r *Runner) lanesToMend(ctx context.Context, kind, after string) (lanes []string, last string, more bool, err error) {
 	now, n := r.d.Now(), 0
 	rows, err := r.d.Query(ctx, lanesToMend, kind, after, scanPage, now.Add(stepMin-slack).UnixMicro(), int64(inHand),

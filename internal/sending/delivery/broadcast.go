@@ -25,9 +25,9 @@ type Broadcasts interface {
 
 // broadcastAllows reports whether an email may be sent now; emails that do not belong to a broadcast are always
 // allowed. If the broadcast is paused, broadcastAllows holds the job until the broadcast resumes. If the broadcast is
-// canceled, broadcastAllows ends the job and cancels the email. If the broadcast has ended and its team is suspended, the
-// email fails. If the broadcast's sender was changed, broadcastAllows
-// changes the email's sender and makes the job due again.
+// canceled, broadcastAllows ends the job and cancels the email. If the broadcast has ended and its team is suspended,
+// the email fails. If the broadcast's sender was changed, broadcastAllows changes the email's sender and makes the job
+// due again.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" {

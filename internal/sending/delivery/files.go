@@ -38,8 +38,8 @@ type blobProbe struct {
 	failedAt time.Time
 }
 
-// concernsFile reports whether a file cannot be read although the blob store answers. Otherwise, the whole store is away,
-// and the queue repeats the job.
+// concernsFile reports whether a file cannot be read although the blob store answers. Otherwise, the whole store is
+// away, and the queue repeats the job.
 func (s *Service) concernsFile(ctx context.Context, f *emails.FileError) bool {
 	if !fault.IsOutage(f) { // the store has answered
 		return true
@@ -57,8 +57,8 @@ func (s *Service) concernsFile(ctx context.Context, f *emails.FileError) bool {
 	return true
 }
 
-// waitForFile handles a job whose email has a file that cannot be read. The job is repeated soon, without a try. One event
-// reports the delay. If the file still cannot be read after unreadableMax or missingMax, the email fails.
+// waitForFile handles a job whose email has a file that cannot be read. The job is repeated soon, without a try. One
+// event reports the delay. If the file still cannot be read after unreadableMax or missingMax, the email fails.
 func (s *Service) waitForFile(ctx context.Context, t *try, f *emails.FileError) error {
 	now, since, again := s.p.DB.Now(), db.Time(t.d.FileFailedAt), true
 	if t.d.FileFailedAt == 0 || t.d.FileTries != t.job.Tries {

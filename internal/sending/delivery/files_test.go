@@ -87,8 +87,8 @@ func (f *fixture) fileFailed(emailID string, ago time.Duration) {
 }
 
 // If one file cannot be read although the blob store answers, the timeline shows the delay and its reason at once. The
-// job is repeated soon, without a try. After an hour, or after ten minutes if the file is missing, the email fails with a
-// reason that names the file. Emails with other files are delivered meanwhile.
+// job is repeated soon, without a try. After an hour, or after ten minutes if the file is missing, the email fails with
+// a reason that names the file. Emails with other files are delivered meanwhile.
 func TestFilesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -163,7 +163,7 @@ var stops = map[string]struct {
 	"demoted": {false, func(f *fixture, of withheldSender) { f.SetRole(of.user, teams.Viewer) }, "app_not_allowed"},
 }
 
-// While an email is withheld, its sender may lose the right to send. What was accepted from a key is sent although the
+// While an email is withheld, its sender may lose the right to send. An email that a key has sent goes out although the
 // key was deleted. The email of a suspended team fails when the domain is back, and so does the email of an app that
 // could not send a scheduled email either.
 func TestSenderStopsWhileWithheld(t *testing.T) {

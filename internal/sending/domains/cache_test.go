@@ -131,8 +131,8 @@ func TestMemoryEnds(t *testing.T) {
 	})
 }
 
-// If a domain changes while it is looked up, the outdated result of the look-up is not cached. Otherwise, a node would go
-// on signing a deleted domain's mail for half a minute.
+// If a domain changes while it is looked up, the outdated result of the look-up is not cached. Otherwise, a node would
+// go on signing a deleted domain's mail for half a minute.
 func TestChangeDuringALookUp(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, one, _ := trustingIn(t, d)

@@ -70,8 +70,9 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 
 // Signing returns the data needed to deliver an email from the domain, or a NotFound fault if the domain was deleted.
 //
-// Decrypting and parsing keys is slow, so signing data is cached for 30 seconds. A change to the domain clears the cache
-// immediately. The data of a domain that may not send is not cached, so that emails go on as soon as it may send again.
+// Decrypting and parsing keys is slow, so signing data is cached for 30 seconds. A change to the domain clears the
+// cache immediately. The data of a domain that may not send is not cached, so that emails go on as soon as it may send
+// again.
 func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error) {
 	return look(s, s.signing, domainID, 30*cacheFor,
 		func() (Signing, error) { return s.lookUpSigning(ctx, domainID) }, func(g Signing) bool { return g.MaySend })

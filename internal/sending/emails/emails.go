@@ -24,8 +24,8 @@
 //
 // The states scheduled, sent and canceled apply only to an email as a whole. Apart from these states, an email has the
 // highest-ranked state of its recipients, with two exceptions. The only recipient of an email has no row, and has the
-// state of the email; a canceled email's only recipient is canceled. An email is suppressed only if all its recipients are
-// suppressed. An open or a click that cannot be attributed to one recipient changes only the state of the email. A
+// state of the email; a canceled email's only recipient is canceled. An email is suppressed only if all its recipients
+// are suppressed. An open or a click that cannot be attributed to one recipient changes only the state of the email. A
 // recipient's state becomes opened or clicked only after delivery.
 //
 // # Failures

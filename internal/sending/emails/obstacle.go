@@ -17,8 +17,8 @@ const (
 	reasonAppLimit      = "app_limit_exceeded" // the app's daily limit is used up
 )
 
-// ReasonSuspended is the reason why an email of a suspended team fails if it was scheduled or withheld, or if it belongs
-// to a broadcast that has ended.
+// ReasonSuspended is the reason why an email of a suspended team fails if it was scheduled or withheld, or if it
+// belongs to a broadcast that has ended.
 const ReasonSuspended = "account_suspended"
 
 // actorObstacle returns the reason why the actor that scheduled an email may no longer send it, or "" if the actor may
@@ -52,8 +52,8 @@ func (s *Service) actorObstacle(ctx context.Context, e *Email) (reason string, e
 // errAppLimit means that the daily limit of a connected app is used up.
 var errAppLimit = errors.New("the daily limit of the app is used up")
 
-// dueLimitApplies reports whether a due email counts against the daily limit of the app that scheduled it. An email that
-// a person has approved does not count.
+// dueLimitApplies reports whether a due email counts against the daily limit of the app that scheduled it. An email
+// that a person has approved does not count.
 func (s *Service) dueLimitApplies(ctx context.Context, e *Email) (bool, error) {
 	if e.LastEvent != Scheduled || e.Actor.Kind != teams.GrantActor {
 		return false, nil

@@ -163,7 +163,8 @@ func TestOneRecipient(t *testing.T) {
 	})
 }
 
-// The only recipient of a scheduled email is shown as a row would show it when the email is canceled and when it is due.
+// The only recipient of a scheduled email is shown as a row would show it when the email is canceled and when it is
+// due.
 func TestOneRecipientOfAScheduledEmail(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fixture) {

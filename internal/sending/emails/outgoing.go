@@ -421,8 +421,8 @@ func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker
 	return html, text
 }
 
-// FileError is the error of Compose if a file of the email cannot be read. The file may be unreadable, or the whole blob
-// store may be away; in the second case, the error may be an outage ([fault.IsOutage]).
+// FileError is the error of Compose if a file of the email cannot be read. The file may be unreadable, or the whole
+// blob store may be away; in the second case, the error may be an outage ([fault.IsOutage]).
 type FileError struct {
 	Name string // the file name of the attachment; "" if the file contains the whole message
 	err  error

@@ -39,8 +39,8 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 	})
 }
 
-// Cancel permanently cancels an email that is scheduled, or that is withheld because of its sender's domain. The jobs of
-// a withheld email end when they are due.
+// Cancel permanently cancels an email that is scheduled, or that is withheld because of its sender's domain. The jobs
+// of a withheld email end when they are due.
 func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled, math.MaxInt64)

@@ -122,8 +122,8 @@ func column(wanted bool, expression, none string) string {
 }
 
 // recipientsOf is an SQL expression for the number of recipients that the event e contributes (see the package
-// comment). The only recipient of an email has no row in email_recipients. The subqueries by email do not filter by team, because SQLite would then read all of the team's events
-// instead of using the email's key.
+// comment). The only recipient of an email has no row in email_recipients. The subqueries by email do not filter by
+// team, because SQLite would then read all of the team's events instead of using the email's key.
 var recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
 				'suppressed') + (SELECT COUNT(*) FROM emails m WHERE m.id = e.email_id AND m.recipient <> ''

@@ -11,8 +11,8 @@
 // packages. If PostgreSQL's programs are missing, tests are not skipped; they fail with instructions for installing
 // PostgreSQL.
 //
-// If POSTRIDER_TEST_POOLER is set, the databases of the helpers are reached through PgBouncer in transaction mode; `make
-// pooler` sets this variable.
+// If POSTRIDER_TEST_POOLER is set, the databases of the helpers are reached through PgBouncer in transaction mode;
+// `make pooler` sets this variable.
 //
 // If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests for both engines run only on that engine. This variable is set
 // by `make race` and by tools that run the tests very often. The test output names the engine.

@@ -32,8 +32,8 @@ type Server struct {
 }
 
 // NewServer starts a server that only this test uses, so that the test may stop and restart the server. The server's
-// data is in a new folder in dir, or in the system's folder for temporary files if dir is empty. The server has the given
-// settings, such as "wal_level=replica".
+// data is in a new folder in dir, or in the system's folder for temporary files if dir is empty. The server has the
+// given settings, such as "wal_level=replica".
 func NewServer(t testing.TB, dir string, settings ...string) *Server {
 	t.Helper()
 	s, err := launch(dir, 0, settings, initCluster)

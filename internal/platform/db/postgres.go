@@ -94,6 +94,14 @@ func (o Options) still() time.Duration { return min(stillTime, max(o.Patience, t
 
 // begin connects to the database, checks the addresses, and reads the server's clock.
 func (p *postgresDB) begin(ctx context.Context, o Options) error {
+	err := p.beginAt(ctx, o)
+	if isOtherSession(err) {
+		return transactionPooler(o)
+	}
+	return err
+}
+
+func (p *postgresDB) beginAt(ctx context.Context, o Options) error {
 	name := "database_url"
 	if o.DirectURL != "" {
 		name = "database_direct_url"

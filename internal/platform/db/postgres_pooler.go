@@ -133,12 +133,26 @@ func (p *postgresDB) checkAddresses(ctx context.Context, o Options) error {
 		return fmt.Errorf("check that hints arrive: %w", err)
 	case keeps:
 		return nil
-	case o.DirectURL != "":
+	}
+	return transactionPooler(o)
+}
+
+// transactionPooler returns the error for an address that leads to a pooler in transaction mode, although the program
+// needs a session there.
+func transactionPooler(o Options) error {
+	if o.DirectURL != "" {
 		return errors.New("database_direct_url leads to a connection pooler in transaction mode: set it to the address of " +
 			"PostgreSQL itself, or of a pooler in session mode")
 	}
-	return errors.New("database_url leads to a connection pooler in transaction mode: also set database_direct_url, to the " +
-		"address of PostgreSQL itself")
+	return errors.New("database_url leads to a connection pooler in transaction mode: also set database_direct_url, to " +
+		"the address of PostgreSQL itself")
+}
+
+// isOtherSession reports whether a statement failed because a pooler executed it in another session than the one that
+// prepared it: the session does not know the statement, or another client has prepared one with the same name.
+func isOtherSession(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == "26000" || e.Code == "42P05")
 }
 
 // checkSameDatabase begins a transaction behind the pooler and looks for it on the direct connection.

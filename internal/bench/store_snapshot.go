@@ -71,8 +71,9 @@ func (b *measurement) snapshotRun(ctx context.Context, d *db.DB, n *measuredNode
 	emails, claims := float64(b.emails), float64(w.claims-before.claims)
 	b.say("end to end                  %8.0f /s   CPU %.2f ms an email", emails/took.Seconds(),
 		used.Seconds()*1000/emails)
-	b.say("claims                      %8.0f pages, %.2f ms each   %.1f emails each",
-		float64(w.claimPages-before.claimPages)/claims, (w.claimTime-before.claimTime)/claims, emails/claims)
+	pages := float64(w.claimPages - before.claimPages)
+	b.say("claims                      %8.0f pages, %.2f ms each   %.1f emails each   %.1f pages an email", pages/claims,
+		(w.claimTime-before.claimTime)/claims, emails/claims, pages/emails)
 	b.say("other statements on jobs    %8.0f pages, %.3f ms an email   all statements %.0f pages, %.2f ms an email",
 		float64(w.jobPages-before.jobPages)/emails, (w.jobTime-before.jobTime)/emails,
 		float64(w.pages-before.pages)/emails, (w.time-before.time)/emails)

@@ -31,6 +31,7 @@ func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	if d.Engine() == "postgres" {
 		query = `SELECT table_name, column_name, data_type FROM information_schema.columns
 			WHERE table_schema = current_schema() AND is_generated = 'NEVER'
+			AND table_name NOT IN (SELECT viewname FROM pg_views WHERE schemaname = current_schema())
 			ORDER BY 1, ordinal_position`
 	}
 	rows, err := d.Query(t.Context(), query)

@@ -29,6 +29,9 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	migrated := make(chan error, 1)
 	err := before.Update(ctx, func(tx *db.Tx) error {
 		// statements that the previous release runs to accept an email
+		tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
+			tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
+			VALUES ('email', 'team', '', '', '', '', '', '', '', '', '', '', 'queued', 10, 0, 0)`)
 		if _, err := tx.Exec(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
 			VALUES ('email', 'team', 'hello', '', 1, '')`); err != nil {
 			return err

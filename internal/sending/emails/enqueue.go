@@ -189,7 +189,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 	for _, one := range some {
 		e, i, size := one.Email, one.at, one.size
 		e.only = list[i].Addr()
-		if err := insertRow(ctx, tx, e); err != nil {
+		if err := insertRow(ctx, tx, e, nil); err != nil {
 			return nil, err
 		}
 		memory := memoryFor(size, 0)

@@ -64,7 +64,8 @@ func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 
 // perEmail lists the tables in which each test email has rows, each with a condition that selects the rows for one
 // email.
-var perEmail = map[string]string{"email_bodies": "TRUE", "email_recipients": "e.recipient = ''", "email_events": "e.last_event <> 'queued'"}
+var perEmail = map[string]string{"email_bodies": "TRUE", "email_recipients": "e.recipient = ''",
+	"email_events": "e.last_event <> 'queued'"}
 
 // whole fails the test if an email has no rows in one of the tables, or if rows exist without their email.
 func (f *fixture) whole(t *testing.T) {
@@ -356,9 +357,13 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 		VALUES ($1, $2, '', $3, $1, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', '', '', '', 'delivered', 40, 0,
 			$4)`,
 		emailID, teamID, domainID, now)
-	tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2,
-		'<p>Hello.', 'Hello.', 3, '')`,
-		emailID, teamID)
+	if tx.OneWriter() {
+		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2,
+			'<p>Hello.', 'Hello.', 3, '')`, emailID, teamID)
+	} else {
+		tx.Queue(ctx, `UPDATE emails SET html = '<p>Hello.', body_text = 'Hello.', parts = 3, headers = '' WHERE id = $1`,
+			emailID)
+	}
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 		updated_at)
 		VALUES ($1, 0, $2, 'to', 'b@one.example', 'one.example', 'delivered', 40, $3)`, emailID, teamID, now)

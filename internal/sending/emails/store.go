@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	gaveHTML = 1 << iota // bits of email_bodies.parts
+	gaveHTML = 1 << iota // bits of the column parts
 	gaveText
 	hasFiles
 	isRaw      // the sender composed the message, which is stored unchanged
@@ -32,9 +32,15 @@ type recipientLists struct {
 	ReplyTo []string `json:"reply_to,omitempty"`
 }
 
-// insertRow inserts an email's row into the table emails. If the email is not scheduled, its first event is part of the
-// row.
-func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
+// body is the content that an email does not share with others.
+type body struct {
+	parts               int
+	headers, html, text string
+}
+
+// insertRow inserts an email's row and its own body; b is nil if the email has none. If the email is not scheduled, its
+// first event is part of the row.
+func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 	to, err := e.lists()
 	if err != nil {
 		return err
@@ -52,15 +58,30 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 		messageID = "" // omitted to save space, because a broadcast consists of many emails
 	}
 	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, e.ID)
-	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
-		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
-		variables, contact_id, recipient, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $16)`,
-		e.ID, e.TeamID, e.Actor.ID, e.DomainID, messageID, e.From, e.Subject, to, tags, e.TopicID, e.TemplateID,
+	args := []any{e.ID, e.TeamID, e.Actor.ID, e.DomainID, messageID, e.From, e.Subject, to, tags, e.TopicID, e.TemplateID,
 		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
-		string(e.Actor.Kind), e.shared.contentID, variables, e.ContactID, e.only)
+		string(e.Actor.Kind), e.shared.contentID, variables, e.ContactID, e.only}
+	if b == nil {
+		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
+		return nil
+	}
+	if tx.OneWriter() { // SQLite
+		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
+		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, parts, headers, html, body_text)
+			VALUES ($1, $2, $3, $4, $5, $6)`, e.ID, e.TeamID, b.parts, b.headers, b.html, b.text)
+		return nil
+	}
+	tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`, parts, headers, html, body_text)
+		VALUES (`+insertValues+`, $22, $23, $24, $25)`, append(args, b.parts, b.headers, b.html, b.text)...)
 	return nil
 }
+
+const (
+	insertColumns = `id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
+		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables, contact_id,
+		recipient, updated_at`
+	insertValues = `$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $16`
+)
 
 // lists returns the value of the column recipients.
 func (e *Email) lists() (string, error) {
@@ -99,38 +120,36 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	if err != nil {
 		return fmt.Errorf("encode headers: %w", err)
 	}
-	if err := insertRow(ctx, tx, e); err != nil {
-		return err
-	}
-	html, text, flags := "", "", 0
+	b := &body{headers: headers}
 	if d.HTML != nil {
-		html, flags = *d.HTML, flags|gaveHTML
+		b.html, b.parts = *d.HTML, b.parts|gaveHTML
 	}
 	if d.Text != nil {
-		text, flags = *d.Text, flags|gaveText
+		b.text, b.parts = *d.Text, b.parts|gaveText
 	}
 	if len(d.Attachments) > 0 {
-		flags |= hasFiles
+		b.parts |= hasFiles
 	}
 	if e.bulk {
-		flags |= markedBulk
+		b.parts |= markedBulk
 	}
 	if d.raw != nil {
-		flags |= isRaw
+		b.parts |= isRaw
 		if d.raw.blobKey != "" {
-			flags |= isBlob
+			b.parts |= isBlob
 		}
 		tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content, blob_key) VALUES ($1, $2, $3, $4)`, e.ID,
 			e.TeamID,
 			d.raw.content, d.raw.blobKey)
 		if d.raw.UTF8 {
-			flags |= needsUTF8
+			b.parts |= needsUTF8
 		}
 	}
-	if e.shared.contentID == "" || flags != 0 || headers != "" {
-		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
-			VALUES ($1, $2, $3, $4, $5, $6)`,
-			e.ID, e.TeamID, html, text, flags, headers)
+	if e.shared.contentID != "" && b.parts == 0 && headers == "" {
+		b = nil
+	}
+	if err := insertRow(ctx, tx, e, b); err != nil {
+		return err
 	}
 	for i := range d.recipients {
 		d.recipients[i].position = i
@@ -335,7 +354,7 @@ func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err erro
 		COALESCE(OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text), 0),
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
-		WHERE e.id = $1 AND (b.email_id IS NOT NULL OR e.content_id <> '')`, emailID).
+		WHERE e.id = $1 AND (b.parts IS NOT NULL OR e.content_id <> '')`, emailID).
 		Scan(&z.teamID, &z.domainID, &z.shared.contentID, &variables, &z.flags, &z.texts, &z.attachments)
 	if err == nil {
 		err = z.shared.decode(variables)

@@ -2,6 +2,7 @@ package emails
 
 import (
 	"context"
+	"strings"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -27,19 +28,32 @@ func setSender(ctx context.Context, tx *db.Tx, e *Email, contentID, from, domain
 const mayBeRefused = `(EXISTS (SELECT 1 FROM suppressions s WHERE s.team_id = e.team_id AND s.address = ANY($2))
 	OR NOT ` + contacts.AcceptsEmail + `)`
 
-// readOutgoing reads an email and its body into o, and reports whether the email has its own body row. The parameter
-// keys contains the job's recipients. The function does not require a team id, because it is called for a delivery job.
-// If the email does not exist or its team was deleted, readOutgoing returns db.ErrNoRows.
-func readOutgoing(ctx context.Context, q db.Reader, emailID string, keys []string, o *Outgoing) (own bool, err error) {
+// outgoingApart and outgoingInRow load an email with its own body. The former is for SQLite, which keeps bodies in a
+// table of their own. On PostgreSQL, that table is a view, for which the email would be looked up twice.
+var (
+	outgoingApart = selectOutgoing("b", ` LEFT JOIN email_bodies b ON b.email_id = e.id`)
+	outgoingInRow = selectOutgoing("e", "")
+)
+
+func selectOutgoing(body, join string) string {
+	return `SELECT ` + emailColumns + `, ` + strings.ReplaceAll(`b.parts IS NOT NULL, COALESCE(b.html, ''),
+		COALESCE(b.body_text, ''), COALESCE(b.parts, 0), COALESCE(b.headers, '')`, "b.", body+".") + `,
+		e.content_id, e.variables, ` + mayBeRefused + ` FROM emails e` + join + ` WHERE e.id = $1
+		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`
+}
+
+// readOutgoing reads an email and its body into o, and reports whether the email has its own body. The parameter keys
+// contains the job's recipients. The function does not require a team id, because it is called for a delivery job. If
+// the email does not exist or its team was deleted, readOutgoing returns db.ErrNoRows.
+func readOutgoing(ctx context.Context, d *db.DB, emailID string, keys []string, o *Outgoing) (own bool, err error) {
 	r := &o.row
 	var variables string
-	err = q.QueryRow(ctx, `SELECT `+emailColumns+
-		`, b.email_id IS NOT NULL, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
-		COALESCE(b.parts, 0), COALESCE(b.headers, ''), `+mayBeRefused+`
-		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
-		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, emailID, keys).
-		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.flags, &o.body.headers,
-			&o.MayBeRefused)...)
+	text := outgoingInRow
+	if d.Alone() { // SQLite
+		text = outgoingApart
+	}
+	err = d.QueryRow(ctx, text, emailID, keys).Scan(r.dest(&own, &o.body.html, &o.body.text, &o.body.flags,
+		&o.body.headers, &r.shared.contentID, &variables, &o.MayBeRefused)...)
 	if err == nil {
 		err = r.shared.decode(variables)
 	}

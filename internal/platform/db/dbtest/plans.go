@@ -221,7 +221,8 @@ func (tr *Trace) tables(t *testing.T) map[string][][2]string {
 		WHERE m.type = 'table'`
 	if tr.d.Engine() == "postgres" {
 		query = `SELECT table_name, column_name, data_type FROM information_schema.columns
-			WHERE table_schema = current_schema() AND is_generated = 'NEVER'`
+			WHERE table_schema = current_schema() AND is_generated = 'NEVER'
+			AND table_name NOT IN (SELECT viewname FROM pg_views WHERE schemaname = current_schema())`
 	}
 	all := map[string][][2]string{}
 	rows, err := tr.d.Query(t.Context(), query)

@@ -271,20 +271,22 @@ func TestDirectConnectionsWithPooler(t *testing.T) {
 // A node does not start if its addresses do not fit each other.
 func TestAddressesThatDoNotFit(t *testing.T) {
 	url, other := dbtest.PostgresURL(t), dbtest.PostgresURL(t)
-	pooler := dbtest.NewPooler(t, url, "transaction", 5)
 	user := dbtest.NewRole(t)
 	for _, tc := range []struct{ name, url, direct, want string }{
-		{"other database", pooler.URL(url), other, "another database"},
-		{"pooler only", pooler.URL(url), "", "also set database_direct_url"},
-		{"pooler twice", pooler.URL(url), pooler.URL(url), "database_direct_url leads to a connection pooler"},
-		{"user without rights", pooler.URL(url), strings.Replace(url, "//postgres@", "//"+user+"@", 1),
+		{"other database", "POOLER", other, "another database"},
+		{"pooler only", "POOLER", "", "also set database_direct_url"},
+		{"pooler twice", "POOLER", "POOLER", "database_direct_url leads to a connection pooler"},
+		{"user without rights", "POOLER", strings.Replace(url, "//postgres@", "//"+user+"@", 1),
 			"GRANT pg_read_all_stats"},
-		{"setting in the URL", pooler.URL(url) + "&jit=off", url, "ALTER ROLE"},
-		{"no server", pooler.URL(url), "postgres://postgres@127.0.0.1:1/x?sslmode=disable", "database_direct_url names"},
+		{"setting in the URL", "POOLER&jit=off", url, "ALTER ROLE"},
+		{"no server", "POOLER", "postgres://postgres@127.0.0.1:1/x?sslmode=disable", "database_direct_url names"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			d, err := db.Open(t.Context(), db.Options{URL: tc.url, DirectURL: tc.direct})
+			// Each case has a pooler of its own, because another client could change which session a client gets.
+			pooler := dbtest.NewPooler(t, url, "transaction", 5).URL(url)
+			d, err := db.Open(t.Context(), db.Options{URL: strings.Replace(tc.url, "POOLER", pooler, 1),
+				DirectURL: strings.Replace(tc.direct, "POOLER", pooler, 1)})
 			if err == nil {
 				d.Close()
 			}

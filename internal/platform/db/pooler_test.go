@@ -283,7 +283,7 @@ func TestAddressesThatDoNotFit(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			// Each case has a pooler of its own, because another client could change which session a client gets.
+			// Each case has a pooler of its own: the sessions that a client gets depend on the other clients.
 			pooler := dbtest.NewPooler(t, url, "transaction", 5).URL(url)
 			d, err := db.Open(t.Context(), db.Options{URL: strings.Replace(tc.url, "POOLER", pooler, 1),
 				DirectURL: strings.Replace(tc.direct, "POOLER", pooler, 1)})

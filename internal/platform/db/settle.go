@@ -64,7 +64,7 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	}
 	// JIT compilation of a filter with many rules would take seconds for a read that takes milliseconds. A server may
 	// refuse to change the jit setting.
-	if _, err := c.Exec(ctx, "SET jit = off"); err != nil && c.IsClosed() {
+	if _, err := c.Exec(ctx, "SET jit = off", once); err != nil && c.IsClosed() {
 		return err
 	}
 	var b backend

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// On PostgreSQL, an email's own body is part of its row; on SQLite, it has a row of its own. On both engines, the body is
-// read back as it was sent, lists do not read it, and the email stays when the body is deleted.
+// On PostgreSQL, an email's own body is part of its row; on SQLite, it has a row of its own. On both engines, the body
+// is read back as it was sent, lists do not read it, and the email stays when the body is deleted.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {

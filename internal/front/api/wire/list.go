@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"iter"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -15,20 +14,22 @@ import (
 // streamed.
 const ListChunk = 1000
 
-// List is the JSON form of every list (specification, List envelope).
+// List is the JSON form of every list (specification, List envelope). List has no methods of its own: the compiler
+// would compile them again for each T, in every package that imports the handlers.
 type List[T any] struct {
 	Object  string `json:"object"`
 	HasMore bool   `json:"has_more"`
 	Data    []T    `json:"data"`
 
-	rest *restOfList[T] // reads the items that come after Data; nil if Data is complete
+	*longListReader `json:"-"` // reads the items that come after Data; nil if Data is complete
 }
 
-// restOfList reads the items after the first chunk of a long list.
-type restOfList[T any] struct {
-	next func() ([]T, error)
-	last func() bool // reports whether next has returned the last items of the list
-	more func() bool // returns the value of has_more once the last items have been read
+// longListReader reads a list of more than ListChunk items.
+type longListReader struct {
+	first any                 // the items of the first chunk, a slice
+	next  func() (any, error) // returns the next chunk, a slice
+	last  func() bool         // reports whether next has returned the last items of the list
+	more  func() bool         // returns the value of has_more once the last items have been read
 }
 
 // ListOf returns items as a list. The argument more says whether there are items on the next page.
@@ -57,7 +58,7 @@ func FullList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id
 	items, err := chunks.Next()
 	l := ListOf(items, chunks.More(), convert)
 	if err == nil && !chunks.Last() {
-		l.rest = &restOfList[W]{last: chunks.Last, more: chunks.More, next: func() ([]W, error) {
+		l.longListReader = &longListReader{first: l.Data, last: chunks.Last, more: chunks.More, next: func() (any, error) {
 			items, err := chunks.Next()
 			return Items(items, convert), err
 		}}
@@ -66,44 +67,42 @@ func FullList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id
 }
 
 // stream returns the list as a stream, or ok == false if the list fits in one chunk.
-func (l List[T]) stream() (s Stream, ok bool) {
-	if l.rest == nil {
+func (r *longListReader) stream() (s Stream, ok bool) {
+	if r == nil {
 		return Stream{}, false
 	}
-	return Stream{MediaType: MediaJSON + "; charset=utf-8", Kind: longList, Parts: l.parts()}, true
+	return Stream{MediaType: MediaJSON + "; charset=utf-8", Kind: longList, Parts: r.parts}, true
 }
 
 // parts yields the list as JSON, chunk by chunk. The field has_more comes last, because its value is known only after
 // the last chunk.
-func (l List[T]) parts() iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		part := fmt.Appendf(nil, `{"object":%q,"data":[`, l.Object)
-		written, items, last := false, l.Data, false
-		for l.Data = nil; ; {
-			text, err := Encode(items)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if text = text[1 : len(text)-1]; len(text) > 0 {
-				if written {
-					part = append(part, ',')
-				}
-				part, written = append(part, text...), true
-			}
-			if last {
-				part = append(strconv.AppendBool(append(part, `],"has_more":`...), l.rest.more()), '}')
-			}
-			if !yield(part, nil) || last {
-				return
-			}
-			part = part[:0]
-			if items, err = l.rest.next(); err != nil {
-				yield(nil, err)
-				return
-			}
-			last = l.rest.last()
+func (r *longListReader) parts(yield func([]byte, error) bool) {
+	part := []byte(`{"object":"list","data":[`)
+	written, items, last := false, r.first, false
+	for r.first = nil; ; {
+		text, err := Encode(items)
+		if err != nil {
+			yield(nil, err)
+			return
 		}
+		if text = text[1 : len(text)-1]; len(text) > 0 {
+			if written {
+				part = append(part, ',')
+			}
+			part, written = append(part, text...), true
+		}
+		if last {
+			part = append(strconv.AppendBool(append(part, `],"has_more":`...), r.more()), '}')
+		}
+		if !yield(part, nil) || last {
+			return
+		}
+		part = part[:0]
+		if items, err = r.next(); err != nil {
+			yield(nil, err)
+			return
+		}
+		last = r.last()
 	}
 }
 

@@ -63,24 +63,12 @@ func (p *Page) Most() int {
 // Query returns a page in list order, and reports whether more rows follow the page. If p.Before is set, Query reports
 // whether more rows precede the page.
 func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(db.Row) (T, error)) ([]T, bool, error) {
-	limit := p.Most()
-	text, args := s.Text, slices.Clone(s.Args)
-	order, beyond, within := s.direction(p)
-	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
-		args = append(args, cursor)
-		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
-	}
-	if p.until != "" {
-		args = append(args, p.until)
-		text += fmt.Sprintf(" AND %s %s $%d", s.ID, within, len(args))
-	}
-	args = append(args, limit+1)
-	text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", s.ID, order, len(args))
-	rows, err := r.Query(ctx, text, args...)
+	rows, err := query(ctx, r, &s, &p)
 	items, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return nil, false, fmt.Errorf("read a page: %w", err)
 	}
+	limit := p.Most()
 	more := len(items) > limit
 	if more {
 		items = items[:limit]
@@ -89,6 +77,23 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 		slices.Reverse(items)
 	}
 	return items, more, nil
+}
+
+// query selects the rows of a page, and one more row if the list goes on.
+func query(ctx context.Context, r db.Reader, s *Select, p *Page) (db.Rows, error) {
+	text, args := s.Text, slices.Clone(s.Args)
+	order, beyond, within := s.direction(*p)
+	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
+		args = append(args, cursor)
+		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
+	}
+	if p.until != "" {
+		args = append(args, p.until)
+		text += fmt.Sprintf(" AND %s %s $%d", s.ID, within, len(args))
+	}
+	args = append(args, p.Most()+1)
+	text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", s.ID, order, len(args))
+	return r.Query(ctx, text, args...)
 }
 
 // direction returns the order in which a page is read, starting at its cursor. The results beyond and within are SQL

@@ -74,18 +74,25 @@ func Endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, err
 	h.call = func(ctx context.Context, c *Call) (any, error) {
 		var in In
 		if takesBody {
-			if err := decode(c.body, c.Request.Header.Get("Content-Type"), &in); err != nil {
+			if err := c.readBody(&in); err != nil {
 				return nil, err
-			}
-			if c.Request.Method == http.MethodPatch {
-				if err := requireChange(c.body, h.in, in); err != nil {
-					return nil, err
-				}
 			}
 		}
 		return f(ctx, c, in)
 	}
 	return h
+}
+
+// readBody decodes the request's body into the struct that in points to.
+func (c *Call) readBody(in any) error {
+	if err := decode(c.body, c.Request.Header.Get("Content-Type"), in); err != nil {
+		return err
+	}
+	if c.Request.Method != http.MethodPatch {
+		return nil
+	}
+	v := reflect.ValueOf(in).Elem()
+	return requireChange(c.body, v.Type(), v.Interface())
 }
 
 // Around returns a handler that calls f, to which it passes the function of h. The function f may return that

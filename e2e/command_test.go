@@ -26,7 +26,7 @@ func command(t *testing.T, env []string, args ...string) (out, errOut string, er
 func TestCommands(t *testing.T) {
 	env := []string{"POSTRIDER_DATA_DIR=" + filepath.Join(t.TempDir(), "data")}
 	out, errOut, err := command(t, env, "migrate")
-	if err != nil || !strings.Contains(out, "applied 0001_teams") {
+	if err != nil || !strings.Contains(out, "applied 0001_first") {
 		t.Fatalf("migrate: %s%s%v", out, errOut, err)
 	}
 	if out, _, err = command(t, env, "migrate"); err != nil || !strings.Contains(out, "up to date") {

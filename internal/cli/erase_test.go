@@ -86,7 +86,7 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 				value = teamID
 			case kind == "boolean":
 				value = false
-			case kind == "bytea":
+			case kind == "bytea" || kind == "blob":
 				value = []byte{}
 			case name == "id" || name == "email_id" || name == "domain_id" || name == "webhook_id" || name == "message_id" ||
 				name == "contact_id" || name == "broadcast_id" || name == "import_id" || name == "automation_id" ||

@@ -77,7 +77,7 @@ func TestVerbsThatAreRefused(t *testing.T) {
 	refused("Replay of what is disabled", f.Replay(ctx, team, e.ID, m.ID), fault.Invalid)
 	refused("Recover of what is disabled", f.Recover(ctx, team, e.ID, hour), fault.Invalid)
 
-	f.change(t, `UPDATE webhooks SET secret = 'x', status = 'enabled', full_since = 0`)
+	f.change(t, `UPDATE webhooks SET secret = x'78', status = 'enabled', full_since = 0`)
 	d.Hint("webhooks", team)
 	if _, err := f.Get(ctx, team, e.ID); !fault.Ours(err) {
 		t.Errorf("a secret that cannot be opened: %v", err)

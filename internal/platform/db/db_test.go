@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
@@ -310,21 +312,95 @@ func TestCancelledUpdateDoesNothing(t *testing.T) {
 	})
 }
 
-// TestMigrationNumbers checks that no two migrations have the same number, so that their order is unambiguous. The
-// number 0009 is an exception, because two migrations were released with it.
+// TestMigrationNumbers checks that no two migrations of an engine have the same number, so that their order is
+// unambiguous.
 func TestMigrationNumbers(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("migrations/*.sql")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d migrations, %v", len(files), err)
-	}
-	seen := map[string]string{}
-	for _, f := range files {
-		number, _, _ := strings.Cut(filepath.Base(f), "_")
-		if old, ok := seen[number]; ok && filepath.Base(f) != "0009_tails.sql" {
-			t.Errorf("%s and %s have one number", old, f)
+	for _, engine := range []string{"sqlite", "postgres"} {
+		files, err := filepath.Glob("migrations/" + engine + "/*.sql")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d migrations, %v", len(files), err)
 		}
-		seen[number] = f
+		seen := map[string]string{}
+		for _, f := range files {
+			number, _, _ := strings.Cut(filepath.Base(f), "_")
+			if old, ok := seen[number]; ok {
+				t.Errorf("%s and %s have one number", old, f)
+			}
+			seen[number] = f
+		}
+	}
+}
+
+// TestOlderSchema checks that a database of a build before the first release is refused and left as it is.
+func TestOlderSchema(t *testing.T) {
+	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
+		"postgres": dbtest.EmptyPostgresURL(t)} {
+		d := dbtest.Open(t, url)
+		exec := func(text string, args ...any) {
+			t.Helper()
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), text, args...)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec(`CREATE TABLE migrations (name TEXT PRIMARY KEY, checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)`)
+		exec(`CREATE TABLE teams (id TEXT PRIMARY KEY)`)
+		exec(`INSERT INTO teams (id) VALUES ('a team')`)
+		for _, name := range []string{"0001_teams", "0161_bodies_in_emails"} {
+			exec(`INSERT INTO migrations (name, checksum, applied_at) VALUES ($1, '', 0)`, name)
+		}
+		_, err := d.Migrate(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "before the first release") ||
+			!strings.Contains(err.Error(), "postrider export") {
+			t.Errorf("%s: an older database is migrated: %v", engine, err)
+		}
+		var team string
+		if err := d.QueryRow(t.Context(), `SELECT id FROM teams`).Scan(&team); err != nil || team != "a team" {
+			t.Errorf("%s: the database has changed: %q, %v", engine, team, err)
+		}
+	}
+}
+
+// TestTablesOfBothEngines checks that both engines have the same tables with the same columns, apart from those that
+// one engine has for a reason of its own.
+func TestTablesOfBothEngines(t *testing.T) {
+	only := map[string]string{
+		"hints":              "sqlite",   // PostgreSQL has NOTIFY
+		"contact_texts head": "postgres", // its indexes cannot hold long values
+		"emails parts":       "postgres", // the body is in the email's row; on SQLite, it is in email_bodies
+		"emails headers":     "postgres",
+		"emails html":        "postgres",
+		"emails body_text":   "postgres",
+	}
+	columns := map[string]map[string]bool{}
+	for _, d := range []*db.DB{dbtest.SQLite(t), dbtest.Postgres(t)} {
+		query := `SELECT m.name, p.name FROM sqlite_schema m, pragma_table_info(m.name) p WHERE m.type = 'table'`
+		if d.Engine() == "postgres" {
+			query = `SELECT CAST(table_name AS TEXT), CAST(column_name AS TEXT) FROM information_schema.columns
+				WHERE table_schema = 'public'`
+		}
+		rows, err := d.Query(t.Context(), query)
+		all, err := db.Collect(rows, err, func(r db.Row) ([2]string, error) {
+			var names [2]string
+			return names, r.Scan(&names[0], &names[1])
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := map[string]bool{}
+		for _, names := range all {
+			table, column := names[0], names[0]+" "+names[1]
+			if only[table] != d.Engine() && only[column] != d.Engine() {
+				have[column] = true
+			}
+		}
+		columns[d.Engine()] = have
+	}
+	if diff := cmp.Diff(columns["sqlite"], columns["postgres"]); diff != "" || len(columns["sqlite"]) < 500 {
+		t.Errorf("%d columns with SQLite; with PostgreSQL: %s", len(columns["sqlite"]), diff)
 	}
 }
 

@@ -5,25 +5,38 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 )
 
-//go:embed migrations/*.sql
+// migrations has a directory for each engine. A migration that concerns both engines has the same name in both.
+//
+//go:embed migrations/postgres/*.sql migrations/sqlite/*.sql
 var migrations embed.FS
+
+// firstMigration creates the whole schema of the first release.
+const firstMigration = "0001_first"
+
+// errOlderSchema is returned for a database that a build before the first release created.
+var errOlderSchema = errors.New("the database was created by a build before the first release, and its tables cannot " +
+	"be converted: export its contacts and suppressions with that build (postrider export), start this build with an " +
+	"empty database, and import them there; docs/operating.md describes the steps")
 
 // Migrate brings the schema up to date and returns the names of the migrations that it applied. All pending migrations
 // run in one transaction under a lock. Nodes that start at the same time therefore apply migrations only once, and a
 // failed migration changes nothing. Migrate returns an error if the text of an applied migration has changed, because
-// released migrations must never change.
+// released migrations must never change. Migrate also returns an error if the database was created by a build before the
+// first release.
 func (d *DB) Migrate(ctx context.Context) ([]string, error) {
 	return d.migrateFrom(ctx, migrations)
 }
 
-// MigrationsChecksum returns a checksum of the names and texts of all migrations.
+// MigrationsChecksum returns a checksum of the names and texts of all migrations for PostgreSQL.
 func MigrationsChecksum() (string, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	names, err := fs.Glob(migrations, "migrations/postgres/*.sql")
 	if err != nil {
 		return "", err
 	}
@@ -39,7 +52,7 @@ func MigrationsChecksum() (string, error) {
 }
 
 func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
-	names, err := fs.Glob(files, "migrations/*.sql") // sorted by name
+	names, err := fs.Glob(files, "migrations/"+d.Engine()+"/*.sql") // sorted by name
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +67,15 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 		if err != nil {
 			return err
 		}
+		if _, ok := have[firstMigration]; len(have) > 0 && !ok {
+			return errOlderSchema
+		}
 		for _, file := range names {
 			text, err := fs.ReadFile(files, file)
 			if err != nil {
 				return err
 			}
-			name := strings.TrimSuffix(strings.TrimPrefix(file, "migrations/"), ".sql")
+			name := strings.TrimSuffix(path.Base(file), ".sql")
 			sum := sha256.Sum256(text)
 			checksum := hex.EncodeToString(sum[:])
 			if old, ok := have[name]; ok {
@@ -69,7 +85,7 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 				}
 				continue
 			}
-			if err := runScript(ctx, w, d.Engine(), string(text)); err != nil {
+			if err := runScript(ctx, w, string(text)); err != nil {
 				return fmt.Errorf("migration %s: %w", name, err)
 			}
 			if _, err := w.exec(ctx, `INSERT INTO migrations (name, checksum, applied_at) VALUES ($1, $2, $3)`,
@@ -103,21 +119,16 @@ func appliedMigrations(ctx context.Context, w writer) (map[string]string, error)
 	return have, rows.Err()
 }
 
-// runScript runs the statements of a migration. Each statement in a migration ends with ";" at the end of a line. A
-// statement after the comment "-- only: postgres" or "-- only: sqlite" runs only on the engine that the comment names.
-func runScript(ctx context.Context, w writer, engine, text string) error {
+// runScript runs the statements of a migration. Each statement in a migration ends with ";" at the end of a line.
+func runScript(ctx context.Context, w writer, text string) error {
 	for stmt := range strings.SplitSeq(text, ";\n") {
-		only := ""
 		var lines []string
 		for line := range strings.SplitSeq(stmt, "\n") {
-			if e, ok := strings.CutPrefix(strings.TrimSpace(line), "-- only: "); ok {
-				only = e
-			}
 			if !strings.HasPrefix(strings.TrimSpace(line), "--") && strings.TrimSpace(line) != "" {
 				lines = append(lines, line)
 			}
 		}
-		if len(lines) == 0 || only != "" && only != engine {
+		if len(lines) == 0 {
 			continue
 		}
 		if _, err := w.exec(ctx, strings.Join(lines, "\n"), nil); err != nil {

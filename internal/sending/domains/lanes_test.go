@@ -13,7 +13,6 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
@@ -126,39 +125,6 @@ func TestDeadDomainsHoldUpNobodyElse(t *testing.T) {
 		}
 		if given > dead/2 {
 			t.Errorf("%d of %d dead domains were given up before", given, dead)
-		}
-	})
-}
-
-// Older releases enqueued look-up jobs without a separate lane for each team. The upgrade moves old look-up jobs into
-// the teams' lanes, where workers handle them.
-func TestLookUpsOfBefore(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		dom := domains.Domain{}
-		s, _ := newServiceWith(t, d, resolve.Fake{}, domains.Config{})
-		var err error
-		if dom, err = s.Create(t.Context(), "team", domains.NewDomain{Name: "acme.example"}); err != nil {
-			t.Fatal(err)
-		}
-		q := jobs.NewQueue(d)
-		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			q.Insert(t.Context(), tx, jobs.New{Kind: domains.VerifyKind, Dedupe: dom.ID, Payload: dom.ID})
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		testnode.Until(t, "it was looked at", func() bool {
-			got, err := s.Get(t.Context(), "team", dom.ID)
-			return err == nil && !got.CheckedAt.IsZero()
-		})
-		upgrade(t, d)
-		var lane string
-		testnode.Until(t, "the job is back", func() bool {
-			err = d.QueryRow(t.Context(), `SELECT lane FROM jobs WHERE payload = $1 AND holder = ''`, dom.ID).Scan(&lane)
-			return err == nil
-		})
-		if lane != "team" {
-			t.Errorf("it stands in lane %q", lane)
 		}
 	})
 }

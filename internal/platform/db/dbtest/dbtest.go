@@ -150,3 +150,18 @@ func open(t testing.TB, o db.Options) *db.DB {
 	t.Cleanup(d.Close)
 	return d
 }
+
+// Loosen replaces a SQLite table by a copy without types and constraints, so that a test can store values that cannot
+// be read.
+func Loosen(t *testing.T, d *db.DB, table string) {
+	t.Helper()
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		tx.Queue(t.Context(), `CREATE TABLE loose AS SELECT * FROM `+table)
+		tx.Queue(t.Context(), `DROP TABLE `+table)
+		tx.Queue(t.Context(), `ALTER TABLE loose RENAME TO `+table)
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("loosen %s: %v", table, err)
+	}
+}

@@ -116,18 +116,27 @@ func codeFor(code string) url.Values {
 		"redirect_uri": {anyLoopback}, "code_verifier": {oauthVerifier}}
 }
 
-// granted authorizes the official CLI, giving consent with an API key, and returns the tokens.
-func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
+// consented gives consent to the official CLI with an API key, and returns the authorization code.
+func consented(ctx context.Context, addr, key, scope string) (code string, err error) {
 	path := authorizePath(anyLoopback, grants.CLI, scope)
 	a, err := caller{addr: addr, bearer: key}.ask(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return p, err
+		return "", err
 	}
 	to, err := url.Parse(a.location)
 	if err != nil || to.Query().Get("code") == "" {
-		return p, errors.New("no code: " + a.location + a.text)
+		return "", errors.New("no code: " + a.location + a.text)
 	}
-	a, err = caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", codeFor(to.Query().Get("code")))
+	return to.Query().Get("code"), nil
+}
+
+// granted authorizes the official CLI, giving consent with an API key, and returns the tokens.
+func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
+	code, err := consented(ctx, addr, key, scope)
+	if err != nil {
+		return p, err
+	}
+	a, err := caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", codeFor(code))
 	if err == nil {
 		err = json.Unmarshal([]byte(a.text), &p)
 	}

@@ -362,8 +362,8 @@ func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // UpdateApart is like Update but uses a separate connection. UpdateApart is for heartbeats, which must not wait for
-// other work in the process. Use UpdateApart only for a few small updates. On SQLite, UpdateApart is the same as
-// Update, because the single writer never delays an update for long.
+// other work. Use UpdateApart only for a few small updates. On PostgreSQL, it also ends at the deadline of ctx while it
+// waits for the answer to its COMMIT. On SQLite, it is the same as Update, because the writer never delays it for long.
 func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.updateApart(ctx, fn)
 }

@@ -174,6 +174,42 @@ func TestSlowCommit(t *testing.T) {
 	}
 }
 
+// If the packets of an open connection are lost, UpdateApart ends when its context ends, even if it waits for the answer
+// to a COMMIT. The next call can change the same row. It waits neither until the driver has closed the old connection nor
+// for long until the server has ended the old transaction. A node that writes no heartbeats for too long loses its jobs.
+func TestStrandedApart(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	defer proxy.Cut() // otherwise Close would wait for the driver
+	makeTable(t, d)
+	if err := insert(t.Context(), d, "beat", "beat", 0); err != nil {
+		t.Fatal(err)
+	}
+	update := func(limit time.Duration, ran func()) (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		began := time.Now()
+		err := d.UpdateApart(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE things SET n = n + 1`)
+			ran()
+			return err
+		})
+		return time.Since(began), err
+	}
+	for _, inCommit := range []bool{true, false} {
+		ran := proxy.Strand
+		if !inCommit {
+			proxy.Strand()
+			ran = func() {}
+		}
+		if took, err := update(300*time.Millisecond, ran); err == nil || took > 2*time.Second {
+			t.Errorf("in commit %v: it took %v, error %v", inCommit, took, err)
+		}
+		if took, err := update(5*time.Second, func() {}); err != nil {
+			t.Errorf("in commit %v: after %v the next one failed: %v", inCommit, took, err)
+		}
+	}
+}
+
 func poll(t *testing.T, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(time.Millisecond) {

@@ -19,8 +19,10 @@ const (
 	connectTime    = 10 * time.Second // time limit for a new connection, unless the URL sets another limit
 	migrationTime  = 24 * time.Hour   // time limit for a migration statement or for waiting for another node to migrate
 	stillTime      = 15 * time.Second // maximum idle time in a transaction, in case the client vanishes silently
+	apartStillTime = 3 * time.Second  // the same for UpdateApart, which must change the row of a lost transaction again
 	pgEndTime      = 5 * time.Second  // time limit for a rollback or for closing a broken connection
 	pgProveTime    = 10 * time.Second // time limit for finding out whether a transaction was committed
+	apartConns     = 8                // maximum number of open or closing connections for UpdateApart and the clock
 	migrationLock  = 794613           // the advisory lock that a node holds while it migrates
 	readOnly       = "25006"          // SQLSTATE for a write on a standby, such as a former primary
 	divisionByZero = "22012"
@@ -28,7 +30,7 @@ const (
 
 type postgresDB struct {
 	pool     *pgxpool.Pool
-	apart    *pgxpool.Pool // one connection for UpdateApart and the clock, so that neither waits for other work
+	apart    *pgxpool.Pool // connections for UpdateApart and the clock, so that neither waits for other work
 	clock    clock
 	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
@@ -54,9 +56,14 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	one := direct.Copy()
-	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
-	apart, err := pgxpool.NewWithConfig(ctx, one)
+	// One connection is in use, and seldom two. If packets are lost, the driver needs up to 15 seconds to close a
+	// connection, which counts until then. The other places are for the connections that replace it.
+	few := direct.Copy()
+	few.MaxConns, few.MinConns, few.MinIdleConns = apartConns, 0, 0
+	few.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		return introduce(ctx, c, min(o.still(), apartStillTime))
+	}
+	apart, err := pgxpool.NewWithConfig(ctx, few)
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open database: %w", err)

@@ -70,7 +70,7 @@ func (t *pgTx) open(ctx context.Context) {
 	if t.opening == "" || t.session != nil || t.err != nil {
 		return
 	}
-	limit(t.c, t.patience)
+	t.limit(t.patience)
 	br, err := t.sendOpened(ctx, &pgx.Batch{})
 	if err == nil {
 		err = br.Close()

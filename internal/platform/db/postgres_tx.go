@@ -19,18 +19,20 @@ const (
 )
 
 func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
-	return p.updateOn(ctx, p.pool, fn)
+	return p.updateOn(ctx, p.pool, time.Time{}, fn)
 }
 
 func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
-	return p.updateOn(ctx, p.apart, fn)
+	until, _ := ctx.Deadline()
+	return p.updateOn(ctx, p.apart, until, fn)
 }
 
 // updateOn runs fn in a transaction until PostgreSQL commits it or all attempts are used up. Only failures that callers
-// cannot prevent are retried: deadlocks, serialization failures, and connections that were already broken.
-func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
+// cannot prevent are retried: deadlocks, serialization failures, and connections that were already broken. Unless until
+// is zero, no answer is awaited after that time.
+func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, until time.Time, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
-		o := p.updateOnce(ctx, pool, fn)
+		o := p.updateOnce(ctx, pool, until, fn)
 		if o.err == nil {
 			for _, f := range o.after {
 				f()
@@ -55,7 +57,7 @@ type outcome struct {
 	tries int // maximum number of attempts if nothing was stored
 }
 
-func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) outcome {
+func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until time.Time, fn func(*Tx) error) outcome {
 	c, err := p.acquire(ctx, pool)
 	if err != nil {
 		return outcome{err: err}
@@ -63,6 +65,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	defer func() { p.release(c) }()
 	began := time.Now()
 	w := p.transaction(c.Conn())
+	w.until = until
 	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now()}
 	what := "update"
 	if err = recovered(fn, t); err == nil {
@@ -99,8 +102,9 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
-	opening  string   // statement after BEGIN, if the connection leads to a pooler; see openingText
-	session  *backend // the transaction's server process, once the opening has been answered
+	until    time.Time // time after which no answer is awaited; zero means no limit other than patience
+	opening  string    // statement after BEGIN, if the connection leads to a pooler; see openingText
+	session  *backend  // the transaction's server process, once the opening has been answered
 	batch    *pgx.Batch
 	fence    map[int]error // error to report if a statement returns no row, by the statement's batch position
 	begun    bool
@@ -112,6 +116,14 @@ type pgTx struct {
 // transaction returns a transaction that has not begun.
 func (p *postgresDB) transaction(c *pgx.Conn) *pgTx {
 	return &pgTx{c: c, patience: p.patience, opening: p.opening, batch: &pgx.Batch{}}
+}
+
+// limit makes the connection fail if its next answers do not arrive within d, or by the time t.until.
+func (t *pgTx) limit(d time.Duration) {
+	if !t.until.IsZero() {
+		d = max(1, min(d, time.Until(t.until)))
+	}
+	limit(t.c, d)
 }
 
 func (t *pgTx) queue(_ context.Context, text string, args []any) {
@@ -164,7 +176,7 @@ func (t *pgTx) send(ctx context.Context, text string, args []any) (pgx.BatchResu
 	t.queue(ctx, text, args)
 	b, fence := t.batch, t.fence
 	t.batch, t.fence = &pgx.Batch{}, nil
-	limit(t.c, t.patience)
+	t.limit(t.patience)
 	own := b.Len()
 	br, err := t.sendOpened(ctx, b)
 	if err != nil {
@@ -268,7 +280,7 @@ func (t *pgTx) rollback(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgEndTime)
 	defer cancel()
-	limit(t.c, pgEndTime)
+	t.limit(pgEndTime)
 	if _, err := t.c.Exec(ctx, "ROLLBACK"); err != nil {
 		t.c.Close(ctx) // a connection in an unknown state must not go back to the pool
 	}

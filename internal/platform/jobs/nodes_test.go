@@ -414,28 +414,6 @@ func TestClockSteppedBack(t *testing.T) {
 	})
 }
 
-// TestLostAnnouncementOfADeadNode declares a node dead and loses the answer to the heartbeat that registers it again.
-// After the lost answer, the next heartbeat finds the node registered, but the node has lost its earlier jobs.
-func TestLostAnnouncementOfADeadNode(t *testing.T) {
-	d, proxy := dbtest.Proxied(t, 0)
-	r := testRunner(t, d)
-	if err := r.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	before := Job{life: r.life.Load()}
-	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
-	exec(t, d, `DELETE FROM nodes`)
-	proxy.LoseAnswers(1)
-	w.beat(t.Context())
-	w.beat(t.Context())
-	if err := before.Sure(t.Context()); proxy.Lost() != 1 || !errors.Is(err, ErrLost) {
-		t.Errorf("with %d answers lost a job from before the burial is %v, want %v", proxy.Lost(), err, ErrLost)
-	}
-	if err := (Job{life: r.life.Load()}).Sure(t.Context()); err != nil {
-		t.Errorf("a job from after it is %v", err)
-	}
-}
-
 // TestNodeDeclaredDeadClaimsNothing checks a claim by a node that was declared dead but has not noticed. A claim by
 // such a node must fail, because no other node would release the claimed jobs if the node died.
 func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {

@@ -8,11 +8,14 @@ import (
 
 // Statements for node rows and heartbeats.
 const (
-	insertNode  = `INSERT INTO nodes (id, beat, started_at) VALUES ($1, $2, $3)`
 	updateBeat  = `UPDATE nodes SET beat = $2 WHERE id = $1`
 	selectBeats = `SELECT id, beat FROM nodes`
 	deleteNode  = `DELETE FROM nodes WHERE id = $1`
 	deleteNodes = `DELETE FROM nodes`
+
+	// insertNode also succeeds if the server commits an earlier registration, whose answer was lost, only now.
+	insertNode = `INSERT INTO nodes (id, beat, started_at) VALUES ($1, $2, $3)
+		ON CONFLICT (id) DO UPDATE SET beat = EXCLUDED.beat`
 
 	// deleteDeadNode deletes a node's row unless the node has written another heartbeat.
 	deleteDeadNode = `DELETE FROM nodes WHERE id = $1 AND beat = $2`

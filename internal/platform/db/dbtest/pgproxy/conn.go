@@ -33,6 +33,8 @@ type conn struct {
 	server net.Conn // connection to the server; nil before it is established
 	closed bool
 	losing bool // whether the answer to a COMMIT is being lost; if so, the client receives nothing more
+
+	silent chan struct{} // like the proxy's field, for this connection only; see Strand. Guarded by the proxy's lock.
 }
 
 // close closes both connections.
@@ -79,7 +81,7 @@ func (c *conn) begin() ([]byte, error) {
 		if _, err := io.ReadFull(c.client, head); err != nil {
 			return nil, err
 		}
-		c.p.wait()
+		c.wait()
 		n, code := binary.BigEndian.Uint32(head), binary.BigEndian.Uint32(head[4:])
 		if code == sslRequest || code == gssRequest {
 			if _, err := c.client.Write([]byte{'N'}); err != nil {
@@ -156,7 +158,7 @@ func (c *conn) requests() {
 		if err != nil {
 			return
 		}
-		c.p.wait()
+		c.wait()
 		if frame[0] == 'S' || frame[0] == 'Q' {
 			c.p.mu.Lock()
 			c.p.requests++
@@ -214,7 +216,7 @@ func (c *conn) answers() {
 		if err != nil {
 			return
 		}
-		c.p.wait()
+		c.wait()
 		if c.isLosing() {
 			if frame[0] != 'Z' {
 				continue

@@ -140,6 +140,18 @@ func (p *Proxy) Hang() {
 	}
 }
 
+// Strand stops forwarding on the open connections until Pass or Close is called, and accepts new connections, like a
+// firewall that was restarted and drops the packets of connections that it does not know.
+func (p *Proxy) Strand() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if c.silent == nil {
+			c.silent = make(chan struct{})
+		}
+	}
+}
+
 // Cut closes all connections immediately. After Cut, the proxy still accepts new connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
@@ -254,21 +266,30 @@ func (p *Proxy) end() {
 	}
 }
 
-// speak ends the effect of Hang.
+// speak ends the effect of Hang and of Strand.
 func (p *Proxy) speak() {
 	if p.silent != nil {
 		close(p.silent)
 		p.silent = nil
 	}
+	for c := range p.conns {
+		if c.silent != nil {
+			close(c.silent)
+			c.silent = nil
+		}
+	}
 }
 
-// wait blocks while the proxy hangs (see Hang).
-func (p *Proxy) wait() {
-	p.mu.Lock()
-	silent := p.silent
-	p.mu.Unlock()
+// wait blocks while the proxy or this connection hangs (see Hang and Strand).
+func (c *conn) wait() {
+	c.p.mu.Lock()
+	silent, alone := c.p.silent, c.silent
+	c.p.mu.Unlock()
 	if silent != nil {
 		<-silent
+	}
+	if alone != nil {
+		<-alone
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // InsertRows inserts many rows and returns how many it inserted or updated. The into parameter lists the table and its
 // columns, such as `things (id, name)`; conflict is an ON CONFLICT clause or "". Each argument is the content of one
-// column. It is either a list with one value for each row ([]string, []int64, []float64 or []bool), or a single value
+// column. It is either a list with one value for each row ([]string, []ID, []int64, []float64 or []bool), or a single value
 // for all rows. At least one argument must be a list, and all lists must have the same length.
 //
 // On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. On
@@ -65,6 +65,10 @@ func pgType(column any) (name string, list bool) {
 		return "TEXT", false
 	case []string:
 		return "TEXT", true
+	case ID:
+		return "UUID", false
+	case []ID:
+		return "UUID", true
 	case int64:
 		return "BIGINT", false
 	case []int64:
@@ -91,6 +95,8 @@ func eachRow(into, conflict string, columns []any, do func(text string, args []a
 		n := -1
 		switch list := c.(type) {
 		case []string:
+			n, at[i] = len(list), func(row int) any { return list[row] }
+		case []ID:
 			n, at[i] = len(list), func(row int) any { return list[row] }
 		case []int64:
 			n, at[i] = len(list), func(row int) any { return list[row] }

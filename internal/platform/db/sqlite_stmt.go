@@ -23,11 +23,12 @@ type stmtCache struct {
 	m       map[stmtKey]*cachedStmt
 }
 
-// stmtKey is a statement's text, and whether all list arguments have exactly one element. Most lists have one element,
-// and such lists need no JSON encoding.
+// stmtKey is a statement's text, whether all list arguments have exactly one element, and which of its first 64
+// arguments are lists of ids. Most lists have one element, and such lists need no JSON encoding.
 type stmtKey struct {
 	text string
 	ones bool
+	ids  uint64 // bits; bit 0 is $1
 }
 
 // cachedStmt is a prepared statement with a count of its users; the last user closes the statement. The cache counts as
@@ -49,7 +50,7 @@ func (c *cachedStmt) release() {
 // get returns the prepared statement for the given SQL text. The caller must call release after it has run the
 // statement and closed its rows.
 func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedStmt, error) {
-	key := stmtKey{text, haveOnes(args)}
+	key := keyOf(text, args)
 	c.mu.RLock()
 	kept := c.m[key]
 	if kept != nil {
@@ -63,7 +64,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	if key.ones {
 		native, lists = listsAsOnes(text)
 	} else {
-		native, lists = listsAsJSON(text)
+		native, lists = listsAsJSON(text, key.ids)
 	}
 	st, err := c.prepare(ctx, hint.ReplaceAllString(native, "$1"))
 	if err != nil {
@@ -105,15 +106,26 @@ func (c *stmtCache) close() {
 var (
 	anyOf  = regexp.MustCompile(`=\s+ANY\(\$(\d+)\)`)
 	noneOf = regexp.MustCompile(`<> ALL\(\$(\d+)\)`)
-	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS TEXT\[\]\)\)`)
+	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS (?:TEXT|UUID)\[\]\)\)`)
 	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // a comment that PostgreSQL ignores
 )
 
-// listsAsJSON replaces the operators on list parameters with SQLite's operators on JSON arrays.
-func listsAsJSON(text string) (native string, lists bool) {
-	native = anyOf.ReplaceAllString(text, `IN (SELECT value FROM json_each($$$1))`)
-	native = noneOf.ReplaceAllString(native, `NOT IN (SELECT value FROM json_each($$$1))`)
-	native = unnest.ReplaceAllString(native, `value FROM json_each($$$1)`)
+// listsAsJSON replaces the operators on list parameters with SQLite's operators on JSON arrays. Lists of ids are arrays
+// of hexadecimal digits.
+func listsAsJSON(text string, ids uint64) (native string, lists bool) {
+	replace := func(of *regexp.Regexp, text, before, after string) string {
+		return of.ReplaceAllStringFunc(text, func(found string) string {
+			n := of.FindStringSubmatch(found)[1]
+			value := "value"
+			if at, err := strconv.Atoi(n); err == nil && ids&(1<<(at-1)) != 0 {
+				value = "unhex(value)"
+			}
+			return before + value + " AS value FROM json_each($" + n + ")" + after
+		})
+	}
+	native = replace(anyOf, text, "IN (SELECT ", ")")
+	native = replace(noneOf, native, "NOT IN (SELECT ", ")")
+	native = replace(unnest, native, "", "")
 	return native, native != text
 }
 
@@ -125,29 +137,29 @@ func listsAsOnes(text string) (native string, lists bool) {
 	return native, native != text
 }
 
-// haveOnes reports whether the arguments contain lists and each list has exactly one element.
-func haveOnes(args []any) bool {
-	ones := false
-	for _, a := range args {
+// keyOf returns the key of a statement.
+func keyOf(text string, args []any) stmtKey {
+	key, lists := stmtKey{text: text, ones: true}, 0
+	for i, a := range args {
+		n := 0
 		switch list := a.(type) {
 		case []string:
-			if len(list) != 1 {
-				return false
-			}
-			ones = true
+			n = len(list)
+		case []ID:
+			n = len(list)
+			key.ids |= 1 << i
 		case []int64:
-			if len(list) != 1 {
-				return false
-			}
-			ones = true
+			n = len(list)
 		case []float64:
-			if len(list) != 1 {
-				return false
-			}
-			ones = true
+			n = len(list)
+		default:
+			continue
 		}
+		lists++
+		key.ones = key.ones && n == 1
 	}
-	return ones
+	key.ones = key.ones && lists > 0
+	return key
 }
 
 // bind returns the arguments in the form that the statement expects.
@@ -167,6 +179,12 @@ func (c *cachedStmt) bind(args []any) ([]any, error) {
 				continue
 			}
 			bound[i], err = jsonList(list, func(b []byte, s string) ([]byte, error) { return jsontext.AppendQuote(b, s) })
+		case []ID:
+			if c.ones {
+				bound[i] = list[0]
+				continue
+			}
+			bound[i], err = jsonList(list, func(b []byte, id ID) ([]byte, error) { return id.appendHex(b) })
 		case []int64:
 			if c.ones {
 				bound[i] = list[0]

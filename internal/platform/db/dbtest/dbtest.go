@@ -106,34 +106,54 @@ func SQLiteFile(t testing.TB) string {
 // WriteSQLite writes a migrated database to a new file at path.
 func WriteSQLite(t testing.TB, path string) {
 	t.Helper()
-	file, err := migratedFile()
+	m, err := migratedFile()
 	if err == nil {
-		err = os.WriteFile(path, file, 0o600)
+		err = os.WriteFile(path, m.file, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// migratedFile returns an SQLite file with all migrations applied.
-var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
+// migratedFile returns an SQLite file with all migrations applied, and the types of its columns by "table.column".
+var migratedFile = sync.OnceValues(func() (_ migrated, err error) {
 	dir, err := os.MkdirTemp("", "dbtest")
 	if err != nil {
-		return nil, err
+		return migrated{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	path := filepath.Join(dir, "test.db")
 	d, err := db.Open(context.Background(), db.Options{URL: path})
 	if err != nil {
-		return nil, err
+		return migrated{}, err
 	}
-	_, err = d.Migrate(context.Background())
-	d.Close()
+	defer d.Close()
+	if _, err = d.Migrate(context.Background()); err != nil {
+		return migrated{}, err
+	}
+	rows, err := d.Query(context.Background(), `SELECT m.name || '.' || p.name, p.type
+		FROM sqlite_schema m, pragma_table_info(m.name) p WHERE m.type = 'table'`)
+	columns, err := db.Collect(rows, err, func(r db.Row) (c [2]string, err error) {
+		err = r.Scan(&c[0], &c[1])
+		return c, err
+	})
 	if err != nil {
-		return nil, err
+		return migrated{}, err
 	}
-	return os.ReadFile(path)
+	m := migrated{types: map[string]string{}}
+	for _, c := range columns {
+		m.types[c[0]] = c[1]
+	}
+	d.Close() // writes everything to the file
+	m.file, err = os.ReadFile(path)
+	return m, err
 })
+
+// migrated is a migrated database on SQLite.
+type migrated struct {
+	file  []byte
+	types map[string]string
+}
 
 // Open opens the migrated database at url and closes it when the test ends.
 func Open(t testing.TB, url string) *db.DB {
@@ -143,6 +163,7 @@ func Open(t testing.TB, url string) *db.DB {
 
 func open(t testing.TB, o db.Options) *db.DB {
 	t.Helper()
+	checkIDs(t, &o)
 	d, err := db.Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)

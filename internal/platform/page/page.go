@@ -46,7 +46,16 @@ type Select struct {
 	ID   string
 	Args []any
 
+	UUID        bool // whether the id column holds ids of 16 bytes ([db.ID])
 	OldestFirst bool // whether the list is ordered from oldest to newest
+}
+
+// cursor returns a cursor as an argument of a statement.
+func (s *Select) cursor(id string) any {
+	if s.UUID {
+		return db.ID(id)
+	}
+	return id
 }
 
 // Most is the maximum number of items in a page that has no limit.
@@ -84,11 +93,11 @@ func query(ctx context.Context, r db.Reader, s *Select, p *Page) (db.Rows, error
 	text, args := s.Text, slices.Clone(s.Args)
 	order, beyond, within := s.direction(*p)
 	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
-		args = append(args, cursor)
+		args = append(args, s.cursor(cursor))
 		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
 	}
 	if p.until != "" {
-		args = append(args, p.until)
+		args = append(args, s.cursor(p.until))
 		text += fmt.Sprintf(" AND %s %s $%d", s.ID, within, len(args))
 	}
 	args = append(args, p.Most()+1)

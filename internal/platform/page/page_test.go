@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -317,5 +318,39 @@ func TestSearch(t *testing.T) {
 			_, _, _, err := page.Search(t.Context(), d.Reader, all, some, page.Page{Limit: 3}, scan)
 			return err
 		}, nil)
+	})
+}
+
+// Pages go by ids of 16 bytes as they go by texts.
+func TestUUIDs(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		kind := map[string]string{"sqlite": "BLOB", "postgres": "UUID"}[d.Engine()]
+		var ids []string
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			if _, err := tx.Exec(t.Context(), `CREATE TABLE books (id `+kind+` PRIMARY KEY, team TEXT)`); err != nil {
+				return err
+			}
+			for range 10 {
+				ids = append([]string{id.New()}, ids...)
+				tx.Queue(t.Context(), `INSERT INTO books (id, team) VALUES ($1, 'one')`, db.ID(ids[0]))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := page.Select{Text: `SELECT b.id FROM books b WHERE b.team = $1`, ID: "b.id", UUID: true, Args: []any{"one"}}
+		scan := func(r db.Row) (id string, err error) { err = r.Scan((*db.ID)(&id)); return id, err }
+		some := all
+		some.Text, some.Args = some.Text+` AND b.id <> $2`, append(some.Args, db.ID(ids[1]))
+		few, more, err := page.Query(t.Context(), d.Reader, all, page.Page{Limit: 2, Before: ids[5]}, scan)
+		if err != nil || !more || !slices.Equal(few, ids[3:5]) {
+			t.Errorf("%q of %q, more %v, %v", few, ids, more, err)
+		}
+		few, next, err := page.Part(t.Context(), d.Reader, all, some, ids[0], 3, scan, func(id string) string { return id })
+		if err != nil || next != ids[3] || !slices.Equal(few, ids[2:4]) {
+			t.Errorf("%q of %q, next %q, %v", few, ids, next, err)
+		}
 	})
 }

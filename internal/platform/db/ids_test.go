@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,6 +62,14 @@ func TestIDs(t *testing.T) {
 			if diff := cmp.Diff(x.want, read(x.where, x.args...)); diff != "" {
 				t.Errorf("%s: %s", x.where, diff)
 			}
+		}
+		var all []db.ID
+		err = db.Walk(ctx, d.Reader, "pairs WHERE other IS NULL", "id", nil, func(after, upTo db.ID) error {
+			all = append(all, after, upTo)
+			return nil
+		})
+		if want := []db.ID{db.NoID, db.ID(b)}; err != nil || !slices.Equal(all, want) {
+			t.Errorf("walked over %q, want %q, %v", all, want, err)
 		}
 		for _, wrong := range []string{"acme", a[:35], a + "0", "z" + a[1:], "019a0000x0000-7000-8000-000000000001"} {
 			var n int

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 )
@@ -9,17 +10,27 @@ import (
 const walkRows = 2000 // number of rows that one step of Walk reads
 
 // Walk iterates over the rows of a query in steps, in order of an id column. Each call to step receives a range of ids,
-// which excludes after and includes upTo. The from parameter is a table name with a condition, such as "request_logs
-// WHERE team_id = $1"; args are the condition's arguments. If no condition is needed, the table name must be followed
-// by WHERE TRUE. Walk is for queries that no index supports. If step returns an error, Walk stops and returns it.
-func Walk(ctx context.Context, r Reader, from, column string, args []any, step func(after, upTo string) error) error {
+// which excludes after and includes upTo. The type of step's parameters is the type of the column. The from parameter is
+// a table name with a condition, such as "request_logs WHERE team_id = $1"; args are the condition's arguments. If no
+// condition is needed, the table name must be followed by WHERE TRUE. Walk is for queries that no index supports. If
+// step returns an error, Walk stops and returns it.
+func Walk[T string | ID](ctx context.Context, r Reader, from, column string, args []any,
+	step func(after, upTo T) error) error {
 	n := len(args)
-	text := `SELECT COALESCE(MAX(` + column + `), '') FROM (SELECT ` + column + ` FROM ` + from +
-		` AND ` + column + ` > $` + strconv.Itoa(n+1) + ` ORDER BY ` + column + ` LIMIT $` + strconv.Itoa(n+2) + `) x`
-	for after := ""; ; {
-		var upTo string
+	text := `SELECT ` + column + ` FROM (SELECT ` + column + ` FROM ` + from +
+		` AND ` + column + ` > $` + strconv.Itoa(n+1) + ` ORDER BY ` + column + ` LIMIT $` + strconv.Itoa(n+2) + `) x
+		ORDER BY ` + column + ` DESC LIMIT 1`
+	var after T
+	if first, ok := any(&after).(*ID); ok {
+		*first = NoID
+	}
+	for {
+		var upTo T
 		err := r.QueryRow(ctx, text, append(slices.Clone(args), after, walkRows)...).Scan(&upTo)
-		if err != nil || upTo == "" {
+		if errors.Is(err, ErrNoRows) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		if err := step(after, upTo); err != nil {

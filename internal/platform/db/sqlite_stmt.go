@@ -66,6 +66,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	} else {
 		native, lists = listsAsJSON(text, key.ids)
 	}
+	native = rowLimit.ReplaceAllString(native, "LIMIT CAST($$$1 AS INTEGER)")
 	st, err := c.prepare(ctx, hint.ReplaceAllString(native, "$1"))
 	if err != nil {
 		return nil, sqliteError("prepare", err)
@@ -108,6 +109,10 @@ var (
 	noneOf = regexp.MustCompile(`<> ALL\(\$(\d+)\)`)
 	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS (?:TEXT|UUID)\[\]\)\)`)
 	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // a comment that PostgreSQL ignores
+
+	// rowLimit is a limit that is a parameter. SQLite's planner looks at the value of such a limit, so SQLite would prepare
+	// the statement again whenever the parameter is bound. The planner does not look at the value of an expression.
+	rowLimit = regexp.MustCompile(`\bLIMIT\s+\$(\d+)`)
 )
 
 // listsAsJSON replaces the operators on list parameters with SQLite's operators on JSON arrays. Lists of ids are arrays

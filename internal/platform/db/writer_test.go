@@ -1,6 +1,9 @@
 package db
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
 
@@ -21,6 +24,19 @@ func TestWriterEndsWhatWasLeft(t *testing.T) {
 		if err := d.Update(t.Context(), func(*Tx) error { return nil }); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A limit that is a parameter is passed to SQLite as an expression.
+func TestLimitsAreExpressions(t *testing.T) {
+	var prepared string
+	c := stmtCache{prepare: func(_ context.Context, text string) (*sql.Stmt, error) {
+		prepared = text
+		return nil, errors.New("not prepared")
+	}}
+	c.get(t.Context(), "SELECT id FROM things WHERE id = ANY($1) LIMIT\n$12 OFFSET $3", []any{[]string{"a"}})
+	if want := "SELECT id FROM things WHERE id = $1 LIMIT CAST($12 AS INTEGER) OFFSET $3"; prepared != want {
+		t.Errorf("prepared %q", prepared)
 	}
 }
 

@@ -240,7 +240,7 @@ func (s *sqliteDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // run is the writer goroutine. The writer commits, in one transaction, all updates that were queued during the previous
-// commit; no timer is used.
+// commit; no timer is used. Before a commit, the goroutines that are ready to run get a turn.
 func (s *sqliteDB) run() {
 	defer close(s.done)
 	group := make([]*pendingUpdate, 0, groupMax)
@@ -275,6 +275,11 @@ func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 			return
 		}
 		if len(group) < groupMax && time.Since(start) < groupTime {
+			if i == len(group)-1 && len(s.queue) == 0 {
+				// Goroutines that are ready to run may queue updates first, because each commit has a fixed cost. On an idle
+				// node, Gosched returns at once.
+				runtime.Gosched()
+			}
 			select {
 			case u := <-s.queue:
 				group = append(group, u)

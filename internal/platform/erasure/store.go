@@ -16,6 +16,7 @@ type Texts struct {
 	Table     string
 	Condition string // restricts the rows; may be empty
 	Columns   []string
+	UUID      bool // whether the column id holds ids of 16 bytes ([db.ID])
 	// Keep means that an erasure counts the rows as [LeftAlways] and does not change them. Kind says why.
 	Keep bool
 }
@@ -35,7 +36,7 @@ func MayContain(parameter int, columns ...string) string {
 // Erase replaces an address in the texts of the teams in scope.
 func (t Texts) Erase(ctx context.Context, d *db.DB, a Address, scope Scope) (found Report, err error) {
 	for _, teamID := range scope.Teams {
-		err := db.Walk(ctx, d.Reader, t.Table+" WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
+		err := t.walk(ctx, d.Reader, teamID, func(after, upTo any) error {
 			some, err := t.matching(ctx, d.Reader, a, teamID, after, upTo)
 			if err != nil || len(some) == 0 {
 				return err
@@ -61,8 +62,20 @@ func (t Texts) Erase(ctx context.Context, d *db.DB, a Address, scope Scope) (fou
 	return found, nil
 }
 
+// walk calls a function with ranges of the ids of a team's rows.
+func (t Texts) walk(ctx context.Context, r db.Reader, teamID string, step func(after, upTo any) error) error {
+	if t.UUID {
+		return db.Walk(ctx, r, t.Table+" WHERE team_id = $1", "id", []any{teamID}, func(after, upTo db.ID) error {
+			return step(after, upTo)
+		})
+	}
+	return db.Walk(ctx, r, t.Table+" WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
+		return step(after, upTo)
+	})
+}
+
 // matching returns the rows that contain the address and have ids in a range. Each row is its id and its texts.
-func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID, after, upTo string) ([][]string, error) {
+func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID string, after, upTo any) ([][]string, error) {
 	text := `SELECT id, ` + strings.Join(t.Columns, ", ") + ` FROM ` + t.Table + ` WHERE team_id = $1 AND id > $2
 		AND id <= $3 AND ` + MayContain(4, t.Columns...)
 	if t.Condition != "" {
@@ -75,6 +88,9 @@ func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID, aft
 		for i := range row {
 			to[i] = &row[i]
 		}
+		if t.UUID {
+			to[0] = (*db.ID)(&row[0])
+		}
 		return row, r.Scan(to...)
 	})
 	return slices.DeleteFunc(all, func(row []string) bool { return !slices.ContainsFunc(row[1:], a.In) }), err
@@ -83,6 +99,9 @@ func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID, aft
 // replace updates a row, unless somebody has changed its texts since they were read.
 func (t Texts) replace(ctx context.Context, tx *db.Tx, a Address, teamID string, row []string) {
 	args := []any{teamID, row[0]}
+	if t.UUID {
+		args[1] = db.ID(row[0])
+	}
 	var set, same []string
 	for i, c := range t.Columns {
 		args = append(args, row[1+i], a.Replace(row[1+i]))

@@ -14,7 +14,8 @@ import (
 )
 
 // On PostgreSQL, an email's own body is part of its row; on SQLite, it has a row of its own. On both engines, the body
-// is read back as it was sent, lists do not read it, and the email stays when the body is deleted.
+// is read back as it was sent, lists do not read it, and the email stays when the body is deleted. A Message-ID that
+// follows from the email's id and sender is not stored.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
@@ -46,6 +47,9 @@ func TestBodies(t *testing.T) {
 		e := f.Email(own)
 		if e.HTML == nil || *e.HTML != *s.HTML || e.Text == nil || *e.Text != "" {
 			t.Errorf("the bodies are %v and %v", e.HTML, e.Text)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM emails WHERE message_id <> ''`); n != 0 || e.MessageID != "<"+own+"@acme.example>" {
+			t.Errorf("%d emails have stored Message-IDs; one is shown with %s", n, e.MessageID)
 		}
 		if text := f.compose(t, own); !strings.Contains(text, "X-A: b") || !strings.Contains(text, "Hello, you. you.") {
 			t.Errorf("composed: %.500s", text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -54,8 +55,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 		return err
 	}
 	messageID := e.MessageID
-	if e.BroadcastID != "" && messageID == defaultMessageID(e.ID, e.From) {
-		messageID = "" // omitted to save space, because a broadcast consists of many emails
+	if strings.HasPrefix(messageID, "<"+e.ID) && messageID == defaultMessageID(e.ID, e.From) {
+		messageID = "" // omitted to save space
 	}
 	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, e.ID)
 	args := []any{e.ID, e.TeamID, e.Actor.ID, e.DomainID, messageID, e.From, e.Subject, to, tags, e.TopicID, e.TemplateID,

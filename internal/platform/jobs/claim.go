@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
@@ -18,7 +17,7 @@ type ask struct {
 }
 
 // claim claims due jobs in the requested lanes, all in one transaction, and starts the jobs' handlers.
-func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.WaitGroup) error {
+func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *crew) error {
 	defer func() { k.claimedAt = time.Now() }()
 	var claimed map[string][]Job
 	var next map[string]int64
@@ -48,7 +47,7 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 			if a.bulk {
 				k.bulk.add(share{a.owner, a.group}, 1)
 			}
-			workers.Go(func() {
+			workers.run(func() {
 				defer func() { k.done <- ended{share{a.owner, a.group}, j.ID, a.bulk} }()
 				k.r.work(hand, k, j)
 			})

@@ -135,7 +135,7 @@ func (k *dispatcher) wake() {
 
 // run is the dispatcher's main loop: it waits for an event and then starts the due jobs.
 func (k *dispatcher) run(ctx context.Context) {
-	var workers sync.WaitGroup
+	workers := newCrew()
 	// After ctx ends, running jobs may continue for the grace period. After the grace period, the handlers' context
 	// ends.
 	hand, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -157,7 +157,7 @@ func (k *dispatcher) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		next := k.turn(ctx, hand, &workers)
+		next := k.turn(ctx, hand, workers)
 		timer.Reset(next)
 	}
 	go func() {
@@ -170,7 +170,7 @@ func (k *dispatcher) run(ctx context.Context) {
 		}
 	}()
 	all := make(chan struct{})
-	go func() { workers.Wait(); close(all) }()
+	go func() { workers.end(); close(all) }()
 	for {
 		select {
 		case <-k.done:
@@ -323,7 +323,7 @@ func (k *dispatcher) enqueue(lane string, from int64) {
 
 // turn processes hints, claims and starts due jobs, and returns how long to wait before the next turn if no event
 // occurs earlier.
-func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
+func (k *dispatcher) turn(ctx, hand context.Context, workers *crew) time.Duration {
 	now := k.r.d.Now()
 	k.mu.Lock()
 	var hinted map[string]int64

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -494,11 +493,11 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 		}})
 		k := r.kinds[0]
 		r.running.Store(true)
-		var workers sync.WaitGroup
+		workers := newCrew()
 		ctx, cancel := context.WithCancel(t.Context())
 		is := func(want time.Duration) {
 			t.Helper()
-			if got := k.turn(ctx, ctx, &workers); got != want {
+			if got := k.turn(ctx, ctx, workers); got != want {
 				t.Errorf("nothing is to be done for %v, want %v", got, want)
 			}
 		}
@@ -519,7 +518,7 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 			t.Errorf("%d are in hand", len(k.claimed))
 		}
 		cancel()
-		workers.Wait()
+		workers.end()
 	})
 }
 

@@ -494,17 +494,17 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 	}
 	for waits() == 0 { // wait until declareDead has begun and waits for the lock
 	}
-	var workers sync.WaitGroup
+	workers := newCrew()
 	claimed := make(chan error, 1)
 	go func() {
-		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1, 0}}, &workers)
+		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1, 0}}, workers)
 	}()
 	for waits() == 1 && len(claimed) == 0 { // wait until the claim also waits for the lock, or has ended
 	}
 	close(free)
 	wg.Wait()
 	err := <-claimed
-	workers.Wait()
+	workers.end()
 	var held int
 	if e := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); e != nil || held != 0 {
 		t.Errorf("after the burial %d jobs are held by nobody, %v; the claim said %v", held, e, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -162,7 +161,7 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 			}
 			insert(t, d, New{Kind: "k", Lane: "l"})
 		}
-		var workers sync.WaitGroup
+		workers := newCrew()
 		for _, c := range []struct {
 			name    string
 			prepare func()
@@ -173,7 +172,7 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 				k.workers.TryAcquire("l", 1)
 				k.workers.TryAcquire("m", 1)
 				return k.claim(ctx, ctx, []ask{{lane: "l", owner: "l", group: "l", n: 1}, {lane: "m", owner: "m", group: "m",
-					n: 1}}, &workers)
+					n: 1}}, workers)
 			}},
 			{"releaseClaims", begun, func() error { return k.releaseClaims(ctx) }},
 			{"restartWaits", func() {
@@ -183,7 +182,8 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 			{"end", begun, func() error { return r.end() }},
 		} {
 			if failed := trace.EachBroken(t, c.prepare, c.act, func(err error) {
-				workers.Wait()
+				workers.end()
+				workers = newCrew()
 				if err != nil && len(k.claimed)+len(k.inHand) > 0 {
 					t.Errorf("%s fails, and %d are in hand", c.name, len(k.claimed))
 				}

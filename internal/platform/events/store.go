@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func insertRows(ctx context.Context, tx *db.Tx, some []*Event) error {
 			open = "("
 		}
 		for range row {
-			fmt.Fprintf(&text, "%s$%d", open, len(args)+1)
+			text.WriteString(open + "$" + strconv.Itoa(len(args)+1))
 			args, open = append(args, row[0]), ", "
 			row = row[1:]
 		}

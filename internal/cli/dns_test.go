@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // nameserver is a DNS server on this machine, whose negative answers have a TTL of one hour.
@@ -78,7 +80,8 @@ func TestVerificationAsksAfresh(t *testing.T) {
 			}
 		}
 		looked := func() (at int64) {
-			if err := n.DB.QueryRow(t.Context(), `SELECT checked_at FROM domains WHERE id = $1`, d.ID).Scan(&at); err != nil {
+			if err := n.DB.QueryRow(t.Context(), `SELECT checked_at FROM domains WHERE id = $1`, db.ID(d.ID)).
+				Scan(&at); err != nil {
 				t.Fatal(err)
 			}
 			return at

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -158,7 +159,7 @@ func waitingForItsDomain(n *started, verified func(name string), segmentID strin
 		"segment_id":"`+segmentID+`","pace":60,"send":true}`)
 	var domainID string
 	if err := n.look.QueryRow(n.t.Context(), `SELECT id FROM domains WHERE name = 'former.example'`).
-		Scan(&domainID); err != nil {
+		Scan((*db.ID)(&domainID)); err != nil {
 		n.t.Fatal(err)
 	}
 	if status, body := n.ask(devTestKey, "DELETE", "/domains/"+domainID, ""); status != 200 {

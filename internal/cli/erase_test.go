@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
@@ -86,6 +87,8 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 				value = teamID
 			case kind == "boolean":
 				value = false
+			case kind == "uuid" || kind == "blob" && (name == "id" || strings.HasSuffix(name, "_id")):
+				value = db.ID(dbtest.ID(fmt.Sprintf("%s-%03d", teamID, i)))
 			case kind == "bytea" || kind == "blob":
 				value = []byte{}
 			case name == "id" || name == "email_id" || name == "domain_id" || name == "webhook_id" || name == "message_id" ||

@@ -137,8 +137,8 @@ func removeTeam(ctx context.Context, tx *db.Tx, teamID string) {
 func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
 	tx.Proof(`SELECT 1 FROM api_keys WHERE id = $1`, k.ID)
 	tx.Queue(ctx, `INSERT INTO api_keys (id, team_id, name, hash, prefix, permission, domain_id, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, k.ID, k.TeamID, k.Name, hash, k.Hint, string(k.Permission), k.DomainID,
-		k.CreatedAt.UnixMicro())
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, k.ID, k.TeamID, k.Name, hash, k.Hint, string(k.Permission),
+		db.ID(k.DomainID), k.CreatedAt.UnixMicro())
 }
 
 func listKeys(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Key, bool, error) {
@@ -147,7 +147,7 @@ func listKeys(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]K
 		FROM api_keys WHERE team_id = $1`, ID: "id", Args: []any{teamID}}, p, func(r db.Row) (k Key, err error) {
 		var permission string
 		var created, used int64
-		err = r.Scan(&k.ID, &k.TeamID, &k.Name, &k.Hint, &permission, &k.DomainID, &created, &used)
+		err = r.Scan(&k.ID, &k.TeamID, &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created, &used)
 		k.Permission, k.CreatedAt, k.LastUsedAt = Permission(permission), db.Time(created), db.Time(used)
 		return k, err
 	})
@@ -211,7 +211,7 @@ func keyActorOf(ctx context.Context, r db.Reader, teamID, keyID string) (Actor, 
 
 func scanKeyActor(r db.Row) (a Actor, err error) {
 	var permission string
-	err = r.Scan(&a.ID, &a.Name, &a.TeamID, &permission, &a.DomainID, &a.RateLimit, &a.Suspended)
+	err = r.Scan(&a.ID, &a.Name, &a.TeamID, &permission, (*db.ID)(&a.DomainID), &a.RateLimit, &a.Suspended)
 	a.Kind, a.Scopes = KeyActor, Permission(permission).Scopes()
 	return a, err
 }

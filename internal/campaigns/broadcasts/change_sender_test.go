@@ -102,7 +102,7 @@ func TestChangedSender(t *testing.T) {
 		s.until(id, broadcasts.Sent)
 
 		s.mustCount(n, `SELECT COUNT(DISTINCT contact_id) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'
-			AND domain_id = $2`, id, second.ID)
+			AND domain_id = $2`, id, db.ID(second.ID))
 		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		all := s.captured()
 		for _, address := range to {

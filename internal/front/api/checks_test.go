@@ -108,7 +108,7 @@ func TestChecksOfADomain(t *testing.T) {
 		set := func(text string) {
 			t.Helper()
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := tx.Exec(t.Context(), `UPDATE domains SET `+text+` WHERE id = $1`, domain.ID)
+				_, err := tx.Exec(t.Context(), `UPDATE domains SET `+text+` WHERE id = $1`, db.ID(domain.ID))
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -139,7 +139,7 @@ func TestChecksOfADomainThatIsGoing(t *testing.T) {
 		domain := f.verified("example.org")
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE domains SET checks = REPLACE(checks, 'verified', 'temporary_failure')
-				WHERE id = $1`, domain.ID)
+				WHERE id = $1`, db.ID(domain.ID))
 			return err
 		}); err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 	}
 	tx.Queue(ctx, `INSERT INTO received_emails (`+columns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
-		e.TeamID, e.ID, e.DomainID, e.From, e.Subject, e.MessageID, texts[0], texts[1], texts[2], e.ThreadID, texts[3],
+		e.TeamID, e.ID, db.ID(e.DomainID), e.From, e.Subject, e.MessageID, texts[0], texts[1], texts[2], e.ThreadID, texts[3],
 		texts[4], texts[5],
 		e.Size, e.blobKey, e.CreatedAt.UnixMicro())
 	if e.blobKey == "" {
@@ -50,9 +50,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 func scanEmail(r db.Row) (e Email, err error) {
 	var to, received, files, origin, auth, spam string
 	var created int64
-	err = r.Scan(&e.TeamID, &e.ID, &e.DomainID, &e.From, &e.Subject, &e.MessageID, &to, &received, &files, &e.ThreadID,
-		&origin, &auth,
-		&spam, &e.Size, &e.blobKey, &created)
+	err = r.Scan(&e.TeamID, &e.ID, (*db.ID)(&e.DomainID), &e.From, &e.Subject, &e.MessageID, &to, &received, &files,
+		&e.ThreadID, &origin, &auth, &spam, &e.Size, &e.blobKey, &created)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}

@@ -38,7 +38,7 @@ func TestJobsWithoutAStatement(t *testing.T) {
 				exec(`DELETE FROM emails WHERE id = $1`, id)
 			},
 			"of a domain that another team has": func() {
-				exec(`UPDATE emails SET domain_id = 'gone', sender = 'a@taken.example' WHERE id = $1`, id)
+				exec(`UPDATE emails SET domain_id = NULL, sender = 'a@taken.example' WHERE id = $1`, id)
 			},
 			"to a suppressed address": func() { f.suppress("manual", address(1)) },
 		} {

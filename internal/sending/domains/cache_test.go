@@ -108,7 +108,10 @@ func TestMemoryEnds(t *testing.T) {
 		s, one, _ := trusting(t)
 		exec := func(text string) {
 			t.Helper()
-			err := s.DB.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), text, one.ID); return err })
+			err := s.DB.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), text, db.ID(one.ID))
+				return err
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +170,7 @@ func TestMemoryEndsWithTheConnection(t *testing.T) {
 		t.Fatalf("%+v, %v", g, err)
 	}
 	if err := d.Update(ctx, func(tx *db.Tx) error { // as another node does; its hint is lost
-		tx.Queue(ctx, `UPDATE domains SET sending = FALSE WHERE id = $1`, one.ID)
+		tx.Queue(ctx, `UPDATE domains SET sending = FALSE WHERE id = $1`, db.ID(one.ID))
 		_, err := tx.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'
 			AND datname = current_database()`)
 		return err

@@ -58,7 +58,7 @@ func TestClaimsThatChangeDuringALook(t *testing.T) {
 			}, domains.ClaimPending, 1},
 		{"the owner no longer uses it", nil,
 			func(t *testing.T, _ *domains.Service, d *db.DB, owner domains.Domain, _ domains.Claim) error {
-				exec(t, d, `UPDATE domains SET checks = '{}' WHERE id = $1`, owner.ID)
+				exec(t, d, `UPDATE domains SET checks = '{}' WHERE id = $1`, db.ID(owner.ID))
 				return nil
 			}, domains.ClaimPending, 1},
 	} {
@@ -169,7 +169,8 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 			t.Errorf("a new name of it: %v", err)
 		}
 		// If a domain has already lost a name, its other settings can still be changed.
-		exec(t, d, `UPDATE domain_names SET domain_id = $1, team_id = 'other' WHERE name = 'send.acme.example'`, there.ID)
+		exec(t, d, `UPDATE domain_names SET domain_id = $1, team_id = 'other' WHERE name = 'send.acme.example'`,
+			db.ID(there.ID))
 		if err := s.Update(t.Context(), "team", dom.ID, domains.Change{ClickTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that has lost a name: %v", err)
 		}

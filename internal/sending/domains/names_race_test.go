@@ -88,7 +88,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(),
 				`UPDATE domains SET checks = REPLACE(checks, '"since":', '"since":1,"was":'), verify_since = $2
-				WHERE id = $1`, dom.ID, long)
+				WHERE id = $1`, db.ID(dom.ID), long)
 			return err
 		}); err != nil {
 			t.Fatal(err)

@@ -38,9 +38,10 @@ func TestRecheckSchedule(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			exec(`UPDATE domains SET checked_at = $2 WHERE id = $1`, dom.ID, db.Now().Add(-c.ago).UnixMicro())
+			exec(`UPDATE domains SET checked_at = $2 WHERE id = $1`, db.ID(dom.ID), db.Now().Add(-c.ago).UnixMicro())
 			if c.missing {
-				exec(`UPDATE domains SET checks = REPLACE(checks, 'verified', 'temporary_failure') WHERE id = $1`, dom.ID)
+				exec(`UPDATE domains SET checks = REPLACE(checks, 'verified', 'temporary_failure') WHERE id = $1`,
+					db.ID(dom.ID))
 			}
 			if err := s.Recheck(t.Context()); err != nil {
 				t.Fatal(err)

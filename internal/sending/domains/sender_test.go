@@ -72,7 +72,7 @@ func TestSigning(t *testing.T) {
 	}
 	for said, sealed := range map[string][]byte{"open the DKIM key of acme.example": []byte("of another master key"),
 		"read the DKIM key of acme.example": junk} {
-		exec(t, d, `UPDATE domains SET rsa_key = $2 WHERE id = $1`, dom.ID, sealed)
+		exec(t, d, `UPDATE domains SET rsa_key = $2 WHERE id = $1`, db.ID(dom.ID), sealed)
 		d.Hint("domains", dom.ID)
 		if _, err := s.Signing(ctx, dom.ID); !fault.Ours(err) || !strings.Contains(err.Error(), said) {
 			t.Errorf("want %s: %v", said, err)
@@ -103,7 +103,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		!strings.Contains(err.Error(), "not enabled for sending") {
 		t.Errorf("it only receives: %v", err)
 	}
-	for _, id := range []string{"none", dom.ID} {
+	for _, id := range []string{dbtest.ID("none"), dom.ID} {
 		if there, err := s.Exists(ctx, "other", id); err != nil || there {
 			t.Errorf("%s is there for another team: %v, %v", id, there, err)
 		}

@@ -21,7 +21,7 @@ const columns = `id, team_id, name, region, return_path, tracking_subdomain, old
 func scan(r db.Row) (d Domain, err error) {
 	var old, status, checks string
 	var since, checked, created int64
-	err = r.Scan(&d.ID, &d.TeamID, &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old, &d.TLS, &d.OpenTracking,
+	err = r.Scan((*db.ID)(&d.ID), &d.TeamID, &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old, &d.TLS, &d.OpenTracking,
 		&d.ClickTracking, &d.Sending, &d.Receiving, &status, &checks, &d.rsa.sealed, &d.ed25519.sealed, &d.rsa.record,
 		&d.ed25519.record, &d.Placeholder, &since, &checked, &created)
 	if errors.Is(err, db.ErrNoRows) {
@@ -46,10 +46,10 @@ func encodeChecks(d *Domain) string {
 }
 
 func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) {
-	tx.Proof(`SELECT 1 FROM domains WHERE id = $1`, d.ID)
+	tx.Proof(`SELECT 1 FROM domains WHERE id = $1`, db.ID(d.ID))
 	tx.Queue(ctx, `INSERT INTO domains (`+columns+
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-		$17, $18, $19, $20, $21, $22)`, d.ID, d.TeamID, d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
+		$17, $18, $19, $20, $21, $22)`, db.ID(d.ID), d.TeamID, d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
 		strings.Join(d.Tracked, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status),
 		encodeChecks(d), d.rsa.sealed, d.ed25519.sealed, d.rsa.record, d.ed25519.record, d.Placeholder,
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.CreatedAt.UnixMicro())
@@ -59,13 +59,14 @@ func saveDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Queue(ctx, `UPDATE domains SET tracking_subdomain = $3, old_tracking = $4, tls = $5, open_tracking = $6,
 		click_tracking = $7,
 		sending = $8, receiving = $9, status = $10, checks = $11, verify_since = $12, checked_at = $13, placeholder = $14
-		WHERE id = $1 AND team_id = $2`, d.ID, d.TeamID, d.TrackingSubdomain, strings.Join(d.Tracked, ","), d.TLS,
+		WHERE id = $1 AND team_id = $2`, db.ID(d.ID), d.TeamID, d.TrackingSubdomain, strings.Join(d.Tracked, ","), d.TLS,
 		d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), encodeChecks(d),
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.Placeholder)
 }
 
 func getDomain(ctx context.Context, r db.Reader, teamID, domainID string) (Domain, error) {
-	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID))
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1 AND team_id = $2`, db.ID(domainID),
+		teamID))
 }
 
 // lockDomain serializes the transactions that change a domain, because each of them writes the whole row.
@@ -86,7 +87,7 @@ func domainToChange(ctx context.Context, tx *db.Tx, teamID, domainID string) (Do
 
 // domainByID does not require a team id, because its callers know only the domain's id.
 func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, error) {
-	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1`, domainID))
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1`, db.ID(domainID)))
 }
 
 func domainByName(ctx context.Context, r db.Reader, teamID, name string) (Domain, error) {
@@ -121,14 +122,14 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 	for _, n := range names {
 		all = append(all, n.name)
 	}
-	tx.Queue(ctx, `DELETE FROM domain_names WHERE domain_id = $1 AND name <> ALL($2)`, d.ID, all)
+	tx.Queue(ctx, `DELETE FROM domain_names WHERE domain_id = $1 AND name <> ALL($2)`, db.ID(d.ID), all)
 	if len(names) == 0 {
 		return nil, nil
 	}
 	for _, n := range names {
 		tx.Queue(ctx, `INSERT INTO domain_names (name, domain_id, team_id, host) VALUES ($1, $2, $3, $4)
 			ON CONFLICT DO NOTHING`,
-			n.name, d.ID, d.TeamID, n.host)
+			n.name, db.ID(d.ID), d.TeamID, n.host)
 	}
 	return namesOfOthers(ctx, tx.Reader, d.TeamID, d.ID, all)
 }
@@ -139,7 +140,7 @@ const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <
 // namesOfOthers returns the names that belong to other teams. The parameter but is the id of a domain whose names are
 // left out. In the map that namesOfOthers returns, the value is true for hosts and false for domains.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
-	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
+	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, db.OrNoID(but), names)
 	others := map[string]bool{}
 	_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 		var name string
@@ -156,7 +157,7 @@ func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names [
 
 func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Domain, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM domains WHERE team_id = $1`, ID: "id",
-		Args: []any{teamID}}, p, scan)
+		UUID: true, Args: []any{teamID}}, p, scan)
 }
 
 func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
@@ -174,7 +175,7 @@ func unprovedDomains(ctx context.Context, r db.Reader, teamID string, limit int)
 }
 
 func deleteDomain(ctx context.Context, tx *db.Tx, teamID, domainID string) {
-	tx.Queue(ctx, `DELETE FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID)
+	tx.Queue(ctx, `DELETE FROM domains WHERE id = $1 AND team_id = $2`, db.ID(domainID), teamID)
 }
 
 // owned holds the ids of a domain and its team.
@@ -186,7 +187,7 @@ func overdue(ctx context.Context, r db.Reader, before, missingBefore time.Time, 
 		AND (checked_at < $1 OR checked_at < $2 AND checks LIKE '%temporary_failure%') ORDER BY checked_at LIMIT $3`,
 		before.UnixMicro(), missingBefore.UnixMicro(), limit)
 	return db.Collect(rows, err, func(r db.Row) (o owned, err error) {
-		err = r.Scan(&o.id, &o.teamID)
+		err = r.Scan((*db.ID)(&o.id), &o.teamID)
 		return o, err
 	})
 }

@@ -69,7 +69,8 @@ func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 			if tracks, err := n.Domains.IsTrackingHost(t.Context(), host); err != nil || tracks != want {
 				t.Errorf("%s: %s tracks: %v, %v, want %v", after, host, tracks, err, want)
 			}
-			registered := n.Count(`SELECT COUNT(*) FROM domain_names WHERE name = $1 AND domain_id = $2`, host, d.ID)
+			registered := n.Count(`SELECT COUNT(*) FROM domain_names WHERE name = $1 AND domain_id = $2`, host,
+				db.ID(d.ID))
 			if (registered == 1) != want {
 				t.Errorf("%s: %s is registered %d times", after, host, registered)
 			}

@@ -356,7 +356,7 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
 		VALUES ($1, $2, '', $3, $1, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', '', '', '', 'delivered', 40, 0,
 			$4)`,
-		emailID, teamID, domainID, now)
+		emailID, teamID, db.ID(domainID), now)
 	if tx.OneWriter() {
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2,
 			'<p>Hello.', 'Hello.', 3, '')`, emailID, teamID)
@@ -370,7 +370,8 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	for _, typ := range []string{"sent", "delivered", "opened", "clicked"} {
 		tx.Queue(ctx, `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient,
 			data, created_at)
-			VALUES ($1, $2, $3, $4, '', $5, '', 'b@one.example', '', $6)`, id.New(), teamID, emailID, domainID, typ, now)
+			VALUES ($1, $2, $3, $4, '', $5, '', 'b@one.example', '', $6)`, id.New(), teamID, emailID, db.ID(domainID),
+			typ, now)
 	}
 	tx.Queue(ctx, `UPDATE email_events SET started_at = created_at, duration = 0, outcome = 'delivered', host = '',
 		tls = '', reply = '250 ok', conversation = '250 ok' WHERE email_id = $1 AND type = 'delivered'`, emailID)

@@ -59,8 +59,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 		messageID = "" // omitted to save space
 	}
 	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, e.ID)
-	args := []any{e.ID, e.TeamID, e.Actor.ID, e.DomainID, messageID, e.From, e.Subject, to, tags, e.TopicID, e.TemplateID,
-		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
+	args := []any{e.ID, e.TeamID, e.Actor.ID, db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags, e.TopicID,
+		e.TemplateID, e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
 		string(e.Actor.Kind), e.shared.contentID, variables, e.ContactID, e.only}
 	if b == nil {
 		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
@@ -175,7 +175,7 @@ type emailRow struct {
 }
 
 func (r *emailRow) dest(more ...any) []any {
-	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, &r.DomainID, &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags,
+	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, (*db.ID)(&r.DomainID), &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags,
 		&r.TopicID,
 		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID,
 		&r.only, &r.updated}, more...)
@@ -356,7 +356,7 @@ func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err erro
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
 		WHERE e.id = $1 AND (b.parts IS NOT NULL OR e.content_id <> '')`, emailID).
-		Scan(&z.teamID, &z.domainID, &z.shared.contentID, &variables, &z.flags, &z.texts, &z.attachments)
+		Scan(&z.teamID, (*db.ID)(&z.domainID), &z.shared.contentID, &variables, &z.flags, &z.texts, &z.attachments)
 	if err == nil {
 		err = z.shared.decode(variables)
 	}

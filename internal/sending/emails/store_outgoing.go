@@ -11,7 +11,8 @@ import (
 // SetDomain changes an email's sending domain to another one with the same name, which the team has added after it
 // deleted the first one.
 func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string) {
-	tx.Queue(ctx, `UPDATE emails SET domain_id = $3 WHERE id = $1 AND team_id = $2`, emailID, teamID, domainID)
+	tx.Queue(ctx, `UPDATE emails SET domain_id = $3 WHERE id = $1 AND team_id = $2`, emailID, teamID,
+		db.ID(domainID))
 }
 
 // setSender gives an email the sender of another content. If keptID is "", the email's Message-ID follows from the new
@@ -19,7 +20,7 @@ func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string)
 func setSender(ctx context.Context, tx *db.Tx, e *Email, contentID, from, domainID, keptID string) {
 	tx.Queue(ctx, `UPDATE emails SET content_id = $3, sender = $4, domain_id = $5,
 		message_id = CASE WHEN CAST($6 AS TEXT) = '' THEN message_id ELSE $6 END WHERE id = $1 AND team_id = $2`, e.ID,
-		e.TeamID, contentID, from, domainID, keptID)
+		e.TeamID, contentID, from, db.ID(domainID), keptID)
 }
 
 // mayBeRefused is an SQL condition that is false if no address in $2 is suppressed for the email e, and the recipient

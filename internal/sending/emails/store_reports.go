@@ -21,7 +21,8 @@ func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarge
 	e := BounceTarget{ID: emailID}
 	var from, only string
 	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient FROM emails
-		WHERE id = $1`, emailID).Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.ContactID, &e.MessageID, &from, &only)
+		WHERE id = $1`, emailID).Scan(&e.TeamID, (*db.ID)(&e.DomainID), &e.BroadcastID, &e.ContactID, &e.MessageID, &from,
+		&only)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}
@@ -158,7 +159,7 @@ func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, a
 		e.TeamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var to string
-		if err = r.Scan(&e.DomainID, &e.BroadcastID, &to); err != nil || e.Recipient != "" {
+		if err = r.Scan((*db.ID)(&e.DomainID), &e.BroadcastID, &to); err != nil || e.Recipient != "" {
 			return none, err
 		}
 		if a, err := message.ParseAddress(to); err == nil && a.Key() == address {

@@ -56,6 +56,6 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = j.dedupe
 		WHERE j.kind = $1 AND j.lane = $2 AND e.team_id || '' = $2 AND e.domain_id = $3 AND e.last_event = 'scheduled')`,
-		ReleaseKind, teamID, domainID).Scan(&found)
+		ReleaseKind, teamID, db.ID(domainID)).Scan(&found)
 	return found, err
 }

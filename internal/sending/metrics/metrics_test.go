@@ -440,18 +440,17 @@ func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 	const chunk = 500
 	for done := 0; done < n; done += chunk {
 		err := d.Update(context.Background(), func(tx *db.Tx) error {
-			var text strings.Builder
-			text.WriteString(`INSERT INTO email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail,
-				recipient, data, created_at) VALUES `)
+			var emailIDs, ids, kinds []string
+			var domains []db.ID
+			var times []int64
 			for i := done; i < done+chunk; i++ {
-				if i > done {
-					text.WriteByte(',')
-				}
-				at := from.Add(time.Duration(float64(over) * float64(i) / float64(n)))
-				fmt.Fprintf(&text, `('e%09d', '%012d', 'team', 'd%d', '', '%s', '', 'a@example.net', '', %d)`, i/4, i, i/4%3,
-					types[i%4], at.UnixMicro())
+				emailIDs, ids = append(emailIDs, fmt.Sprintf("e%09d", i/4)), append(ids, fmt.Sprintf("%012d", i))
+				domains, kinds = append(domains, db.ID(dbtest.ID(fmt.Sprintf("d%d", i/4%3)))), append(kinds, types[i%4])
+				times = append(times, from.Add(time.Duration(float64(over)*float64(i)/float64(n))).UnixMicro())
 			}
-			_, err := tx.Exec(context.Background(), text.String())
+			_, err := tx.InsertRows(context.Background(), `email_events (email_id, id, team_id, domain_id, broadcast_id, type,
+				detail, recipient, data, created_at)`, "", emailIDs, ids, "team", domains, "", kinds, "", "a@example.net", "",
+				times)
 			return err
 		})
 		if err != nil {
@@ -481,16 +480,18 @@ func TestRollOfManyCounters(t *testing.T) {
 			t.Helper()
 			const chunk = 1000
 			for done := 0; done < n; done += chunk {
-				var text strings.Builder
+				var emailIDs, ids []string
+				var domains []db.ID
+				var times []int64
 				for i := done; i < done+chunk; i++ {
-					at := from.Add(time.Duration(float64(over) * float64(i) / float64(n)))
-					fmt.Fprintf(&text, `, ('%s%09d', '%012d', '%[1]s', 'd%[2]d', '', 'delivered', '', 'a@example.net', '', %[4]d)`,
-						team, i, i, at.UnixMicro())
+					emailIDs, ids = append(emailIDs, fmt.Sprintf("%s%09d", team, i)), append(ids, fmt.Sprintf("%012d", i))
+					domains = append(domains, db.ID(dbtest.ID(fmt.Sprintf("d%d", i))))
+					times = append(times, from.Add(time.Duration(float64(over)*float64(i)/float64(n))).UnixMicro())
 				}
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
-					_, err := tx.Exec(t.Context(),
-						`INSERT INTO email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail,
-						recipient, data, created_at) VALUES `+strings.TrimPrefix(text.String(), ","))
+					_, err := tx.InsertRows(t.Context(), `email_events (email_id, id, team_id, domain_id, broadcast_id, type,
+						detail, recipient, data, created_at)`, "", emailIDs, ids, team, domains, "", "delivered", "", "a@example.net",
+						"", times)
 					return err
 				})
 				if err != nil {

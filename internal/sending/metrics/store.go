@@ -89,7 +89,7 @@ type row struct {
 }
 
 func scanRow(r db.Row) (x row, err error) {
-	err = r.Scan(&x.slot, &x.domain, &x.email, &x.broadcast, &x.typ, &x.detail, &x.events, &x.recipients, &x.people)
+	err = r.Scan(&x.slot, (*db.ID)(&x.domain), &x.email, &x.broadcast, &x.typ, &x.detail, &x.events, &x.recipients, &x.people)
 	return x, err
 }
 
@@ -105,9 +105,14 @@ func (f filters) where(prefix string, args []any) (string, []any) {
 	for _, c := range []struct {
 		column string
 		ids    []string
-	}{{"domain_id", f.domains}, {"email_id", f.emails}, {"broadcast_id", f.broadcasts}} {
+		uuid   bool
+	}{{"domain_id", f.domains, true}, {"email_id", f.emails, false}, {"broadcast_id", f.broadcasts, false}} {
 		if len(c.ids) > 0 {
-			args = append(args, c.ids)
+			if c.uuid {
+				args = append(args, db.IDs(c.ids))
+			} else {
+				args = append(args, c.ids)
+			}
 			text += fmt.Sprintf(" AND %s%s = ANY($%d)", prefix, c.column, len(args))
 		}
 	}
@@ -165,7 +170,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT),
 		CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
 		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"),
-		column(g.domain, "e.domain_id", "''"),
+		column(g.domain, "e.domain_id", "CAST(NULL AS UUID)"),
 		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, peopleOf,
 		when, counted, where)
 	if !g.email && len(f.emails) == 0 { // deleted events cannot be assigned to an email
@@ -175,7 +180,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 		text += fmt.Sprintf(` UNION ALL SELECT %s, %s, '', %s, k.type, k.detail, CAST(SUM(k.events) AS BIGINT),
 			CAST(SUM(k.recipients) AS BIGINT), CAST(SUM(k.people) AS BIGINT)
 			FROM email_counts_kept k WHERE k.team_id = $1 AND k.slot >= $%d AND k.slot < $%d%s GROUP BY 1, 2, 3, 4, 5, 6`,
-			column(g.slot, "k.slot", "CAST(0 AS BIGINT)"), column(g.domain, "k.domain_id", "''"),
+			column(g.slot, "k.slot", "CAST(0 AS BIGINT)"), column(g.domain, "k.domain_id", "CAST(NULL AS UUID)"),
 			column(g.broadcast, "k.broadcast_id", "''"), low, high, where)
 	}
 	args = append(args, limit)
@@ -201,7 +206,7 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 	// A fixed order of rows prevents deadlocks between two transactions.
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
 		events, recipients, people)
-		SELECT e.team_id, e.created_at / %d, e.domain_id, e.broadcast_id, e.type, e.detail, COUNT(*),
+		SELECT e.team_id, e.created_at / %d, COALESCE(e.domain_id, $3), e.broadcast_id, e.type, e.detail, COUNT(*),
 		CAST(SUM(%s) AS BIGINT), CAST(SUM(%s) AS BIGINT) FROM email_events e
 		WHERE e.email_id = ANY($2) AND e.team_id || '' = $1 AND %s
 		GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
@@ -209,7 +214,7 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 		events = email_counts_kept.events + excluded.events,
 		recipients = email_counts_kept.recipients + excluded.recipients,
 		people = email_counts_kept.people + excluded.people`,
-		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, emailIDs)
+		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, emailIDs, db.NoID)
 }
 
 // sumCounters adds up the counters of the slots from low to high-1, except the slots in without.
@@ -224,8 +229,8 @@ func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int6
 	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, '', %s, c.type, c.detail, CAST(SUM(c.events) AS BIGINT),
 		CAST(SUM(c.recipients) AS BIGINT), CAST(SUM(c.people) AS BIGINT)
 		FROM email_counts c WHERE c.team_id = $1 AND c.slot >= $2 AND c.slot < $3%s%s
-		GROUP BY 1, 2, 3, 4, 5, 6`, column(g.slot, "c.slot", "CAST(0 AS BIGINT)"), column(g.domain, "c.domain_id", "''"),
-		column(g.broadcast, "c.broadcast_id", "''"), not, where), args...)
+		GROUP BY 1, 2, 3, 4, 5, 6`, column(g.slot, "c.slot", "CAST(0 AS BIGINT)"),
+		column(g.domain, "c.domain_id", "CAST(NULL AS UUID)"), column(g.broadcast, "c.broadcast_id", "''"), not, where), args...)
 	return db.Collect(rows, err, scanRow)
 }
 
@@ -241,7 +246,7 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 			events = email_counts.events + excluded.events,
 			recipients = email_counts.recipients + excluded.recipients,
 			people = email_counts.people + excluded.people`,
-			teamID, x.slot, x.domain, x.broadcast, x.typ, x.detail, x.events, x.recipients, x.people)
+			teamID, x.slot, db.OrNoID(x.domain), x.broadcast, x.typ, x.detail, x.events, x.recipients, x.people)
 	}
 }
 
@@ -271,10 +276,14 @@ func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at 
 func namesOf(ctx context.Context, r db.Reader, table, teamID string, ids []string) (map[string]string, error) {
 	names := map[string]string{}
 	for some := range slices.Chunk(ids, 500) {
-		rows, err := r.Query(ctx, `SELECT id, name FROM `+table+` WHERE team_id = $1 AND id = ANY($2)`, teamID, some)
+		var id, name string
+		var list, dest any = some, &id
+		if table == "domains" {
+			list, dest = db.IDs(some), (*db.ID)(&id)
+		}
+		rows, err := r.Query(ctx, `SELECT id, name FROM `+table+` WHERE team_id = $1 AND id = ANY($2)`, teamID, list)
 		if _, err := db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
-			var id, name string
-			err = r.Scan(&id, &name)
+			err = r.Scan(dest, &name)
 			names[id] = strings.Clone(name)
 			return x, err
 		}); err != nil {

@@ -257,12 +257,22 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 				value = fmt.Sprintf("'%s ' || g %% %d", name, few[name])
 			case name == "status" && c[1] == "text":
 				value = states
+			case name == "holder":
+				value = "NULL"
+				if c[1] == "text" {
+					value = "''"
+				}
+			case c[1] == "uuid":
+				if name == "broadcast_id" { // many rows have the same broadcast, which has many recipients
+					value = "g % 20"
+				} else if few[name] > 0 {
+					value = fmt.Sprintf("g %% %d", few[name])
+				}
+				value = "CAST(LPAD(TO_HEX(1 + " + value + "), 32, '0') AS UUID)"
 			case name == "broadcast_id": // many rows have the same broadcast, which has many recipients
 				value = "'id ' || g % 20"
 			case strings.HasSuffix(name, "_id"): // the column refers to an existing row
 				value = "'id ' || g"
-			case name == "holder":
-				value = "''"
 			case c[1] == "bytea":
 				value = "CONVERT_TO('octets ' || g, 'UTF8')"
 			case c[1] == "text":

@@ -25,7 +25,7 @@ CREATE TABLE api_keys (
 	hash TEXT NOT NULL,              -- SHA-256 of the token, in hex
 	prefix TEXT NOT NULL,            -- what people may see of the token
 	permission TEXT NOT NULL,
-	domain_id TEXT NOT NULL,         -- '' when not restricted
+	domain_id UUID,                  -- NULL when not restricted
 	created_at BIGINT NOT NULL,
 	last_used_at BIGINT NOT NULL
 );
@@ -378,7 +378,7 @@ CREATE TABLE request_logs (
 -- Domains that teams send from and receive at. Their DNS records follow from the row and the configuration; what is
 -- stored of a record is only what the last look-ups found.
 CREATE TABLE domains (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,           -- 'system' for the sandbox domains
 	name TEXT NOT NULL,              -- ASCII, lower case
 	region TEXT NOT NULL,
@@ -411,7 +411,7 @@ CREATE INDEX domains_unproved ON domains (team_id) WHERE status IN ('not_started
 -- The names that domains have in DNS and that their teams have proved to be theirs: each belongs to one team.
 CREATE TABLE domain_names (
 	name TEXT PRIMARY KEY,           -- ASCII, lower case
-	domain_id TEXT NOT NULL REFERENCES domains (id) ON DELETE CASCADE,
+	domain_id UUID NOT NULL REFERENCES domains (id) ON DELETE CASCADE,
 	team_id TEXT NOT NULL,
 	host BOOLEAN NOT NULL            -- of return paths or tracked links; otherwise the domain's own name
 );
@@ -419,9 +419,9 @@ CREATE TABLE domain_names (
 CREATE INDEX domain_names_domain ON domain_names (domain_id);
 
 CREATE TABLE domain_claims (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	domain_id TEXT NOT NULL,         -- the placeholder
+	domain_id UUID NOT NULL,         -- the placeholder
 	name TEXT NOT NULL,
 	token TEXT NOT NULL,
 	request TEXT NOT NULL,           -- JSON: what was asked, to tell a repetition from another claim
@@ -481,7 +481,7 @@ CREATE TABLE emails (
 	-- that a node of an older release goes on working beside newer ones; what it writes, and all that was written
 	-- before, is of keys.
 	actor_kind TEXT NOT NULL DEFAULT 'key',
-	domain_id TEXT NOT NULL,         -- of the sender
+	domain_id UUID,                  -- of the sender, NULL for none
 	message_id TEXT NOT NULL,
 	sender TEXT NOT NULL,            -- From as the caller wrote it
 	subject TEXT NOT NULL,
@@ -567,7 +567,7 @@ CREATE TABLE email_events (
 	email_id TEXT NOT NULL,
 	id TEXT NOT NULL,
 	team_id TEXT NOT NULL,
-	domain_id TEXT NOT NULL,
+	domain_id UUID,                  -- NULL for none
 	broadcast_id TEXT NOT NULL,
 	type TEXT NOT NULL,              -- without the "email." before it
 	detail TEXT NOT NULL,            -- a bounce's type in lower case
@@ -652,7 +652,7 @@ CREATE TABLE email_bodies_left (
 CREATE TABLE email_counts (
 	team_id TEXT NOT NULL,
 	slot BIGINT NOT NULL,            -- the quarter hour
-	domain_id TEXT NOT NULL,
+	domain_id UUID NOT NULL,         -- all zeros for none
 	broadcast_id TEXT NOT NULL,
 	type TEXT NOT NULL,
 	detail TEXT NOT NULL,
@@ -669,7 +669,7 @@ CREATE TABLE email_counts (
 CREATE TABLE email_counts_kept (
 	team_id TEXT NOT NULL,
 	slot BIGINT NOT NULL,
-	domain_id TEXT NOT NULL,
+	domain_id UUID NOT NULL,         -- all zeros for none
 	broadcast_id TEXT NOT NULL,
 	type TEXT NOT NULL,
 	detail TEXT NOT NULL,
@@ -1238,7 +1238,7 @@ CREATE INDEX automation_contacts_contact ON automation_contacts (contact_id);
 CREATE TABLE received_emails (
 	team_id TEXT NOT NULL,
 	id TEXT NOT NULL,
-	domain_id TEXT NOT NULL,         -- '' at the managed domain and for the operator's own addresses
+	domain_id UUID,                  -- NULL at the managed domain and for the operator's own addresses
 	sender TEXT NOT NULL,            -- the bare address of From
 	subject TEXT NOT NULL,
 	message_id TEXT NOT NULL,        -- with angle brackets, '' when it had none

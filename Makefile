@@ -17,8 +17,9 @@ build-libcrypto:
 
 # The tests of all packages on both engines. One PostgreSQL server is started for all of them. Packages that take long are
 # named first, so that none of them runs alone in the end. make lint runs go vet. TESTFLAGS=-count=1 ignores cached results.
-LONGEST = ./e2e ./internal/front/api ./internal/cli ./internal/sending/emails ./internal/campaigns/automations \
-	./internal/campaigns/broadcasts ./internal/outbound/webhooks ./internal/platform/jobs
+LONGEST = ./e2e ./internal/front/api ./internal/cli ./internal/sending/delivery ./internal/sending/emails \
+	./internal/platform/db ./internal/campaigns/broadcasts ./internal/platform/jobs ./internal/campaigns/automations \
+	./internal/outbound/webhooks ./internal/sending/domains ./internal/sending/metrics
 TESTFLAGS ?=
 # One package more than there are processors, because some tests mostly wait.
 PACKAGES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)

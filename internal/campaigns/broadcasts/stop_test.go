@@ -68,6 +68,16 @@ func (s *sender) ended(kind string) {
 	})
 }
 
+// dueNow makes the waiting jobs of a kind, whose lanes are teams, due.
+func (s *sender) dueNow(kind string) {
+	s.T.Helper()
+	s.Update(func(tx *db.Tx) error {
+		_, err := tx.Exec(s.T.Context(), `UPDATE jobs SET run_at = 1 WHERE kind = $1 AND holder = ''`, kind)
+		return err
+	})
+	s.DB.Hint("jobs", kind+"\t"+s.Acme.TeamID+"\t1")
+}
+
 // Emails of a paused broadcast are withheld without being claimed repeatedly, and are delivered once the broadcast
 // resumes. Other emails are delivered during the pause.
 func TestPauseHoldsWhatIsEntered(t *testing.T) {
@@ -303,11 +313,13 @@ func TestGuard(t *testing.T) {
 		happen(events.EmailDelivered, at[:200])
 		happen(events.EmailBounced, at[200:210]) // 10 of 210
 		s.Run(s.b.Kinds()...)
+		s.dueNow("broadcast.guard")
 		s.ended("broadcast.guard")
 		if b := s.broadcast(id); b.Status != broadcasts.Queued {
 			t.Fatalf("it is %s below the limit", b.Status)
 		}
 		happen(events.EmailBounced, at[210:215]) // 15 of 215
+		s.dueNow("broadcast.guard")
 		s.until(id, broadcasts.Paused)
 		if b := s.broadcast(id); b.Reason != broadcasts.TooManyBounces {
 			t.Errorf("paused for %q", b.Reason)
@@ -327,6 +339,7 @@ func TestGuard(t *testing.T) {
 		}
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		happen(events.EmailBounced, at[215:220])
+		s.dueNow("broadcast.guard")
 		s.ended("broadcast.guard")
 		if b := s.broadcast(id); b.Status != broadcasts.Queued {
 			t.Errorf("it is %s again although it was resumed", b.Status)

@@ -54,7 +54,11 @@ func (f *fixture) dueOnce(id string) {
 			"%"+id+"%")
 		return err
 	})
-	f.DB.Hint("jobs", emails.DeliveryKind+"\t"+emails.Lane(destination, f.Acme.TeamID, false)+"\t1")
+	var lane string
+	if err := f.DB.QueryRow(f.T.Context(), `SELECT lane FROM jobs WHERE payload LIKE $1`, "%"+id+"%").Scan(&lane); err != nil {
+		f.T.Fatal(err)
+	}
+	f.DB.Hint("jobs", emails.DeliveryKind+"\t"+lane+"\t1")
 }
 
 // dueNow makes the email's job due.

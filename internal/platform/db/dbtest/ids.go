@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,15 +21,13 @@ func checkIDs(t testing.TB, o *db.Options) {
 		return // PostgreSQL converts texts
 	}
 	next := o.Trace
-	var mu sync.Mutex
-	seen := map[string]bool{}
+	var seen sync.Map
 	o.Trace = func(s db.Statement) {
-		mu.Lock()
-		if fault := wrongID(s); fault != "" && !seen[s.SQL] {
-			seen[s.SQL] = true
-			t.Errorf("%s, in: %s", fault, s.SQL)
+		if fault := wrongID(s); fault != "" {
+			if _, known := seen.LoadOrStore(s.SQL, true); !known {
+				t.Errorf("%s, in: %s", fault, s.SQL)
+			}
 		}
-		mu.Unlock()
 		if next != nil {
 			next(s)
 		}
@@ -44,41 +43,57 @@ var (
 
 // wrongID returns a description of the first argument that is a text and belongs to a column of ids, or "".
 func wrongID(s db.Statement) string {
+	places, ok := idPlaces.Load(s.SQL)
+	if !ok {
+		places, _ = idPlaces.LoadOrStore(s.SQL, findIDs(s.SQL))
+	}
+	for _, p := range places.([]idPlace) {
+		if p.n < 1 || p.n > len(s.Args) {
+			continue
+		}
+		switch a := s.Args[p.n-1].(type) {
+		case string, []string:
+			return fmt.Sprintf("$%d is a %T: pass db.ID or db.IDs for the column %s", p.n, a, p.column)
+		}
+	}
+	return ""
+}
+
+// idPlace is a parameter $n of a statement that belongs to a column of ids.
+type idPlace struct {
+	n      int
+	column string
+}
+
+// idPlaces holds the result of findIDs for each text of a statement, because tests repeat a few texts very often.
+var idPlaces sync.Map
+
+// findIDs returns the parameters of a statement that belong to columns of ids.
+func findIDs(text string) (places []idPlace) {
 	tables := map[string]string{} // by name and alias
-	for _, m := range tableNames.FindAllStringSubmatch(s.SQL, -1) {
+	for _, m := range tableNames.FindAllStringSubmatch(text, -1) {
 		tables[m[1]] = m[1]
 		if m[2] != "" {
 			tables[m[2]] = m[1]
 		}
 	}
-	bad := func(table, column, number string) string {
-		var n int
-		fmt.Sscan(number, &n)
-		if n < 1 || n > len(s.Args) || !isID(tables, table, column) {
-			return ""
-		}
-		switch s.Args[n-1].(type) {
-		case string, []string:
-			return fmt.Sprintf("$%d is a %T: pass db.ID or db.IDs for the column %s", n, s.Args[n-1], column)
-		}
-		return ""
-	}
-	for _, m := range comparedTo.FindAllStringSubmatch(s.SQL, -1) {
-		if fault := bad(m[1], m[2], m[3]); fault != "" {
-			return fault
+	add := func(table, column, number string) {
+		if n, err := strconv.Atoi(number); err == nil && isID(tables, table, column) {
+			places = append(places, idPlace{n, column})
 		}
 	}
-	for _, m := range inserted.FindAllStringSubmatch(s.SQL, -1) {
+	for _, m := range comparedTo.FindAllStringSubmatch(text, -1) {
+		add(m[1], m[2], m[3])
+	}
+	for _, m := range inserted.FindAllStringSubmatch(text, -1) {
 		columns, values := strings.Split(m[2], ","), strings.Split(m[3], ",")
 		for i := range min(len(columns), len(values)) {
 			if p := parameter.FindStringSubmatch(strings.TrimSpace(values[i])); p != nil {
-				if fault := bad(m[1], strings.TrimSpace(columns[i]), p[1]); fault != "" {
-					return fault
-				}
+				add(m[1], strings.TrimSpace(columns[i]), p[1])
 			}
 		}
 	}
-	return ""
+	return places
 }
 
 // isID reports whether a column holds ids. If the statement does not say which table the column belongs to, all tables

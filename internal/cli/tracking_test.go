@@ -1,40 +1,43 @@
 package cli
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"github.com/postrider/postrider/internal/node"
-	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// trackedToken returns the token for a tracked link, in the format that package emails uses.
-func trackedToken(keys *keyring.Keyring, emailID string, position int, target string) string {
-	u := uuid.MustParse(emailID)
-	data := append(binary.AppendUvarint([]byte{1}, uint64(position+1)), u[:]...)
-	data = append(data, target...)
-	tag := keys.Tag("track", append([]byte("127.0.0.1\x00"), data...), 16)
-	return base64.RawURLEncoding.EncodeToString(append(data, tag...))
+// trackedToken returns the token for a tracked link in a node's email.
+func trackedToken(t *testing.T, n *node.Node, emailID string, position int, target string) string {
+	t.Helper()
+	e, err := n.Emails.BounceTarget(t.Context(), tokens.Ref{EmailID: emailID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := n.Emails.Ref(t.Context(), e.TeamID, emailID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, ok := tokens.NewLinkMaker(n.Keys, "127.0.0.1", ref, position)
+	if !ok {
+		t.Fatalf("there are no tokens for email %s", emailID)
+	}
+	defer m.Release()
+	token, _ := m.Append(nil, []byte(target))
+	return string(token)
 }
 
 // track requests an email's open-tracking and click-tracking URLs, and waits until both events are in the email's
 // timeline.
 func (d *driver) track(emailID string) {
 	d.t.Helper()
-	keys, err := node.OpenKeyring(d.Config)
-	if err != nil {
-		d.t.Fatal(err)
-	}
 	const target = "/healthz?followed" // served by the node, because the client follows the redirect
-	for _, path := range []string{"/o/" + trackedToken(keys, emailID, 0, ""),
-		"/c/" + trackedToken(keys, emailID, -1, d.url+target)} {
+	for _, path := range []string{"/o/" + trackedToken(d.t, d.Node, emailID, 0, ""),
+		"/c/" + trackedToken(d.t, d.Node, emailID, -1, d.url+target)} {
 		if status, text := d.ask("", http.MethodGet, path, ""); status != http.StatusOK {
 			d.t.Errorf("%s: %d %s", path, status, text)
 		}
@@ -61,16 +64,12 @@ func TestNodeTracks(t *testing.T) {
 		n := p.start()
 		d := &driver{started: n, key: key}
 		emailID := d.do("POST", "/emails", hello)
-		keys, err := node.OpenKeyring(n.Config)
-		if err != nil {
-			t.Fatal(err)
-		}
 		client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		const clicks = 30
 		for i := range clicks {
 			target := "https://shop.example/"
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-				n.url+"/c/"+trackedToken(keys, emailID, 0, target), nil)
+				n.url+"/c/"+trackedToken(t, n.Node, emailID, 0, target), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

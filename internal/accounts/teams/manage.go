@@ -94,8 +94,11 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
 			return err
 		}
 	}
-	insertTeam(ctx, tx, t)
-	return nil
+	short, err := newShortID(ctx, tx)
+	if err == nil {
+		insertTeam(ctx, tx, t, short)
+	}
+	return err
 }
 
 // Find returns the team with the given id or exact name. If several teams have the name, the error lists their ids.

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
@@ -60,6 +62,9 @@ type Service struct {
 	trial Quota
 	uses  *LastUses // of API keys
 
+	shorts *lru.Cache[string, uint32] // short ids by id
+	longs  *lru.Cache[uint32, string] // ids by short id
+
 	mu    sync.Mutex
 	cache map[string]cached // by token hash
 	epoch int               // incremented by Forget; results that were read before the last increment are not used
@@ -78,6 +83,8 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	s := &Service{Deps: d, trial: c.Trial, cache: map[string]cached{},
 		uses: NewLastUses(d.DB, d.Log, "API keys", setLastUsed)}
+	s.shorts, _ = lru.New[string, uint32](shortIDs) // fails only if the size is not positive
+	s.longs, _ = lru.New[uint32, string](shortIDs)
 	d.DB.OnHint(HintTopic, func(string) { s.Forget() })
 	return s, nil
 }

@@ -11,11 +11,33 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-func insertTeam(ctx context.Context, tx *db.Tx, t *Team) {
+func insertTeam(ctx context.Context, tx *db.Tx, t *Team, short uint32) {
 	tx.Proof(`SELECT 1 FROM teams WHERE id = $1`, t.ID)
-	tx.Queue(ctx, `INSERT INTO teams (id, name, email, rate_limit, suspended, created_at, daily_quota, monthly_quota)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		t.ID, t.Name, t.Email, t.RateLimit, t.Suspended, t.CreatedAt.UnixMicro(), t.Daily, t.Monthly)
+	tx.Queue(ctx, `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended, created_at, daily_quota,
+		monthly_quota) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, t.ID, int64(short), t.Name, t.Email, t.RateLimit,
+		t.Suspended, t.CreatedAt.UnixMicro(), t.Daily, t.Monthly)
+}
+
+func shortIDOf(ctx context.Context, r db.Reader, teamID string) (uint32, error) {
+	var short int64
+	err := r.QueryRow(ctx, `SELECT short_id FROM teams WHERE id = $1`, teamID).Scan(&short)
+	return uint32(short), missingTeam(err)
+}
+
+func teamOfShortID(ctx context.Context, r db.Reader, short uint32) (teamID string, err error) {
+	err = r.QueryRow(ctx, `SELECT id FROM teams WHERE short_id = $1`, int64(short)).Scan(&teamID)
+	return teamID, missingTeam(err)
+}
+
+// missingTeam returns the error of a statement that reads one team.
+func missingTeam(err error) error {
+	if errors.Is(err, db.ErrNoRows) {
+		return fault.NotFoundf("Team not found")
+	}
+	if err != nil {
+		return fmt.Errorf("read team: %w", err)
+	}
+	return nil
 }
 
 const teamColumns = `id, name, email, rate_limit, suspended, created_at, daily_quota, monthly_quota`
@@ -24,13 +46,7 @@ func scanTeam(r db.Row) (t Team, err error) {
 	var created int64
 	err = r.Scan(&t.ID, &t.Name, &t.Email, &t.RateLimit, &t.Suspended, &created, &t.Daily, &t.Monthly)
 	t.CreatedAt = db.Time(created)
-	if errors.Is(err, db.ErrNoRows) {
-		return t, fault.NotFoundf("Team not found")
-	}
-	if err != nil {
-		return t, fmt.Errorf("read team: %w", err)
-	}
-	return t, nil
+	return t, missingTeam(err)
 }
 
 func getTeam(ctx context.Context, r db.Reader, teamID string) (Team, error) {

@@ -332,7 +332,7 @@ func TestMessageIDOfABroadcast(t *testing.T) {
 				!strings.Contains(strings.ReplaceAll(unfolded, "  ", " "), "Message-ID: "+want+"\r\n") {
 				t.Errorf("it is %s, want %s, in\n%.900s", got, want, text)
 			}
-			r, err := s.Emails.BounceTarget(t.Context(), emailID)
+			r, err := s.Emails.BounceTarget(t.Context(), s.Ref(emailID))
 			s.Must(err)
 			if r.MessageID != want {
 				t.Errorf("a report is of %s, want %s", r.MessageID, want)

@@ -72,7 +72,7 @@ func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, pixel) // the hit counts even if the client has disconnected
 		}
 	}
-	t.hits.Add(tracking.Hit{EmailID: to.EmailID, Position: to.Position, URL: to.URL, Addr: client(r),
+	t.hits.Add(tracking.Hit{Ref: to.Ref, Position: to.Position, URL: to.URL, Addr: client(r),
 		UserAgent: r.UserAgent(), Prefetch: isPrefetch(r.Header), Head: r.Method == http.MethodHead})
 }
 

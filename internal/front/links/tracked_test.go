@@ -40,18 +40,18 @@ const linksHost = "links.acme.example"
 // token returns the token for a tracked link, signed for the given purpose. Package emails uses the purpose "track".
 func token(keys *keyring.Keyring, purpose string, t tokens.TrackedLink) string {
 	u := uuid.MustParse(t.EmailID)
-	data := append(binary.AppendUvarint([]byte{1}, uint64(t.Position+1)), u[:]...)
+	data := append(binary.BigEndian.AppendUint32(binary.AppendUvarint([]byte{2}, uint64(t.Position+1)), t.Team), u[:]...)
 	data = append(data, t.URL...)
 	signed := append([]byte(linksHost+"\x00"), data...)
 	return base64.RawURLEncoding.EncodeToString(append(data, keys.Tag(purpose, signed, 16)...))
 }
 
 func click(n *testnode.Node, emailID, url string) string {
-	return "/c/" + token(n.Keys, "track", tokens.TrackedLink{EmailID: emailID, URL: url})
+	return "/c/" + token(n.Keys, "track", tokens.TrackedLink{Ref: n.Ref(emailID), URL: url})
 }
 
 func open(n *testnode.Node, emailID string) string {
-	return "/o/" + token(n.Keys, "track", tokens.TrackedLink{EmailID: emailID})
+	return "/o/" + token(n.Keys, "track", tokens.TrackedLink{Ref: n.Ref(emailID)})
 }
 
 // tracker serves a node's tracked links.
@@ -161,8 +161,8 @@ func TestForgedTokens(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tr := newTracker(n)
 		emailID := tr.sent()
-		tracked := tokens.TrackedLink{EmailID: emailID, URL: shopLink}
-		pixel := tokens.TrackedLink{EmailID: emailID}
+		tracked := tokens.TrackedLink{Ref: n.Ref(emailID), URL: shopLink}
+		pixel := tokens.TrackedLink{Ref: n.Ref(emailID)}
 		good := token(n.Keys, "track", tracked)
 		paths := []string{"/c/", "/o/", "/c", "/c/" + good + "/", "/c//" + good, "/c/" + good + "=", "/c/" + good + "\n",
 			"/c/" + strings.Repeat("A", 8192), "/c/" + strings.Repeat("A", 8193), "/o/" + strings.Repeat("A", 100_000),
@@ -312,13 +312,13 @@ func FuzzTracked(f *testing.F) {
 	d := dbtest.SQLite(f)
 	service := testnode.Bare(f, d, testnode.Options{}).Emails
 	handler := links.NewTracked(service, tracking.New(d, &events.Recorder{}, service, slog.New(slog.DiscardHandler)))
-	good := token(keys, "track", tokens.TrackedLink{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: shopLink})
+	good := token(keys, "track", tokens.TrackedLink{Ref: tokens.Ref{EmailID: "0199d6a4-0000-7000-8000-000000000000"}, URL: shopLink})
 	for _, seed := range []string{"/c/" + good, "/o/" + good, "/c/" + good + "?x", "/c//evil.example", "/c/%0d%0aX:y"} {
 		f.Add(seed, "https://a.example/")
 	}
 	f.Fuzz(func(t *testing.T, path, url string) {
 		for _, path := range []string{path,
-			"/c/" + token(keys, "track", tokens.TrackedLink{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: url})} {
+			"/c/" + token(keys, "track", tokens.TrackedLink{Ref: tokens.Ref{EmailID: "0199d6a4-0000-7000-8000-000000000000"}, URL: url})} {
 			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // HEAD requests do not keep hits in memory
 			r.URL.Path = path
 			w := httptest.NewRecorder()

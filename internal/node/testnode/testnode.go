@@ -39,6 +39,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 const (
@@ -274,6 +275,18 @@ func (n *Node) Email(emailID string) emails.Email {
 	e, err := n.Emails.Get(n.context(), n.Acme.TeamID, emailID)
 	n.Must(err)
 	return e
+}
+
+// Ref returns the name of an email in tokens. An email that does not exist gets the team Acme.
+func (n *Node) Ref(emailID string) tokens.Ref {
+	n.T.Helper()
+	teamID := n.Acme.TeamID
+	if e, err := n.Emails.BounceTarget(n.context(), tokens.Ref{EmailID: emailID}); err == nil {
+		teamID = e.TeamID
+	}
+	ref, err := n.Emails.Ref(n.context(), teamID, emailID)
+	n.Must(err)
+	return ref
 }
 
 // Happen records events in a transaction.

@@ -38,8 +38,11 @@ import (
 func TestWhoIsTaken(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		emailID := f.send("ann@gone.example")
-		path := tokens.ReturnPath(f.Keys, emailID, "gone.example")
-		nobodys := tokens.ReturnPath(f.Keys, "0198c1a0-0000-7000-8000-000000000000", "gone.example")
+		path := tokens.ReturnPath(f.Keys, f.Ref(emailID), "gone.example")
+		nobodys := tokens.ReturnPath(f.Keys, f.Ref("0198c1a0-0000-7000-8000-000000000000"), "gone.example")
+		others := f.Ref(emailID)
+		others.Team++
+		otherTeams := tokens.ReturnPath(f.Keys, others, "gone.example")
 		forged := path[:len(path)-2] + map[bool]string{true: "b", false: "a"}[path[len(path)-2] == 'a'] + path[len(path)-1:]
 		managed := f.ManagedHost(f.Acme.TeamID)
 		for to, want := range map[string]string{
@@ -54,6 +57,7 @@ func TestWhoIsTaken(t *testing.T) {
 			path + "@bounces.postrider.test":                           "250",
 			forged + "@send.acme.example":                              "550 5.1.1",
 			nobodys + "@send.acme.example":                             "550 5.1.1",
+			otherTeams + "@send.acme.example":                          "550 5.1.1",
 			"b-short@send.acme.example":                                "550 5.1.1",
 			"any@" + managed:                                           "250",
 			"any@" + strings.Repeat("a", 26) + ".inbox.postrider.test": "550 5.1.1",

@@ -23,6 +23,7 @@ type target struct {
 	teamID   string
 	domainID string
 	report   *emails.BounceTarget // the email to which a return path belongs; nil for other addresses
+	ref      tokens.Ref           // the email that a return path names
 	local    string               // the local part of the address if it is a return path
 	feedback bool                 // whether the address receives complaints
 }
@@ -85,8 +86,8 @@ func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 	}
 	// The signature in the local part proves that this installation created the address, so the address's host does not
 	// matter.
-	if id, ok := tokens.ParseReturnPath(s.p.Keys, local); ok {
-		return s.returnPathTarget(ctx, p, id, local)
+	if of, ok := tokens.ParseReturnPath(s.p.Keys, local); ok {
+		return s.returnPathTarget(ctx, p, of, local)
 	}
 	if own {
 		if name := strings.ToLower(local); name == "postmaster" || name == "abuse" {
@@ -133,12 +134,12 @@ func split(to string) (local, host string, err error) {
 	return local, host, nil
 }
 
-func (s *Service) returnPathTarget(ctx context.Context, p target, emailID, local string) (target, error) {
-	e, err := s.p.Emails.BounceTarget(ctx, emailID)
+func (s *Service) returnPathTarget(ctx context.Context, p target, of tokens.Ref, local string) (target, error) {
+	e, err := s.p.Emails.BounceTarget(ctx, of)
 	if err != nil {
 		return p, refuseMissing(err)
 	}
-	p.report, p.local = &e, strings.ToLower(local)
+	p.report, p.ref, p.local = &e, of, strings.ToLower(local)
 	return p, nil
 }
 

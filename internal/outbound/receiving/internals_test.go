@@ -225,7 +225,7 @@ func TestWhomAReportNames(t *testing.T) {
 // Possible proofs in a report are collected without duplicates, up to a limit, starting with the reported message. A
 // message identifies a provider if it has a single author and a signature by the author's domain.
 func TestProofsOfReports(t *testing.T) {
-	proof := func(i int) string { return fmt.Sprintf("b-%s%c%c", strings.Repeat("a", 40), 'a'+i/26, 'a'+i%26) }
+	proof := func(i int) string { return fmt.Sprintf("b-%s%c%c", strings.Repeat("a", 46), 'a'+i/26, 'a'+i%26) }
 	var many strings.Builder
 	for i := range 30 {
 		many.WriteString(strings.ToUpper(proof(i)) + "\n" + proof(i) + "\n")

@@ -146,7 +146,7 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 // recipientsAt returns the email's recipients at the destination for which the return path was created.
 func (s *Service) recipientsAt(p target) (near []string) {
 	for _, to := range p.report.To {
-		if tokens.ReturnPath(s.p.Keys, p.report.ID, to.Domain) == p.local {
+		if tokens.ReturnPath(s.p.Keys, p.ref, to.Domain) == p.local {
 			near = append(near, to.Address)
 		}
 	}
@@ -212,7 +212,7 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	if !ok || !s.fromProvider(m) {
 		return nil, nil
 	}
-	e, err := s.p.Emails.BounceTarget(ctx, emailID)
+	e, err := s.p.Emails.BounceTarget(ctx, tokens.Ref{EmailID: emailID})
 	switch {
 	case err != nil && refuseMissing(err) != unknown:
 		return nil, err
@@ -230,15 +230,15 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 // token's destination. The returned email is nil if the string is neither a return path nor a feedback token.
 func (s *Service) matchProof(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
 	made := tokens.ReturnPath
-	emailID, ok := tokens.ParseReturnPath(s.p.Keys, text)
+	of, ok := tokens.ParseReturnPath(s.p.Keys, text)
 	if !ok {
 		made = tokens.Feedback
-		emailID, ok = tokens.ParseFeedback(s.p.Keys, text)
+		of, ok = tokens.ParseFeedback(s.p.Keys, text)
 	}
 	if !ok {
 		return nil, nil, nil
 	}
-	found, err := s.p.Emails.BounceTarget(ctx, emailID)
+	found, err := s.p.Emails.BounceTarget(ctx, of)
 	if err != nil {
 		if refuseMissing(err) == unknown {
 			err = nil
@@ -246,7 +246,7 @@ func (s *Service) matchProof(ctx context.Context, text string) (e *emails.Bounce
 		return nil, nil, err
 	}
 	for _, to := range found.To {
-		if made(s.p.Keys, emailID, to.Domain) == text {
+		if made(s.p.Keys, of, to.Domain) == text {
 			near = append(near, to.Address)
 		}
 	}
@@ -270,7 +270,7 @@ func (s *Service) fromProvider(m *incoming) bool {
 
 // proof matches the local part of a return path, or a feedback token: a prefix followed by 42 base32 characters, in
 // upper or lower case.
-var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
+var proof = regexp.MustCompile(`(?i)\b` + tokens.ProofPattern + `\b`)
 
 // quotedProofs returns the substrings of a report that look like return paths or feedback tokens, in lower case. The
 // search covers the header of the reported message and the beginning of the report. The caller of quotedProofs must

@@ -21,7 +21,7 @@ import (
 
 // returnTo returns an email's return path for a destination.
 func (f *fixture) returnTo(emailID, destination string) string {
-	return tokens.ReturnPath(f.Keys, emailID, destination) + "@send.acme.example"
+	return tokens.ReturnPath(f.Keys, f.Ref(emailID), destination) + "@send.acme.example"
 }
 
 // dsn returns a delivery status notification for one recipient.
@@ -175,7 +175,7 @@ const fbl = "fbl@mx.postrider.test"
 func (f *fixture) sent(emailID, destination string, names ...string) string {
 	all := map[string]string{
 		"Return-Path":        "<" + f.returnTo(emailID, destination) + ">",
-		tokens.FeedbackField: tokens.Feedback(f.Keys, emailID, destination),
+		tokens.FeedbackField: tokens.Feedback(f.Keys, f.Ref(emailID), destination),
 		"Message-ID":         "<" + emailID + "@acme.example>",
 	}
 	text := ""
@@ -234,7 +234,7 @@ func TestForgedReports(t *testing.T) {
 		id := f.send("ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")
 		single := f.send("dora@one.example")
 		names := func(address string) string { return "Original-Rcpt-To: <" + address + ">\n" }
-		token := tokens.Feedback(f.Keys, id, "one.example")
+		token := tokens.Feedback(f.Keys, f.Ref(id), "one.example")
 		bent := token[:len(token)-5] + map[bool]string{true: "b", false: "a"}[token[len(token)-5] == 'a'] +
 			token[len(token)-4:]
 		operators := []events.Type{events.EmailReceived}

@@ -18,9 +18,9 @@ func TestSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = d.Update(t.Context(), func(tx *db.Tx) error {
-			for range 100 {
-				tx.Queue(t.Context(), `INSERT INTO teams (id, name, email, rate_limit, suspended, created_at)
-					VALUES ($1, $2, '', 0, FALSE, 0)`, id.New(), strings.Repeat("x", 1500))
+			for i := range 100 {
+				tx.Queue(t.Context(), `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended, created_at)
+					VALUES ($1, $2, $3, '', 0, FALSE, 0)`, id.New(), int64(i+1), strings.Repeat("x", 1500))
 			}
 			return nil
 		})

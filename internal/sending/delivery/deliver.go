@@ -172,10 +172,10 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 	if host == "" {
 		host = s.c.Hostname
 	}
-	env := smtpclient.Envelope{From: tokens.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To,
+	env := smtpclient.Envelope{From: tokens.ReturnPath(s.p.Keys, t.o.Ref, t.d.Domain) + "@" + host, To: t.o.To,
 		UTF8:   t.o.UTF8,
 		Commit: func() error { return t.job.Sure(ctx) }}
-	msg = slices.Insert(msg, 0, []byte(tokens.FeedbackField+": "+tokens.Feedback(s.p.Keys, t.o.ID, t.d.Domain)+"\r\n"))
+	msg = slices.Insert(msg, 0, []byte(tokens.FeedbackField+": "+tokens.Feedback(s.p.Keys, t.o.Ref, t.d.Domain)+"\r\n"))
 	t.started = s.p.DB.Now()
 	if s.c.Transport == Capture {
 		if err := t.job.Sure(ctx); err != nil {

@@ -59,12 +59,12 @@ func TestDeliverMany(t *testing.T) {
 				t.Fatalf("signatures: %v %+v", err, checks)
 			}
 			local, at, _ := strings.Cut(m.From, "@")
-			if emailID, ok := tokens.ParseReturnPath(f.Keys, local); !ok || !slices.Contains(ids, emailID) ||
+			if of, ok := tokens.ParseReturnPath(f.Keys, local); !ok || !slices.Contains(ids, of.EmailID) ||
 				at != "send."+from {
 				t.Errorf("return path %q", m.From)
 			}
 			proof, _, _ := strings.Cut(strings.TrimPrefix(string(m.Data), tokens.FeedbackField+": "), "\r\n")
-			if emailID, ok := tokens.ParseFeedback(f.Keys, proof); !ok || !slices.Contains(ids, emailID) ||
+			if of, ok := tokens.ParseFeedback(f.Keys, proof); !ok || !slices.Contains(ids, of.EmailID) ||
 				proof[2:] == local[2:] {
 				t.Errorf("the proof for complaints is %q", proof)
 			}

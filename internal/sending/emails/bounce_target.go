@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // BounceTarget is an email to which a bounce or a complaint refers.
@@ -23,10 +24,23 @@ type BounceTarget struct {
 // BounceRecipient is an envelope address with its destination domain.
 type BounceRecipient struct{ Address, Domain string }
 
-// BounceTarget returns the email to which a bounce or complaint refers. The email may belong to any team. If the email
-// does not exist, BounceTarget returns a NotFound fault.
-func (s *Service) BounceTarget(ctx context.Context, emailID string) (BounceTarget, error) {
-	return bounceTarget(ctx, s.DB.Reader, emailID)
+// Ref returns the ref with which tokens name an email of a team.
+func (s *Service) Ref(ctx context.Context, teamID, emailID string) (tokens.Ref, error) {
+	short, err := s.Teams.ShortID(ctx, teamID)
+	return tokens.Ref{Team: short, EmailID: emailID}, err
+}
+
+// BounceTarget returns the email to which a bounce or complaint refers. A ref without a team, from a Message-ID, may
+// name an email of any team. If the email does not exist, BounceTarget returns a NotFound fault.
+func (s *Service) BounceTarget(ctx context.Context, of tokens.Ref) (BounceTarget, error) {
+	if of.Team == 0 {
+		return bounceTarget(ctx, s.DB.Reader, "", of.EmailID)
+	}
+	teamID, err := s.Teams.OfShortID(ctx, of.Team)
+	if err != nil {
+		return BounceTarget{}, err
+	}
+	return bounceTarget(ctx, s.DB.Reader, teamID, of.EmailID)
 }
 
 // TeamsOf returns a map from email id to team id for the emails that belong to one of the given teams.

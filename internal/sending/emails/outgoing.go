@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/render"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // DeliveryKind is the kind of the jobs that package delivery handles. A job delivers an email to one destination
@@ -112,6 +113,7 @@ func LaneTeam(lane string) string {
 // Outgoing holds the data needed to deliver an email to one destination.
 type Outgoing struct {
 	ID             string
+	Ref            tokens.Ref // names the email in tokens
 	TeamID         string
 	DomainID       string
 	BroadcastID    string
@@ -160,6 +162,9 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	}
 	if err == nil {
 		o.body.shared, err = s.content(ctx, r.TeamID, &r.shared)
+	}
+	if err == nil {
+		o.Ref, err = s.Ref(ctx, r.TeamID, r.ID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load email %s: %w", d.EmailID, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // later returns a time two days from now, at which all rows in a test count as old.
@@ -176,7 +177,7 @@ func TestRemoveBefore(t *testing.T) {
 			if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID}); err != emails.ErrGone {
 				t.Errorf("deliver email %s: %v", emailID, err)
 			}
-			if _, err := f.Emails.BounceTarget(ctx, emailID); fault.KindOf(err) != fault.NotFound {
+			if _, err := f.Emails.BounceTarget(ctx, tokens.Ref{EmailID: emailID}); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("a report about email %s: %v", emailID, err)
 			}
 		}

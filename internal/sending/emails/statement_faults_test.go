@@ -18,6 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // inHand claims the job for an email, as a worker does, and returns the job.
@@ -112,7 +113,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 			"Compose":     func() error { return compose(id) },
 			"Compose raw": func() error { return compose(raw) },
 			"Size":        func() error { _, err := f.Emails.Size(ctx, id); return err },
-			"Reported":    func() error { _, err := f.Emails.BounceTarget(ctx, id); return err },
+			"Reported":    func() error { _, err := f.Emails.BounceTarget(ctx, tokens.Ref{EmailID: id}); return err },
 			"TeamsOf":     func() error { _, err := f.Emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
 			"References":  func() error { _, err := f.Emails.References(ctx, team, id); return err },
 			"WaitingFrom": func() error { _, err := f.Emails.HasScheduledFrom(ctx, team, f.Sender.ID); return err },

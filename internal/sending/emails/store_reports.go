@@ -14,15 +14,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// bounceTarget reads an email and its recipients for a bounce or a complaint. The team is not known in advance, because
-// a report contains only the signed return path or the Message-ID. The team is determined from the email to which the
-// report refers.
-func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
+// bounceTarget reads an email and its recipients for a bounce or a complaint. A report that contains no return path but
+// only the Message-ID does not say which team sent the email; then teamID is "".
+func bounceTarget(ctx context.Context, r db.Reader, teamID, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
+	text, args := `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient FROM emails
+		WHERE id = $1`, []any{emailID}
+	if teamID != "" {
+		text, args = text+` AND team_id = $2`, append(args, teamID)
+	}
 	var from, only string
-	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient FROM emails
-		WHERE id = $1`, emailID).Scan(&e.TeamID, (*db.ID)(&e.DomainID), &e.BroadcastID, &e.ContactID, &e.MessageID, &from,
-		&only)
+	err := r.QueryRow(ctx, text, args...).Scan(&e.TeamID, (*db.ID)(&e.DomainID), &e.BroadcastID, &e.ContactID, &e.MessageID,
+		&from, &only)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}

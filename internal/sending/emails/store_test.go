@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // Exists, TextSize, TeamsOf and References return data about an email without reading its bodies.
@@ -41,10 +42,10 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 		if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: nobody}); !errors.Is(err, emails.ErrGone) {
 			t.Errorf("what is not there goes out: %v", err)
 		}
-		if _, err := f.Emails.BounceTarget(ctx, nobody); fault.KindOf(err) != fault.NotFound {
+		if _, err := f.Emails.BounceTarget(ctx, tokens.Ref{EmailID: nobody}); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("what is not there was reported: %v", err)
 		}
-		r, err := f.Emails.BounceTarget(ctx, emailID)
+		r, err := f.Emails.BounceTarget(ctx, f.Ref(emailID))
 		if err != nil || r.TeamID != team ||
 			!slices.Equal(r.To, []emails.BounceRecipient{{Address: "a@one.example", Domain: "one.example"},
 				{Address: "b@two.example", Domain: "two.example"}}) {

@@ -11,13 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-func trackedEmails(ctx context.Context, r db.Reader, emailIDs []string,
+func trackedEmails(ctx context.Context, r db.Reader, teamIDs, emailIDs []string,
 	positions []int64) (map[string]*TrackedEmail, error) {
 	found := make(map[string]*TrackedEmail, len(emailIDs))
 	var several []string
 	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id, e.contact_id, e.recipient,
 		e.last_event, e.updated_at FROM emails e
-		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND t.deleted_at = 0`, emailIDs)
+		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND e.team_id = ANY($2)
+		AND t.deleted_at = 0`, emailIDs, teamIDs)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, address, state string
 		var since int64

@@ -124,7 +124,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 		}
 	}
 	prefix := linkPrefix(s.c.TrackingURL, on.Host)
-	k, ok := tokens.NewLinkMaker(s.Keys, on.Host, o.ID, position)
+	k, ok := tokens.NewLinkMaker(s.Keys, on.Host, o.Ref, position)
 	if !ok {
 		return nil, nil
 	}

@@ -2,10 +2,13 @@ package emails
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // TrackedEmail holds the data about a sent email that is recorded with each open and click.
@@ -43,11 +46,24 @@ func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	return to, ok
 }
 
-// TrackedEmails returns the emails with the given ids, as a map keyed by id, with the recipients at the given
-// positions. Emails that do not exist are left out. Emails of deleted teams are left out too. TrackedEmails does not
-// require a team id, because the token in a link contains only the email's id.
-func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []string,
+// TrackedEmails returns the emails that links name, as a map keyed by the email's id, with the recipients at the given
+// positions. Emails that do not exist, and emails of deleted teams, are left out.
+func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, refs []tokens.Ref,
 	positions []int) (map[string]*TrackedEmail, error) {
+	var teamIDs, emailIDs []string
+	for _, ref := range refs {
+		teamID, err := s.Teams.OfShortID(ctx, ref.Team)
+		if fault.KindOf(err) == fault.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		emailIDs = append(emailIDs, ref.EmailID)
+		if !slices.Contains(teamIDs, teamID) {
+			teamIDs = append(teamIDs, teamID)
+		}
+	}
 	wanted := make([]int64, 0, len(positions)+2)
 	for _, p := range positions {
 		if p < 0 {
@@ -56,7 +72,7 @@ func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []str
 			wanted = append(wanted, int64(p))
 		}
 	}
-	return trackedEmails(ctx, r, emailIDs, wanted)
+	return trackedEmails(ctx, r, teamIDs, emailIDs, wanted)
 }
 
 // EventSummaries returns summaries of the given emails for inclusion in their events, as a map keyed by email id.

@@ -53,7 +53,7 @@ func compiled(links int) (*content.Compiled, render.Values) {
 
 // fillTracked renders the tracked HTML for one recipient.
 func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
-	k, _ := tokens.NewLinkMaker(s.Keys, aHost, anEmail, 0)
+	k, _ := tokens.NewLinkMaker(s.Keys, aHost, tokens.Ref{Team: 77, EmailID: anEmail}, 0)
 	defer k.Release()
 	t := &tracker{Tracking: domains.Tracking{Host: "links.acme.example", Opens: true, Clicks: true},
 		prefix: "https://links.acme.example", tokens: k, own: []string{"https://acme.example/u"}}
@@ -98,7 +98,7 @@ func BenchmarkFillOwn(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		k, _ := tokens.NewLinkMaker(s.Keys, aHost, anEmail, 0)
+		k, _ := tokens.NewLinkMaker(s.Keys, aHost, tokens.Ref{Team: 77, EmailID: anEmail}, 0)
 		t := &tracker{Tracking: domains.Tracking{Host: "links.acme.example", Opens: true, Clicks: true},
 			prefix: "https://links.acme.example", tokens: k}
 		t.html(render.LiteralHTML(text))

@@ -5,15 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 
-	"github.com/google/uuid"
-
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 // TrackedLink is the decoded token from a tracked link or a tracking pixel.
 type TrackedLink struct {
-	EmailID  string
+	Ref
 	Position int // the recipient's position in the envelope, from 0; -1 if the message had several recipients
 
 	// URL is the target of the link, or "" for a pixel. The target is an absolute http or https URL, in UTF-8 and without
@@ -23,7 +21,7 @@ type TrackedLink struct {
 
 const (
 	linkPurpose = "track"
-	linkVersion = 1
+	linkVersion = 2
 	macSize     = 16
 
 	// LinkMax is the maximum length of a link token, in characters. LinkMax limits how much processing time a forged token
@@ -35,7 +33,7 @@ const (
 	MaxPosition = 3*50 - 1
 )
 
-// A link token consists of a version, the position plus one as a varint, the 16 bytes of the email's id, the URL, and a
+// A link token consists of a version, the position plus one as a varint, the 20 bytes of the [Ref], the URL, and a
 // MAC. The MAC covers the other parts and the link's host.
 //
 // The host is not part of the token. Because the MAC covers the host, a token does not work at another team's host. If
@@ -54,18 +52,17 @@ type LinkMaker struct {
 }
 
 // NewLinkMaker returns a LinkMaker for an email's links to the given host. The host must be a name in lower case
-// without a port. If emailID is not a UUID, NewLinkMaker returns false. The caller must call Release after creating the
+// without a port. If the email's id is not a UUID, NewLinkMaker returns false. The caller must call Release after creating the
 // last token.
-func NewLinkMaker(keys *keyring.Keyring, host, emailID string, position int) (LinkMaker, bool) {
-	u, err := uuid.Parse(emailID)
-	if err != nil {
-		return LinkMaker{}, false
-	}
+func NewLinkMaker(keys *keyring.Keyring, host string, of Ref, position int) (LinkMaker, bool) {
 	data := append(append(make([]byte, 0, 512), host...), 0)
 	from := len(data)
 	data = append(data, linkVersion)
 	data = binary.AppendUvarint(data, uint64(position+1))
-	data = append(data, u[:]...)
+	data, ok := of.append(data)
+	if !ok {
+		return LinkMaker{}, false
+	}
 	return LinkMaker{tag: keys.Tagger(linkPurpose), data: data, from: from, head: len(data)}, true
 }
 
@@ -93,7 +90,7 @@ func ReadLink(keys *keyring.Keyring, token, host string) (TrackedLink, error) {
 	data, err := base64.RawURLEncoding.DecodeString(token)
 	// The decoder ignores line breaks and unused bits at the end. To detect both, the data is encoded again and compared
 	// with the token.
-	if err != nil || len(data) < 2+16+macSize || base64.RawURLEncoding.EncodeToString(data) != token {
+	if err != nil || len(data) < 2+refSize+macSize || base64.RawURLEncoding.EncodeToString(data) != token {
 		return TrackedLink{}, none
 	}
 	data, mac := data[:len(data)-macSize], data[len(data)-macSize:]
@@ -103,9 +100,8 @@ func ReadLink(keys *keyring.Keyring, token, host string) (TrackedLink, error) {
 	}
 	position, n := binary.Uvarint(data[1:])
 	rest := data[1+max(n, 0):]
-	if n <= 0 || len(rest) < 16 || position > MaxPosition+1 {
+	if n <= 0 || len(rest) < refSize || position > MaxPosition+1 {
 		return TrackedLink{}, none
 	}
-	return TrackedLink{EmailID: uuid.UUID(rest[:16]).String(), Position: int(position) - 1,
-		URL: string(rest[16:])}, nil
+	return TrackedLink{Ref: readRef(rest), Position: int(position) - 1, URL: string(rest[refSize:])}, nil
 }

@@ -29,7 +29,7 @@ func testKeys(t testing.TB, seed byte) *keyring.Keyring {
 // linkToken returns the token for a link.
 func linkToken(t testing.TB, keys *keyring.Keyring, of TrackedLink) string {
 	t.Helper()
-	k, ok := NewLinkMaker(keys, aHost, of.EmailID, of.Position)
+	k, ok := NewLinkMaker(keys, aHost, of.Ref, of.Position)
 	if !ok {
 		t.Fatalf("there are no tokens of email %q", of.EmailID)
 	}
@@ -44,10 +44,10 @@ func linkToken(t testing.TB, keys *keyring.Keyring, of TrackedLink) string {
 func TestLinks(t *testing.T) {
 	keys := testKeys(t, 1)
 	for _, want := range []TrackedLink{
-		{anEmail, -1, ""},
-		{anEmail, 0, ""},
-		{anEmail, MaxPosition, "https://a.example/?a=1&b=2"},
-		{id.New(), 7, "https://ä.example/" + strings.Repeat("x", render.MaxTarget-len("https://ä.example/"))},
+		{Ref{77, anEmail}, -1, ""},
+		{Ref{77, anEmail}, 0, ""},
+		{Ref{77, anEmail}, MaxPosition, "https://a.example/?a=1&b=2"},
+		{Ref{1<<31 - 1, id.New()}, 7, "https://ä.example/" + strings.Repeat("x", render.MaxTarget-len("https://ä.example/"))},
 	} {
 		token := linkToken(t, keys, want)
 		if len(token) > LinkMax {
@@ -62,18 +62,18 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	for _, other := range []string{"", "links.other.example", "acme.example", aHost + "\x00"} {
-		if got, err := ReadLink(keys, linkToken(t, keys, TrackedLink{anEmail, 0, "https://a.example/"}),
+		if got, err := ReadLink(keys, linkToken(t, keys, TrackedLink{Ref{77, anEmail}, 0, "https://a.example/"}),
 			other); got != (TrackedLink{}) ||
 			fault.KindOf(err) != fault.NotFound {
 			t.Errorf("at the host %q it is %+v, %v", other, got, err)
 		}
 	}
-	k, _ := NewLinkMaker(keys, aHost, anEmail, 0)
+	k, _ := NewLinkMaker(keys, aHost, Ref{77, anEmail}, 0)
 	defer k.Release()
 	if dst, ok := k.Append([]byte("before"), make([]byte, LinkMax)); ok || string(dst) != "before" {
 		t.Errorf("a URL of %d bytes has a token of %d", LinkMax, len(dst))
 	}
-	if _, ok := NewLinkMaker(keys, aHost, "e", 0); ok {
+	if _, ok := NewLinkMaker(keys, aHost, Ref{77, "e"}, 0); ok {
 		t.Error("an email without a UUID has tokens")
 	}
 }
@@ -81,7 +81,7 @@ func TestLinks(t *testing.T) {
 // A token is rejected if any bit is altered or a character is added or removed.
 func TestAlteredLink(t *testing.T) {
 	keys := testKeys(t, 1)
-	token := linkToken(t, keys, TrackedLink{anEmail, 3, "https://shop.example/?a=1"})
+	token := linkToken(t, keys, TrackedLink{Ref{77, anEmail}, 3, "https://shop.example/?a=1"})
 	refused := func(altered string) {
 		t.Helper()
 		if got, err := ReadLink(keys, altered, aHost); fault.KindOf(err) != fault.NotFound || got != (TrackedLink{}) {
@@ -121,7 +121,7 @@ func TestAlteredLink(t *testing.T) {
 // were created.
 func FuzzReadLink(f *testing.F) {
 	keys := testKeys(f, 1)
-	f.Add(linkToken(f, keys, TrackedLink{anEmail, 3, "https://shop.example/?a=1"}), "https://a.example/", 0, 1)
+	f.Add(linkToken(f, keys, TrackedLink{Ref{77, anEmail}, 3, "https://shop.example/?a=1"}), "https://a.example/", 0, 1)
 	f.Add("", "", -1, 0)
 	f.Fuzz(func(t *testing.T, token, url string, position, flip int) {
 		if got, err := ReadLink(keys, token, aHost); err == nil {
@@ -132,8 +132,8 @@ func FuzzReadLink(f *testing.F) {
 		if position < -1 || position > MaxPosition || len(url) > render.MaxTarget {
 			return
 		}
-		made := []byte(linkToken(t, keys, TrackedLink{anEmail, position, url}))
-		if got, err := ReadLink(keys, string(made), aHost); err != nil || got != (TrackedLink{anEmail, position, url}) {
+		made := []byte(linkToken(t, keys, TrackedLink{Ref{77, anEmail}, position, url}))
+		if got, err := ReadLink(keys, string(made), aHost); err != nil || got != (TrackedLink{Ref{77, anEmail}, position, url}) {
 			t.Errorf("the token of %d and %q is read as %+v, %v", position, url, got, err)
 		}
 		made[uint(flip)/8%uint(len(made))] ^= 1 << (uint(flip) % 8)

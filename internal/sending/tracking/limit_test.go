@@ -48,7 +48,7 @@ func TestHitsWithoutEnd(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID, other := c.delivered(time.Minute, "ann@one.example", "bob@one.example"), c.delivered(time.Minute,
 			"ann@one.example")
-		open := tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox}
+		open := tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: firefox}
 		c.repeat(recordedMax-1, open)
 		c.repeat(2, open)
 		c.repeat(700, open)
@@ -96,7 +96,7 @@ func TestHitsWithoutEnd(t *testing.T) {
 func TestStatementsBeyondTheLimit(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		c := newCounted(testnode.New(t, d, testnode.Options{}))
-		open := tracking.Hit{EmailID: c.delivered(time.Minute, "ann@one.example"), Addr: home, UserAgent: firefox}
+		open := tracking.Hit{Ref: c.Ref(c.delivered(time.Minute, "ann@one.example")), Addr: home, UserAgent: firefox}
 		c.repeat(recordedMax, open)
 		trace.Take()
 		c.repeat(400, open)

@@ -41,7 +41,7 @@ func TestMachines(t *testing.T) {
 				Addr: netip.MustParseAddr("2a01:111:f403::7")}, tracking.ByAddress},
 		} {
 			emailID := c.delivered(time.Hour, "ann@one.example")
-			if x.hit.EmailID = emailID; !x.hit.Addr.IsValid() {
+			if x.hit.Ref = c.Ref(emailID); !x.hit.Addr.IsValid() {
 				x.hit.Addr = home
 			}
 			c.Add(x.hit)
@@ -65,10 +65,10 @@ func TestRightAfterDelivery(t *testing.T) {
 		}{"just now": {-time.Hour, tracking.ByTiming}, "an hour ago": {time.Hour, ""}} {
 			emailID := c.delivered(x.ago, "ann@one.example")
 			for range 2 { // the first hit changes the recipient's state and records when it changed
-				c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: firefox})
+				c.Add(tracking.Hit{Ref: c.Ref(emailID), URL: target, Addr: home, UserAgent: firefox})
 				c.flush()
 			}
-			c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: "curl/8"})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), URL: target, Addr: home, UserAgent: "curl/8"})
 			c.flush()
 			all := c.hits(emailID)
 			if len(all) != 3 || all[0].MachineReason != string(x.want) || all[1].MachineReason != string(x.want) ||
@@ -85,7 +85,7 @@ func TestBursts(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		links := []string{"https://a.example/", "https://b.example/", "https://c.example/"}
 		click := func(emailID, link string, from netip.Addr) {
-			c.Add(tracking.Hit{EmailID: emailID, URL: link, Addr: from, UserAgent: firefox})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), URL: link, Addr: from, UserAgent: firefox})
 		}
 		reasons := func(emailID string) (all string) {
 			for _, h := range c.hits(emailID) {
@@ -95,7 +95,7 @@ func TestBursts(t *testing.T) {
 		}
 
 		all := c.delivered(time.Hour, "ann@one.example")
-		c.Add(tracking.Hit{EmailID: all, Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(all), Addr: home, UserAgent: firefox})
 		for _, link := range links {
 			click(all, link, home)
 		}
@@ -135,7 +135,7 @@ func TestBursts(t *testing.T) {
 		}
 
 		head := c.delivered(time.Hour, "ann@one.example")
-		c.Add(tracking.Hit{EmailID: head, URL: links[0], Addr: home, UserAgent: firefox, Head: true})
+		c.Add(tracking.Hit{Ref: c.Ref(head), URL: links[0], Addr: home, UserAgent: firefox, Head: true})
 		click(head, links[0], home)
 		c.flush()
 		if got, want := reasons(head), "head "; got != want {

@@ -12,19 +12,24 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // record records a batch of hits in the transaction tx, which may be retried.
 func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) error {
+	var refs []tokens.Ref
 	var emailIDs []string
 	var positions []int
 	unsure := false
 	for _, w := range batch {
-		emailIDs, positions = append(emailIDs, w.EmailID), append(positions, w.Position)
+		refs, emailIDs, positions = append(refs, w.Ref), append(emailIDs, w.EmailID), append(positions, w.Position)
 		unsure = unsure || w.unsure
 	}
-	emailIDs, positions = unique(emailIDs), unique(positions)
-	found, err := s.emails.TrackedEmails(ctx, tx.Reader, emailIDs, positions)
+	slices.SortFunc(refs, func(a, b tokens.Ref) int {
+		return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.EmailID, b.EmailID))
+	})
+	refs, emailIDs, positions = slices.Compact(refs), unique(emailIDs), unique(positions)
+	found, err := s.emails.TrackedEmails(ctx, tx.Reader, refs, positions)
 	if err != nil {
 		return err
 	}

@@ -37,17 +37,19 @@ package tracking
 import (
 	"net/netip"
 	"time"
+
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // Hit is a request for a tracked link or a tracking pixel.
 type Hit struct {
-	EmailID   string
-	Position  int        // position of the recipient in the email (see tokens.TrackedLink)
-	URL       string     // the target of the link; "" for a pixel
-	Addr      netip.Addr // of the client
-	UserAgent string
-	Prefetch  bool // whether the request is marked as a prefetch
-	Head      bool // whether the request is a HEAD request, which is never recorded but shows that the client is a bot
+	tokens.Ref            // the email
+	Position   int        // position of the recipient in the email (see tokens.TrackedLink)
+	URL        string     // the target of the link; "" for a pixel
+	Addr       netip.Addr // of the client
+	UserAgent  string
+	Prefetch   bool // whether the request is marked as a prefetch
+	Head       bool // whether the request is a HEAD request, which is never recorded but shows that the client is a bot
 }
 
 // Reason states why a hit is attributed to a bot; "" means that the hit is attributed to a person.

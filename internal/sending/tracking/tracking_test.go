@@ -123,8 +123,8 @@ func TestOpensAndClicks(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.delivered(time.Minute, "ann@one.example", "bob@one.example")
 		before := c.DB.Now()
-		c.Add(tracking.Hit{EmailID: emailID, Position: 0, Addr: home, UserAgent: firefox})
-		c.Add(tracking.Hit{EmailID: emailID, Position: 1, URL: target, Addr: netip.MustParseAddr("2001:db8::1"),
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), Position: 0, Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), Position: 1, URL: target, Addr: netip.MustParseAddr("2001:db8::1"),
 			UserAgent: firefox})
 		after := c.DB.Now()
 		if all := c.hits(emailID); len(all) != 0 {
@@ -179,8 +179,8 @@ func TestHitsAreOfTheContact(t *testing.T) {
 		emailID := entered[0].ID
 		c.Happen(events.Event{TeamID: c.Acme.TeamID, EmailID: emailID, Type: events.EmailDelivered,
 			Recipient: of.Address, At: c.DB.Now().Add(-time.Minute)})
-		c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
-		c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), URL: target, Addr: home, UserAgent: firefox})
 		c.flush()
 		if n := c.Count(`SELECT COUNT(*) FROM contact_engagement WHERE contact_id = $1 AND opened = 1 AND clicked = 1`,
 			of.ID); n != 1 {
@@ -198,8 +198,8 @@ func TestHitsOfNoRecipient(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		several := c.delivered(time.Minute, "ann@one.example", "bob@one.example")
 		single := c.delivered(time.Minute, "cid@one.example")
-		for _, h := range []tracking.Hit{{EmailID: several, Position: -1}, {EmailID: single, Position: -1},
-			{EmailID: several, Position: 7}} {
+		for _, h := range []tracking.Hit{{Ref: c.Ref(several), Position: -1}, {Ref: c.Ref(single), Position: -1},
+			{Ref: c.Ref(several), Position: 7}} {
 			h.URL, h.Addr, h.UserAgent = target, home, firefox
 			c.Add(h)
 		}
@@ -235,7 +235,7 @@ func TestHitsOfWhatIsGone(t *testing.T) {
 			return nil
 		})
 		for _, emailID := range []string{gone, id.New(), stays} {
-			c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: firefox})
 		}
 		c.flush()
 		events := func() (n int) {
@@ -251,7 +251,7 @@ func TestHitsOfWhatIsGone(t *testing.T) {
 		if err := c.Teams.Delete(t.Context(), c.Queue, c.Acme.TeamID); err != nil {
 			t.Fatal(err)
 		}
-		c.Add(tracking.Hit{EmailID: stays, Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(stays), Addr: home, UserAgent: firefox})
 		c.flush()
 		if n := events(); n != 1 {
 			t.Errorf("an open of a deleted team's email is recorded")
@@ -266,7 +266,7 @@ func TestHitsOfWhatIsGone(t *testing.T) {
 func TestTextsOfClients(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.delivered(time.Minute, "ann@one.example")
-		c.Add(tracking.Hit{EmailID: emailID, UserAgent: "a\x00b\xffc" + strings.Repeat("x", 1<<20), URL: target + "\x00"})
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), UserAgent: "a\x00b\xffc" + strings.Repeat("x", 1<<20), URL: target + "\x00"})
 		c.flush()
 		all := c.hits(emailID)
 		if len(all) != 1 || !strings.HasPrefix(all[0].UserAgent, "ab\ufffdcx") || len(all[0].UserAgent) > 1000 ||
@@ -282,9 +282,9 @@ func TestHitDuringDelivery(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.Send(testnode.Hello("ann@one.example", "bob@two.example"))
 		for position := range 2 {
-			c.Add(tracking.Hit{EmailID: emailID, Position: position, URL: target, Addr: home, UserAgent: firefox})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), Position: position, URL: target, Addr: home, UserAgent: firefox})
 		}
-		c.Add(tracking.Hit{EmailID: emailID, Position: -1, Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), Position: -1, Addr: home, UserAgent: firefox})
 		c.flush()
 		o, err := c.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
 		if err != nil || !slices.Equal(o.To, []string{"ann@one.example"}) {
@@ -314,10 +314,10 @@ func TestTooManyHits(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		c := newCounted(n)
 		emailID := c.delivered(time.Minute, "ann@one.example")
-		c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: firefox})
 		long, sent := "https://shop.example/"+strings.Repeat("x", 8000), int64(0)
 		for c.Dropped() < 100 {
-			c.Add(tracking.Hit{EmailID: id.New(), URL: long, Addr: home, UserAgent: firefox})
+			c.Add(tracking.Hit{Ref: c.Ref(id.New()), URL: long, Addr: home, UserAgent: firefox})
 			if sent++; sent > 20_000 {
 				t.Fatal("hits are kept without end")
 			}
@@ -332,7 +332,7 @@ func TestTooManyHits(t *testing.T) {
 		if len(c.hits(emailID)) != 1 {
 			t.Error("the first hit is lost")
 		}
-		c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: firefox})
 		c.flush()
 		if len(c.hits(emailID)) != 2 || c.Dropped() != 100 {
 			t.Errorf("hits are dropped although there is room: %d", c.Dropped())
@@ -364,7 +364,7 @@ func TestOneHitFails(t *testing.T) {
 		}
 		bad.emailID = all[3]
 		for _, emailID := range all {
-			c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: firefox})
 		}
 		c.flush()
 		for _, emailID := range all {
@@ -389,10 +389,10 @@ func TestStop(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Service.Run(ctx) }()
-		c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
+		c.Add(tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: firefox})
 		testnode.Until(t, "the first hit is recorded", func() bool { return len(c.hits(emailID)) == 1 })
 		for i := range 1200 { // alternate between opens and clicks
-			c.Add(tracking.Hit{EmailID: emailID, URL: []string{"", target}[i%2], Addr: home, UserAgent: firefox})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), URL: []string{"", target}[i%2], Addr: home, UserAgent: firefox})
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -415,7 +415,7 @@ func TestStatementsOfHits(t *testing.T) {
 		c.flush()
 		for _, n := range []int{8, 80, 400} {
 			for range n {
-				c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
+				c.Add(tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: firefox})
 			}
 			trace.Take()
 			c.flush()
@@ -437,7 +437,7 @@ func TestWithoutDatabase(t *testing.T) {
 	for skip := range most {
 		emailID := c.delivered(time.Minute, "ann@one.example")
 		for range n {
-			c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: firefox})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), URL: target, Addr: home, UserAgent: firefox})
 		}
 		proxy.Tear(skip, 1<<20)
 		err := c.Flush(t.Context())

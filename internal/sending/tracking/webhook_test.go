@@ -39,8 +39,8 @@ func TestWebhooksOfHits(t *testing.T) {
 			if i >= 6 {
 				agent = "curl/8"
 			}
-			c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: agent})
-			c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: agent})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), Addr: home, UserAgent: agent})
+			c.Add(tracking.Hit{Ref: c.Ref(emailID), URL: target, Addr: home, UserAgent: agent})
 		}
 		trace.Take()
 		c.flush()

@@ -271,7 +271,7 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 				value = "CAST(LPAD(TO_HEX(1 + " + value + "), 32, '0') AS UUID)"
 			case name == "broadcast_id": // many rows have the same broadcast, which has many recipients
 				value = "'id ' || g % 20"
-			case strings.HasSuffix(name, "_id"): // the column refers to an existing row
+			case strings.HasSuffix(name, "_id") && c[1] == "text": // the column refers to an existing row
 				value = "'id ' || g"
 			case c[1] == "bytea":
 				value = "CONVERT_TO('octets ' || g, 'UTF8')"

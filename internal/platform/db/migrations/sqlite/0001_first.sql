@@ -1,6 +1,7 @@
 -- Teams own everything; an API key acts for its team.
 CREATE TABLE teams (
 	id TEXT PRIMARY KEY,
+	short_id INTEGER NOT NULL,       -- stands for the team in tokens that must be short; from 1 to 2^31 - 1
 	name TEXT NOT NULL,
 	email TEXT NOT NULL,             -- the owner's address, '' when none
 	rate_limit INTEGER NOT NULL,     -- requests a second; 0 takes the configuration's
@@ -17,6 +18,8 @@ CREATE TABLE teams (
 	daily_quota INTEGER NOT NULL DEFAULT 0,
 	monthly_quota INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+CREATE UNIQUE INDEX teams_short_id ON teams (short_id);
 
 CREATE TABLE api_keys (
 	id TEXT PRIMARY KEY,

@@ -284,20 +284,28 @@ var commonHeaders = []string{"Allow", "Cache-Control", "Content-Disposition", "C
 // describes for the operation.
 func (f *fixture) wantDocumentedHeaders(t *testing.T, request string, w *httptest.ResponseRecorder) {
 	t.Helper()
+	var own []string
+	for name := range w.Header() {
+		if !slices.Contains(commonHeaders, name) {
+			own = append(own, name)
+		}
+	}
+	if len(own) == 0 {
+		return // most responses; finding the operation takes long
+	}
 	head, _, _ := strings.Cut(request, "\n")
 	method, path, _ := strings.Cut(head, " ")
 	path, _, _ = strings.Cut(path, "?")
 	var documented []string
 	for _, o := range f.operations() {
-		pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(o.Path), `[^/]+`)
-		if o.Method == method && regexp.MustCompile("^"+pattern+"/?$").MatchString(path) {
+		if o.Method == method && regexp.MustCompile("^"+pathParam.ReplaceAllString(o.Path, `[^/]+`)+"/?$").MatchString(path) {
 			for name := range responseHeaders(&o, w.Code < 300) {
 				documented = append(documented, http.CanonicalHeaderKey(name))
 			}
 		}
 	}
-	for name := range w.Header() {
-		if !slices.Contains(commonHeaders, name) && !slices.Contains(documented, name) {
+	for _, name := range own {
+		if !slices.Contains(documented, name) {
 			t.Errorf("%s: the OpenAPI document does not describe the header %s", head, name)
 		}
 	}

@@ -152,7 +152,8 @@ func TestChangesByCommandsAreRecorded(t *testing.T) {
 		job := ""
 		if err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
 			n.Queue.Insert(t.Context(), tx, jobs.New{Kind: "none"})
-			return tx.QueryRow(t.Context(), `UPDATE jobs SET parked = $1 WHERE kind = 'none' RETURNING id`, true).Scan(&job)
+			return tx.QueryRow(t.Context(), `UPDATE jobs SET parked = $1 WHERE kind = 'none' RETURNING id`, true).
+				Scan((*db.ID)(&job))
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -155,7 +155,7 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 		defer n.Close()
 		var j jobs.Job
 		err = n.DB.QueryRow(t.Context(), `SELECT id, attempt, payload FROM jobs WHERE kind = $1`, teams.EraseKind).
-			Scan(&j.ID, &j.Attempt, &j.Payload)
+			Scan((*db.ID)(&j.ID), &j.Attempt, &j.Payload)
 		if err == nil {
 			err = n.Teams.EraseJobs(n.Queue, n.TeamErasers()...).Handle(t.Context(), j)
 		}

@@ -177,8 +177,9 @@ func TestDelete(t *testing.T) {
 		work := func() (left int) {
 			t.Helper()
 			var j jobs.Job
-			err := d.QueryRow(t.Context(), `SELECT id, attempt, payload FROM jobs WHERE kind = $1`, kind.Name).Scan(&j.ID,
-				&j.Attempt, &j.Payload)
+			err := d.QueryRow(t.Context(), `SELECT id, attempt, payload FROM jobs WHERE kind = $1`, kind.Name).
+				Scan((*db.ID)(&j.ID),
+					&j.Attempt, &j.Payload)
 			if err == nil {
 				err = kind.Handle(t.Context(), j)
 			}

@@ -455,8 +455,8 @@ func (w *world) job(importID string) jobs.Job {
 	w.t.Helper()
 	j := jobs.Job{Kind: imports.Kind, Lane: w.team, TeamID: w.team, Payload: importID}
 	w.Update(func(tx *db.Tx) error {
-		return tx.QueryRow(w.t.Context(), `UPDATE jobs SET attempt = attempt + 1, holder = '' WHERE dedupe = $1
-			RETURNING id, attempt`, importID).Scan(&j.ID, &j.Attempt)
+		return tx.QueryRow(w.t.Context(), `UPDATE jobs SET attempt = attempt + 1, holder = NULL WHERE dedupe = $1
+			RETURNING id, attempt`, importID).Scan((*db.ID)(&j.ID), &j.Attempt)
 	})
 	return j
 }

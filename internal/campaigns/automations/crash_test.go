@@ -249,7 +249,8 @@ func TestAtOnce(t *testing.T) {
 			<-done
 		}
 		testnode.Until(t, "nothing is due", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind LIKE 'automations.%' AND (holder <> '' OR run_at <= $1)`,
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind LIKE 'automations.%'
+				AND (holder IS NOT NULL OR run_at <= $1)`,
 				s.DB.Now().UnixMicro()) == 0
 		})
 		stop()

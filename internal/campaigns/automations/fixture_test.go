@@ -197,9 +197,9 @@ func (s *fixture) due() []jobs.Job {
 
 func (s *fixture) tryDue() (all []jobs.Job, err error) {
 	rows, err := s.DB.Query(s.T.Context(), `SELECT id, kind, lane, team_id, payload, attempt, tries FROM jobs
-		WHERE kind LIKE 'automations.%' AND holder = '' AND run_at <= $1 ORDER BY run_at, id`, s.DB.Now().UnixMicro())
+		WHERE kind LIKE 'automations.%' AND holder IS NULL AND run_at <= $1 ORDER BY run_at, id`, s.DB.Now().UnixMicro())
 	all, err = db.Collect(rows, err, func(r db.Row) (j jobs.Job, err error) {
-		err = r.Scan(&j.ID, &j.Kind, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries)
+		err = r.Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries)
 		return j, err
 	})
 	return all, err
@@ -211,8 +211,8 @@ func (s *fixture) handle(j jobs.Job) error {
 	ctx := s.T.Context()
 	claimed := false
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		err := tx.QueryRow(ctx, `UPDATE jobs SET holder = 'test', run_at = $2, attempt = attempt + 1 WHERE id = $1
-			AND holder = '' RETURNING attempt`, j.ID, int64(1)<<62).Scan(&j.Attempt)
+		err := tx.QueryRow(ctx, `UPDATE jobs SET holder = id, run_at = $2, attempt = attempt + 1 WHERE id = $1
+			AND holder IS NULL RETURNING attempt`, db.ID(j.ID), int64(1)<<62).Scan(&j.Attempt)
 		if claimed = err == nil; errors.Is(err, db.ErrNoRows) {
 			err = nil
 		}
@@ -233,7 +233,7 @@ func (s *fixture) handle(j jobs.Job) error {
 func (s *fixture) giveBack() {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
-		tx.Queue(s.T.Context(), `UPDATE jobs SET holder = '', run_at = 0 WHERE holder = 'test'`)
+		tx.Queue(s.T.Context(), `UPDATE jobs SET holder = NULL, run_at = 0 WHERE holder = id`)
 		return nil
 	})
 }

@@ -187,7 +187,7 @@ func TestWinnerAfterAPause(t *testing.T) {
 			testnode.Until(t, fmt.Sprintf("the winner is chosen in %v to %v", least, most), func() bool {
 				now := s.DB.Now()
 				return s.Count(`SELECT COUNT(*) FROM broadcasts b JOIN jobs j ON j.kind = 'broadcast' AND j.dedupe = b.id
-					WHERE b.winner < 0 AND j.holder = '' AND j.run_at = b.next_at AND b.next_at BETWEEN $1 AND $2`,
+					WHERE b.winner < 0 AND j.holder IS NULL AND j.run_at = b.next_at AND b.next_at BETWEEN $1 AND $2`,
 					now.Add(least).UnixMicro(), now.Add(most).UnixMicro()) == 1
 			})
 		}

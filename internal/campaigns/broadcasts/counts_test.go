@@ -246,7 +246,7 @@ func (s *sender) guard(broadcastID string) {
 	k := kinds[slices.IndexFunc(kinds, func(k jobs.Kind) bool { return k.Name == "broadcast.guard" })]
 	j := jobs.Job{Kind: k.Name, TeamID: s.Acme.TeamID, Payload: broadcastID}
 	s.Must(s.DB.QueryRow(s.T.Context(), `SELECT id, attempt FROM jobs WHERE kind = $1 AND dedupe = $2`, k.Name,
-		broadcastID).Scan(&j.ID, &j.Attempt))
+		broadcastID).Scan((*db.ID)(&j.ID), &j.Attempt))
 	s.Must(k.Handle(s.T.Context(), j))
 }
 

@@ -42,7 +42,7 @@ func (s *sender) begun() (broadcastID string) {
 func (s *sender) work(broadcastID string) (left bool, err error) {
 	j := jobs.Job{Kind: broadcasts.Kind, TeamID: s.Acme.TeamID, Payload: broadcastID}
 	err = s.DB.QueryRow(s.T.Context(), `SELECT id, attempt FROM jobs WHERE kind = $1 AND dedupe = $2`, broadcasts.Kind,
-		broadcastID).Scan(&j.ID, &j.Attempt)
+		broadcastID).Scan((*db.ID)(&j.ID), &j.Attempt)
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil
 	}

@@ -42,7 +42,7 @@ func TestPaceCountsWhoGetsIt(t *testing.T) {
 			s.send(id)
 			j := jobs.Job{Kind: broadcasts.Kind, TeamID: s.Acme.TeamID, Payload: id}
 			s.Must(s.DB.QueryRow(t.Context(), `SELECT id, attempt FROM jobs WHERE kind = $1 AND dedupe = $2`, j.Kind,
-				id).Scan(&j.ID, &j.Attempt))
+				id).Scan((*db.ID)(&j.ID), &j.Attempt))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			stop = cancel

@@ -33,8 +33,8 @@ func newNodes(t *testing.T, limit, count int) *nodes {
 	n := &nodes{t: t, d: first.DB, team: first.Acme.TeamID}
 	n.clock.Store(1_800_000_000)
 	for i := range count {
-		name := "node" + strconv.Itoa(i)
-		n.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
+		name := dbtest.ID("node" + strconv.Itoa(i))
+		n.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, db.ID(name))
 		s := nodelimits.New(n.d, name, slog.New(slog.DiscardHandler), 50*time.Millisecond)
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
@@ -151,7 +151,7 @@ func TestNodesKeepOneRate(t *testing.T) {
 	n.settle("all are flooded again", limit, flood, about(3, 3, 3))
 
 	n.stops[2]()
-	n.exec(`DELETE FROM nodes WHERE id = 'node2'`)
+	n.exec(`DELETE FROM nodes WHERE id = $1`, db.ID(dbtest.ID("node2")))
 	n.shares[0].Live(2)
 	n.shares[1].Live(2)
 	n.settle("one has died", limit, []int{15, 15}, about(5, 5))

@@ -99,7 +99,7 @@ func (f *fixture) job(erasureID string) (j jobs.Job) {
 		return err
 	})
 	f.Must(f.DB.QueryRow(f.t.Context(), `SELECT id, kind, lane, team_id, payload, attempt FROM jobs WHERE dedupe = $1`,
-		erasureID).Scan(&j.ID, &j.Kind, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt))
+		erasureID).Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt))
 	return j
 }
 

@@ -29,8 +29,8 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 				t.Helper()
 				j = jobs.Job{Kind: webhooks.Kind, Attempt: 1, CreatedAt: time.Now()}
 				must(t, d.Update(t.Context(), func(tx *db.Tx) error {
-					return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = 'a worker' WHERE kind = $1
-						RETURNING id, lane, team_id, payload`, j.Kind).Scan(&j.ID, &j.Lane, &j.TeamID, &j.Payload)
+					return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = id WHERE kind = $1
+						RETURNING id, lane, team_id, payload`, j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, &j.TeamID, &j.Payload)
 				}))
 			}
 			n, heard, before := 0, 0, webhooks.Pending
@@ -52,7 +52,7 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 				heard = len(to.all())
 			}, func() error { return handle(t.Context(), j) }, func(skip int, err error) {
 				var left int
-				must(t, d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID).Scan(&left))
+				must(t, d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE id = $1`, db.ID(j.ID)).Scan(&left))
 				m, requests := f.messages(t, e)[0], len(to.all())-heard
 				done := m.State == webhooks.Success && requests == 1 && left == 0
 				undone := m.State == before && (requests == 0 || replay) && left == 1

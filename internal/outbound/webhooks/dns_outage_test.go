@@ -52,7 +52,8 @@ func TestWebhookWaitsForOurDNS(t *testing.T) {
 		f.suppress(t, "gone@example.net")
 		f.run()
 		testnode.Until(t, "the webhook waits", func() bool {
-			return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1 AND attempt > 0 AND holder = '' AND tries + failures = 0
+			return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1 AND attempt > 0 AND holder IS NULL
+				AND tries + failures = 0
 				AND last_error <> '' AND run_at < $2`, webhooks.Kind, f.DB.Now().Add(30*time.Second).UnixMicro()) == 1
 		})
 		if m := f.messages(t, e)[0]; len(f.attempts(t, e, m)) != 0 || len(x.all()) != 0 {
@@ -67,7 +68,7 @@ func TestWebhookWaitsForOurDNS(t *testing.T) {
 		<-started
 		t.Cleanup(func() { server.Shutdown() })
 		f.Node.Update(func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE jobs SET run_at = 1 WHERE kind = $1 AND holder = ''`, webhooks.Kind)
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET run_at = 1 WHERE kind = $1 AND holder IS NULL`, webhooks.Kind)
 			tx.AfterCommit(func() { f.DB.Hint("jobs", webhooks.Kind+"\t"+f.Acme.TeamID+"|"+e.ID+"\t1") })
 			return err
 		})

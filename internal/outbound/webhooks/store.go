@@ -122,7 +122,7 @@ func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limi
 	return all, nil
 }
 
-const countWaiting = `SELECT lane, COUNT(*) FROM jobs WHERE kind = $1 AND lane >= $2 AND lane < $3 AND holder = ''
+const countWaiting = `SELECT lane, COUNT(*) FROM jobs WHERE kind = $1 AND lane >= $2 AND lane < $3 AND holder IS NULL
 	GROUP BY lane`
 
 // waitingJobs counts the waiting jobs for each of a team's endpoints and reads only the index on lanes.
@@ -144,7 +144,7 @@ func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]in
 
 // waitingUpTo counts the waiting jobs for an endpoint, but stops at the given number.
 func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, most int) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND lane = $2 AND holder = ''
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND lane = $2 AND holder IS NULL
 		LIMIT $3) x`, Kind, lane(teamID, endpointID), most).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the waiting jobs of webhook %s: %w", endpointID, err)

@@ -21,8 +21,8 @@ func (f *fixture) inHand(t testing.TB, kind string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Kind: kind, Attempt: 1, CreatedAt: time.Now()}
 	must(t, f.DB.Update(t.Context(), func(tx *db.Tx) error {
-		return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = 'a worker' WHERE kind = $1
-			RETURNING id, lane, team_id, payload`, j.Kind).Scan(&j.ID, &j.Lane, &j.TeamID, &j.Payload)
+		return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = id WHERE kind = $1
+			RETURNING id, lane, team_id, payload`, j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, &j.TeamID, &j.Payload)
 	}))
 	return j
 }

@@ -128,7 +128,7 @@ type writer interface {
 	exec(ctx context.Context, sql string, args []any) (int64, error)
 	queue(ctx context.Context, sql string, args []any)
 	queueOne(ctx context.Context, missing error, sql string, args []any)
-	queueHold(ctx context.Context, missing error, table, id string)
+	queueHold(ctx context.Context, missing error, table string, id any)
 }
 
 // Tx is one transaction. A Tx is valid until the function that received it returns.
@@ -188,8 +188,8 @@ func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...an
 
 // QueueHold prevents the deletion of a row until the transaction ends. Another transaction that tries to delete the row
 // waits until this transaction ends and then sees this transaction's changes. If the row does not exist, the
-// transaction fails as with QueueOne.
-func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
+// transaction fails as with QueueOne. The id is an ID, or a string if the table's ids are texts.
+func (t *Tx) QueueHold(ctx context.Context, missing error, table string, id any) {
 	t.w.queueHold(ctx, missing, table, id)
 }
 

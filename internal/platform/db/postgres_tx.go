@@ -144,7 +144,7 @@ func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []
 
 // queueHold acquires the weakest row lock that blocks a DELETE. This lock allows other transactions to update the row
 // or to acquire the same lock.
-func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
+func (t *pgTx) queueHold(ctx context.Context, missing error, table string, id any) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }
 

@@ -394,7 +394,7 @@ func (t *sqliteTx) queueOne(ctx context.Context, missing error, text string, arg
 }
 
 // queueHold only checks that the row exists. SQLite needs no row lock, because it has only one writer.
-func (t *sqliteTx) queueHold(ctx context.Context, missing error, table, id string) {
+func (t *sqliteTx) queueHold(ctx context.Context, missing error, table string, id any) {
 	var one int
 	err := t.queryRow(ctx, `SELECT 1 FROM `+table+` WHERE id = $1`, []any{id}).Scan(&one)
 	if errors.Is(err, ErrNoRows) {

@@ -113,7 +113,7 @@ func (t tracedWriter) queueOne(ctx context.Context, missing error, sql string, a
 	t.writer.queueOne(ctx, missing, sql, args)
 }
 
-func (t tracedWriter) queueHold(ctx context.Context, missing error, table, id string) {
+func (t tracedWriter) queueHold(ctx context.Context, missing error, table string, id any) {
 	if sql, _ := t.report(`SELECT 1 FROM `+table+` WHERE id = $1`, []any{id}); sql == broken {
 		t.writer.queue(ctx, broken, nil)
 		return

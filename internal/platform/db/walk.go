@@ -41,8 +41,8 @@ func Walk[T string | ID](ctx context.Context, r Reader, from, column string, arg
 }
 
 // WalkIDs iterates over a whole table in order of its id column, with one transaction per step.
-func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo string) error) error {
-	return Walk(ctx, d.Reader, table+" WHERE TRUE", "id", nil, func(after, upTo string) error {
+func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo ID) error) error {
+	return Walk(ctx, d.Reader, table+" WHERE TRUE", "id", nil, func(after, upTo ID) error {
 		return d.Update(ctx, func(tx *Tx) error { return step(tx, after, upTo) })
 	})
 }

@@ -111,11 +111,12 @@ func BenchmarkStart(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('dead', 5, 0)`)
-				exec(`UPDATE jobs SET holder = 'dead', run_at = $1 WHERE id IN (SELECT id FROM jobs ORDER BY id DESC LIMIT 500)`,
-					int64(inHand))
+				dead := dbtest.ID("dead")
+				exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 5, 0)`, db.ID(dead))
+				exec(`UPDATE jobs SET holder = $2, run_at = $1 WHERE id IN (SELECT id FROM jobs ORDER BY id DESC LIMIT 500)`,
+					int64(inHand), db.ID(dead))
 				start = time.Now()
-				r.declareDead(b.Context(), "dead", 5)
+				r.declareDead(b.Context(), dead, 5)
 				b.ReportMetric(time.Since(start).Seconds(), "s/release")
 			}
 		})

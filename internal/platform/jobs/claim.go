@@ -26,7 +26,7 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *crew)
 	err := k.r.d.Update(ctx, func(tx *db.Tx) (err error) {
 		// A node that declares this node dead waits for the end of this claim and then makes the claimed jobs due. If this
 		// node was already declared dead, the claim fails.
-		tx.QueueHold(ctx, errDeclaredDead, "nodes", k.r.node)
+		tx.QueueHold(ctx, errDeclaredDead, "nodes", db.ID(k.r.node))
 		claimed, next, err = claim(ctx, tx, k.Name, k.r.node, asks)
 		now = tx.Now().UnixMicro()
 		return err
@@ -89,10 +89,10 @@ func (k *dispatcher) adapt(a ask, n int, left bool) {
 // releaseClaims makes due again the jobs that this node holds but no worker runs. Such jobs are left behind by a claim
 // that was committed although it returned an error.
 func (k *dispatcher) releaseClaims(ctx context.Context) error {
-	rows, err := k.r.d.Query(ctx, selectHeld, k.Name, k.r.node)
+	rows, err := k.r.d.Query(ctx, selectHeld, k.Name, db.ID(k.r.node))
 	held, err := db.Collect(rows, err, func(r db.Row) (Job, error) {
 		j := Job{Kind: k.Name}
-		err := r.Scan(&j.ID, &j.Lane, &j.Attempt)
+		err := r.Scan((*db.ID)(&j.ID), &j.Lane, &j.Attempt)
 		return j, err
 	})
 	if err != nil {

@@ -237,7 +237,7 @@ func TestRetryByTheSchedule(t *testing.T) {
 			exec(t, d, `DELETE FROM jobs`)
 			insert(t, d, New{Kind: "k"})
 			j := Job{Kind: "k", Lane: "k", Failures: c.failures}
-			if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan(&j.ID); err != nil {
+			if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan((*db.ID)(&j.ID)); err != nil {
 				t.Fatal(err)
 			}
 			exec(t, d, `UPDATE jobs SET failures = $1`, c.failures)
@@ -443,7 +443,8 @@ func TestCronAfterAnError(t *testing.T) {
 			fails = c.fails
 			for i, k := range r.kinds {
 				j := Job{Kind: k.Name, Lane: k.Name}
-				if err := d.QueryRow(t.Context(), `SELECT id FROM jobs WHERE kind = $1`, k.Name).Scan(&j.ID); err != nil {
+				if err := d.QueryRow(t.Context(), `SELECT id FROM jobs WHERE kind = $1`, k.Name).
+					Scan((*db.ID)(&j.ID)); err != nil {
 					t.Fatal(err)
 				}
 				if err := k.Handle(t.Context(), j); err != nil {

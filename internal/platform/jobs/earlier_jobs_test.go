@@ -33,7 +33,7 @@ func TestHintsHaveTheTimesOfJobs(t *testing.T) {
 		verb := func(f func(tx *db.Tx, j Job)) func(Job) error {
 			return in(func(tx *db.Tx, j Job) error { f(tx, j); return nil })
 		}
-		parked := `UPDATE jobs SET parked = TRUE, run_at = $1, holder = ''`
+		parked := `UPDATE jobs SET parked = TRUE, run_at = $1, holder = NULL`
 		for _, c := range []struct {
 			name  string
 			state string // statement that prepares the claimed job; $1 is the time for jobs that wait for nothing
@@ -57,23 +57,23 @@ func TestHintsHaveTheTimesOfJobs(t *testing.T) {
 			})},
 			{"Unpark", parked, func(j Job) error { return q.Unpark(ctx, j.ID) }},
 			{"HoldUntil", "", verb(func(tx *db.Tx, j Job) { q.HoldUntil(ctx, tx, j, "key", now.Add(time.Hour), "why") })},
-			{"Release", `UPDATE jobs SET held = 'key', run_at = $1, holder = ''`, in(func(tx *db.Tx, j Job) error {
+			{"Release", `UPDATE jobs SET held = 'key', run_at = $1, holder = NULL`, in(func(tx *db.Tx, j Job) error {
 				_, err := q.Release(ctx, tx, "key")
 				return err
 			})},
 			{"giveBack", "", func(j Job) error { r.giveBack(ctx, j); return nil }},
 			{"end", "", func(Job) error { return r.end() }},
-			{"declareDead", `UPDATE jobs SET holder = 'dead', run_at = $1`, func(Job) error {
-				exec(t, d, `INSERT INTO nodes (id, beat, started_at) VALUES ('dead', 5, 0)`)
-				r.declareDead(ctx, "dead", 5)
+			{"declareDead", `UPDATE jobs SET holder = id, run_at = $1`, func(j Job) error {
+				exec(t, d, `INSERT INTO nodes (id, beat, started_at) VALUES ($1, 5, 0)`, db.ID(j.ID))
+				r.declareDead(ctx, j.ID, 5)
 				return nil
 			}},
 		} {
 			exec(t, d, `DELETE FROM jobs`)
 			insert(t, d, New{Kind: "k", Lane: "l", Dedupe: "d"})
-			exec(t, d, `UPDATE jobs SET run_at = $1, holder = $2, attempt = 1`, int64(inHand), r.node)
+			exec(t, d, `UPDATE jobs SET run_at = $1, holder = $2, attempt = 1`, int64(inHand), db.ID(r.node))
 			j := Job{Kind: "k", Lane: "l", Attempt: 1}
-			if err := d.QueryRow(ctx, `SELECT id FROM jobs`).Scan(&j.ID); err != nil {
+			if err := d.QueryRow(ctx, `SELECT id FROM jobs`).Scan((*db.ID)(&j.ID)); err != nil {
 				t.Fatal(err)
 			}
 			if c.state != "" {
@@ -235,7 +235,7 @@ func TestScansFindEarlierJobs(t *testing.T) {
 		insert(t, d, New{Kind: "k", Lane: "l", Payload: "0"})
 		<-got
 		exec(t, d, `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked, last_error,
-			created_at) VALUES ('x', 'k', 'l', '', '', 'early', 1, 0, '', FALSE, '', 0)`)
+			created_at) VALUES ($1, 'k', 'l', '', '', 'early', 1, 0, NULL, FALSE, '', 0)`, db.ID(dbtest.ID("x")))
 		insert(t, d, New{Kind: "k", Lane: "l", Payload: "1"})
 		r.kinds[0].restart() // as after a step of the clock
 		for range 2 {

@@ -45,7 +45,7 @@ func TestHeldJobsWaitForRelease(t *testing.T) {
 			}
 			return found
 		}
-		if held := count(`held <> '' AND holder = '' AND NOT parked`); held != n+1 {
+		if held := count(`held <> '' AND holder IS NULL AND NOT parked`); held != n+1 {
 			t.Fatalf("%d jobs are held, want %d", held, n+1)
 		}
 		// The update makes the jobs an hour old.
@@ -145,7 +145,7 @@ func TestHoldIsFenced(t *testing.T) {
 		b := newBench(t, d)
 		b.insert(t, jobs.New{Kind: "work"})
 		var jobID string
-		if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan(&jobID); err != nil {
+		if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan((*db.ID)(&jobID)); err != nil {
 			t.Fatal(err)
 		}
 		err := d.Update(t.Context(), func(tx *db.Tx) error {

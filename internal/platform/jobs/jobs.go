@@ -133,7 +133,7 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 		if n.Dedupe != "" {
 			text += orRevive
 		}
-		tx.Queue(ctx, text, id.New(), n.Kind, n.Lane, n.TeamID, n.Dedupe, n.Payload, runAt.UnixMicro(), false,
+		tx.Queue(ctx, text, db.ID(id.New()), n.Kind, n.Lane, n.TeamID, n.Dedupe, n.Payload, runAt.UnixMicro(), false,
 			tx.Now().UnixMicro(), setAt)
 		q.wake(tx, n.Kind, n.Lane, runAt)
 	}
@@ -142,7 +142,7 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 // Finish deletes a job in the transaction that records the job's effect. If another worker has claimed the job, the
 // transaction fails with ErrLost; this also applies to Retry, Wait, Park and Hold.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) {
-	tx.QueueOne(ctx, lost("finish", j), finishJob, j.ID, j.Attempt)
+	tx.QueueOne(ctx, lost("finish", j), finishJob, db.ID(j.ID), j.Attempt)
 }
 
 // End calls Finish in a separate transaction, for work that has no result to record.
@@ -156,7 +156,7 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 // Retry ends an attempt and makes the job due again at the given time. The why parameter is stored as the job's last
 // error.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("retry", j), retryJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
+	tx.QueueOne(ctx, lost("retry", j), retryJob, db.ID(j.ID), j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
@@ -164,21 +164,21 @@ func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why s
 // Wait makes the job due again at the given time without counting the attempt as a try. Wait is for jobs that could not
 // start for a reason that is unrelated to the job and its handler.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("wait", j), waitJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
+	tx.QueueOne(ctx, lost("wait", j), waitJob, db.ID(j.ID), j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
 // fail makes a job due again after its handler has failed, and counts the failure.
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("retry", j), failJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
+	tx.QueueOne(ctx, lost("retry", j), failJob, db.ID(j.ID), j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
 // Park suspends the job until an operator, Insert or Move makes it due again.
 func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
-	tx.QueueOne(ctx, lost("park", j), parkJob, j.ID, j.Attempt, int64(never), true, db.Text(why, whyMax))
+	tx.QueueOne(ctx, lost("park", j), parkJob, db.ID(j.ID), j.Attempt, int64(never), true, db.Text(why, whyMax))
 }
 
 // Remove deletes a waiting or parked job by its dedupe key. Remove returns false if no such job exists or a worker has
@@ -229,17 +229,21 @@ const whyMax = 500 // maximum length of the stored last_error in bytes
 // Unpark makes a parked job due immediately and resets its failures. If no parked job has the given id, Unpark returns
 // a NotFound fault.
 func (q *Queue) Unpark(ctx context.Context, jobID string) error {
+	missing := fault.NotFoundf("There is no parked job %s. `postrider jobs` lists those that are.", jobID)
+	if !id.Valid(jobID) {
+		return missing
+	}
 	return q.d.Update(ctx, func(tx *db.Tx) error {
 		var kind, lane string
-		err := tx.QueryRow(ctx, selectParkedLane, jobID).Scan(&kind, &lane)
+		err := tx.QueryRow(ctx, selectParkedLane, db.ID(jobID)).Scan(&kind, &lane)
 		if errors.Is(err, db.ErrNoRows) {
-			return fault.NotFoundf("There is no parked job %s. `postrider jobs` lists those that are.", jobID)
+			return missing
 		}
 		if err != nil {
 			return fmt.Errorf("unpark job %s: %w", jobID, err)
 		}
 		at := tx.Now().Add(-slack)
-		tx.Queue(ctx, unparkJob, jobID, false, at.UnixMicro(), tx.Now().UnixMicro())
+		tx.Queue(ctx, unparkJob, db.ID(jobID), false, at.UnixMicro(), tx.Now().UnixMicro())
 		q.wake(tx, kind, lane, at)
 		return nil
 	})

@@ -289,7 +289,8 @@ func TestCronIsNeverParked(t *testing.T) {
 			b.await(t, 1)
 			stop()
 			err := d.Update(t.Context(), func(tx *db.Tx) error {
-				n, err := tx.Exec(t.Context(), `UPDATE jobs SET run_at = 0 WHERE kind = 'cron.c' AND holder = '' AND NOT parked
+				n, err := tx.Exec(t.Context(), `UPDATE jobs SET run_at = 0 WHERE kind = 'cron.c' AND holder IS NULL
+					AND NOT parked
 					AND failures = $1`, run+1)
 				if err == nil && n != 1 {
 					t.Errorf("after run %d it does not wait for the next", run+1)
@@ -312,7 +313,8 @@ func TestTheFenceHolds(t *testing.T) {
 				first <- j
 				// The update simulates another node that takes over the job.
 				return d.Update(ctx, func(tx *db.Tx) error {
-					_, err := tx.Exec(ctx, `UPDATE jobs SET attempt = attempt + 1, run_at = 0, holder = '' WHERE id = $1`, j.ID)
+					_, err := tx.Exec(ctx, `UPDATE jobs SET attempt = attempt + 1, run_at = 0, holder = NULL
+						WHERE id = $1`, db.ID(j.ID))
 					return errors.Join(err, nil)
 				})
 			}
@@ -378,7 +380,7 @@ func TestDeadProcessOnSQLite(t *testing.T) {
 	b := newBench(t, d)
 	b.insert(t, jobs.New{Kind: "k"})
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE jobs SET holder = 'the dead', attempt = 1, run_at = $1`,
+		_, err := tx.Exec(t.Context(), `UPDATE jobs SET holder = id, attempt = 1, run_at = $1`,
 			time.Now().Add(time.Hour).UnixMicro())
 		return err
 	})

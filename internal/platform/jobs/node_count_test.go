@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
@@ -31,7 +32,7 @@ func TestNodesAreCounted(t *testing.T) {
 	stop := start(t, second)
 	until(2)
 	exec(t, d, `INSERT INTO quotas (key, node, want, used, held) VALUES ('k', $1, 1, 0, 1), ('k', $2, 1, 0, 1)`,
-		first.Node(), second.Node())
+		db.ID(first.Node()), db.ID(second.Node()))
 	stop()
 	until(1)
 	quotas := func() (n int) {
@@ -43,8 +44,9 @@ func TestNodesAreCounted(t *testing.T) {
 	if n := quotas(); n != 1 {
 		t.Errorf("after one of two nodes has ended there are the rows of %d", n)
 	}
-	exec(t, d, `INSERT INTO nodes (id, beat, started_at) VALUES ('dead', 5, 0)`)
-	exec(t, d, `INSERT INTO quotas (key, node, want, used, held) VALUES ('k', 'dead', 1, 0, 1)`)
+	dead := db.ID(dbtest.ID("dead"))
+	exec(t, d, `INSERT INTO nodes (id, beat, started_at) VALUES ($1, 5, 0)`, dead)
+	exec(t, d, `INSERT INTO quotas (key, node, want, used, held) VALUES ('k', $1, 1, 0, 1)`, dead)
 	until(2)
 	until(1)
 	if n := quotas(); n != 1 {

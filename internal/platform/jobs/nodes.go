@@ -125,7 +125,7 @@ func (r *Runner) begin(ctx context.Context) error {
 }
 
 func (r *Runner) register(ctx context.Context, tx *db.Tx) {
-	tx.Queue(ctx, insertNode, r.node, r.beats, tx.Now().UnixMicro())
+	tx.Queue(ctx, insertNode, db.ID(r.node), r.beats, tx.Now().UnixMicro())
 	r.announce(tx)
 }
 
@@ -151,7 +151,7 @@ func (r *Runner) end() error {
 	defer cancel()
 	err := r.d.Update(ctx, func(tx *db.Tx) error {
 		_, err := r.releaseJobs(ctx, tx, r.node)
-		tx.Queue(ctx, deleteNode, r.node)
+		tx.Queue(ctx, deleteNode, db.ID(r.node))
 		r.announce(tx)
 		return err
 	})
@@ -163,7 +163,7 @@ func (r *Runner) end() error {
 
 // releaseJobs makes a node's jobs due and returns their number.
 func (r *Runner) releaseJobs(ctx context.Context, tx *db.Tx, node string) (n int, err error) {
-	rows, err := tx.Query(ctx, releaseNodeJobs, node, due(tx).UnixMicro(), tx.Now().UnixMicro())
+	rows, err := tx.Query(ctx, releaseNodeJobs, db.ID(node), due(tx).UnixMicro(), tx.Now().UnixMicro())
 	n, err = r.q.wakeLanes(tx, rows, err, due(tx))
 	if err != nil {
 		return 0, fmt.Errorf("make the jobs of node %s due: %w", node, err)
@@ -180,7 +180,7 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
 	defer cancel()
 	err := r.d.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
-		tx.Queue(ctx, giveBackJob, j.ID, j.Attempt, r.node, due(tx).UnixMicro(), tx.Now().UnixMicro())
+		tx.Queue(ctx, giveBackJob, db.ID(j.ID), j.Attempt, db.ID(r.node), due(tx).UnixMicro(), tx.Now().UnixMicro())
 		r.q.wake(tx, j.Kind, j.Lane, due(tx))
 		return nil
 	})
@@ -320,7 +320,7 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, updateBeat, r.node, r.beats)
+		n, err := tx.Exec(ctx, updateBeat, db.ID(r.node), r.beats)
 		if err != nil {
 			return err
 		}
@@ -333,7 +333,7 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 		_, err = db.Collect(rows, err, func(row db.Row) (struct{}, error) {
 			var node string
 			var b int64
-			err := row.Scan(&node, &b)
+			err := row.Scan((*db.ID)(&node), &b)
 			beats[node] = b
 			return struct{}{}, err
 		})
@@ -350,7 +350,7 @@ func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	defer cancel()
 	var n int
 	err := r.d.Update(ctx, func(tx *db.Tx) error {
-		deleted, err := tx.Exec(ctx, deleteDeadNode, node, beat)
+		deleted, err := tx.Exec(ctx, deleteDeadNode, db.ID(node), beat)
 		if err != nil || deleted == 0 {
 			return err
 		}

@@ -160,8 +160,10 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	d := dbtest.Postgres(t)
 	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
-	exec(t, d, `UPDATE jobs SET holder = payload, attempt = 1, run_at = 1`)
-	exec(t, d, `INSERT INTO nodes (id, beat, started_at) VALUES ('of the dead', 5, 0), ('of the living', 5, 0)`)
+	for _, node := range []string{"of the dead", "of the living"} {
+		exec(t, d, `UPDATE jobs SET holder = $1, attempt = 1, run_at = 1 WHERE payload = $2`, db.ID(dbtest.ID(node)), node)
+		exec(t, d, `INSERT INTO nodes (id, beat, started_at) VALUES ($1, 5, 0)`, db.ID(dbtest.ID(node)))
+	}
 	r := testRunner(t, d)
 	got := make(chan Job, 10)
 	r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
@@ -174,7 +176,8 @@ func TestDeadNodesLoseTheirJobs(t *testing.T) {
 		defer close(beaten)
 		for beating.Err() == nil {
 			d.Update(beating, func(tx *db.Tx) error {
-				_, err := tx.Exec(beating, `UPDATE nodes SET beat = beat + 1 WHERE id = 'of the living'`)
+				_, err := tx.Exec(beating, `UPDATE nodes SET beat = beat + 1 WHERE id = $1`,
+					db.ID(dbtest.ID("of the living")))
 				return err
 			})
 		}
@@ -192,7 +195,8 @@ func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	enough()
 	<-beaten
 	var holder string
-	if err := d.QueryRow(t.Context(), `SELECT holder FROM jobs`).Scan(&holder); err != nil || holder != "of the living" {
+	if err := d.QueryRow(t.Context(), `SELECT holder FROM jobs`).Scan((*db.ID)(&holder)); err != nil ||
+		holder != dbtest.ID("of the living") {
 		t.Errorf("the other job is held by %q, %v", holder, err)
 	}
 }
@@ -221,16 +225,16 @@ func TestNodeDeclaredDeadFindsOut(t *testing.T) {
 	insert(t, d, New{Kind: "k", Payload: "first"})
 	stop := start(t, r)
 	j := <-begun
-	exec(t, d, `WITH buried AS (DELETE FROM nodes) UPDATE jobs SET run_at = 0, holder = 'another', attempt = attempt + 1`)
+	exec(t, d, `WITH buried AS (DELETE FROM nodes) UPDATE jobs SET run_at = 0, holder = $1, attempt = attempt + 1`,
+		db.ID(dbtest.ID("another")))
 	<-lost
 	insert(t, d, New{Kind: "k", Payload: "second"})
 	<-begun
 	stop()
 	var holder string
 	var attempt int
-	if err := d.QueryRow(t.Context(), `SELECT holder, attempt FROM jobs WHERE id = $1`, j.ID).Scan(&holder,
-		&attempt); err != nil ||
-		holder != "another" || attempt != 2 {
+	if err := d.QueryRow(t.Context(), `SELECT holder, attempt FROM jobs WHERE id = $1`, db.ID(j.ID)).Scan(
+		(*db.ID)(&holder), &attempt); err != nil || holder != dbtest.ID("another") || attempt != 2 {
 		t.Errorf("the lost job is held by %q, attempt %d, %v", holder, attempt, err)
 	}
 }
@@ -327,8 +331,8 @@ func TestStoppingBeginsNothing(t *testing.T) {
 		}
 		var holder string
 		var tries, failures, runAt int64
-		err := d.QueryRow(t.Context(), `SELECT holder, tries, failures, run_at FROM jobs`).Scan(&holder, &tries, &failures,
-			&runAt)
+		err := d.QueryRow(t.Context(), `SELECT holder, tries, failures, run_at FROM jobs`).Scan((*db.ID)(&holder), &tries,
+			&failures, &runAt)
 		if err != nil || holder != "" || tries+failures != 0 || runAt > d.Now().UnixMicro() {
 			t.Errorf("the job is held by %q, with %d tries, %d failures, due at %d: %v", holder, tries, failures, runAt, err)
 		}
@@ -343,7 +347,8 @@ func TestUnnoticedClaims(t *testing.T) {
 		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
 			if j.Payload == "mark" {
 				// At this time the loop is between two claims, or in a claim that first calls releaseClaims.
-				exec(t, d, `UPDATE jobs SET holder = $1, attempt = 1, run_at = $2 WHERE payload = 'claimed'`, r.node, int64(inHand))
+				exec(t, d, `UPDATE jobs SET holder = $1, attempt = 1, run_at = $2 WHERE payload = 'claimed'`,
+					db.ID(r.node), int64(inHand))
 				r.kinds[0].doubt.Store(true)
 				insert(t, d, New{Kind: "k", Lane: "l"})
 			}
@@ -449,7 +454,7 @@ func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 		}
 	}
 	var held int
-	if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); err != nil ||
+	if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder IS NOT NULL`).Scan(&held); err != nil ||
 		held > 0 || len(got) > 0 {
 		t.Errorf("the dead node holds %d jobs and did %d, %v", held, len(got), err)
 	}
@@ -471,7 +476,7 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	insert(t, d, New{Kind: "k", Lane: "held"}, New{Kind: "k", Lane: "free"})
-	exec(t, d, `UPDATE jobs SET holder = $1 WHERE lane = 'held'`, dead.node)
+	exec(t, d, `UPDATE jobs SET holder = $1 WHERE lane = 'held'`, db.ID(dead.node))
 	locked, free := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -506,7 +511,8 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 	err := <-claimed
 	workers.end()
 	var held int
-	if e := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); e != nil || held != 0 {
+	if e := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder IS NOT NULL`).
+		Scan(&held); e != nil || held != 0 {
 		t.Errorf("after the burial %d jobs are held by nobody, %v; the claim said %v", held, e, err)
 	}
 }
@@ -527,22 +533,23 @@ func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	insert(t, beside, New{Kind: "k"}, New{Kind: "k"})
-	exec(t, beside, `UPDATE jobs SET holder = $1, attempt = 1`, frozen.node)
+	exec(t, beside, `UPDATE jobs SET holder = $1, attempt = 1`, db.ID(frozen.node))
 	locked, thaw := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer close(thaw)
 	for _, lock := range []func(*db.Tx) error{
 		func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE nodes SET beat = 7 WHERE id = $1`, frozen.node)
+			_, err := tx.Exec(t.Context(), `UPDATE nodes SET beat = 7 WHERE id = $1`, db.ID(frozen.node))
 			return err
 		},
 		func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `DELETE FROM jobs WHERE id = (SELECT MIN(id) FROM jobs)`)
+			_, err := tx.Exec(t.Context(), `DELETE FROM jobs WHERE id = (SELECT id FROM jobs ORDER BY id LIMIT 1)`)
 			return err
 		},
 		func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE jobs SET payload = 'p' WHERE id = (SELECT MAX(id) FROM jobs)`)
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET payload = 'p' WHERE id = (SELECT id FROM jobs
+				ORDER BY id DESC LIMIT 1)`)
 			return err
 		},
 	} {
@@ -561,7 +568,7 @@ func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 	began := time.Now()
 	other.declareDead(t.Context(), frozen.node, 0)
 	var free int
-	if err := beside.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder = ''`).Scan(&free); err != nil ||
+	if err := beside.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder IS NULL`).Scan(&free); err != nil ||
 		free != 2 {
 		t.Errorf("after %v %d jobs are due again, %v; want 2", time.Since(began), free, err)
 	}

@@ -56,7 +56,7 @@ func TestRecord(t *testing.T) {
 			insert(t, beside, New{Kind: "k"})
 			exec(t, beside, `UPDATE jobs SET attempt = 1`)
 			j := Job{Attempt: 1}
-			if err := beside.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan(&j.ID); err != nil {
+			if err := beside.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan((*db.ID)(&j.ID)); err != nil {
 				t.Fatal(err)
 			}
 			if tc.fail != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
-	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
+	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, NULL, $8, '', $9, $10)`
 
 // orRevive makes a parked job with the same kind and key due. A job that is waiting or claimed is not changed.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
@@ -19,23 +19,23 @@ const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET p
 // still has the given value.
 const (
 	finishJob = `DELETE FROM jobs WHERE id = $1 AND attempt = $2`
-	retryJob  = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
+	retryJob  = `UPDATE jobs SET run_at = $3, set_at = $5, holder = NULL, last_error = $4, tries = tries + 1,
 		failures = 0 WHERE id = $1 AND attempt = $2`
-	waitJob = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = 0
+	waitJob = `UPDATE jobs SET run_at = $3, set_at = $5, holder = NULL, last_error = $4, failures = 0
 		WHERE id = $1 AND attempt = $2`
-	failJob = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = failures + 1
+	failJob = `UPDATE jobs SET run_at = $3, set_at = $5, holder = NULL, last_error = $4, failures = failures + 1
 		WHERE id = $1 AND attempt = $2`
-	parkJob = `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5,
+	parkJob = `UPDATE jobs SET run_at = $3, holder = NULL, parked = $4, last_error = $5,
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`
 )
 
 // Statements that change or delete unclaimed jobs by their dedupe key.
 const (
-	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`
-	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`
+	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder IS NULL`
+	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder IS NULL`
 	moveJob    = `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
 		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> ''
-		AND holder = ''`
+		AND holder IS NULL`
 )
 
 const (
@@ -46,15 +46,15 @@ const (
 
 // rescheduleCron sets the due time of a cron's job. It changes only a job that is due later than the given time, or
 // whose due time a caller chose.
-const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
+const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder IS NULL
 			AND (run_at > $2 OR set_at = 0)`
 
 // lanesAfter selects the lanes of a kind after a given lane, in the order of their names. For MIN(lane), PostgreSQL
 // would read all jobs of the kind if its statistics are old.
 const lanesAfter = `WITH RECURSIVE l (lane) AS (
-	SELECT (SELECT lane FROM jobs WHERE kind = $1 AND lane > $2 AND holder = '' ORDER BY lane, run_at LIMIT 1)
+	SELECT (SELECT lane FROM jobs WHERE kind = $1 AND lane > $2 AND holder IS NULL ORDER BY lane, run_at LIMIT 1)
 	UNION ALL
-	SELECT (SELECT j.lane FROM jobs j WHERE j.kind = $1 AND j.lane > l.lane AND j.holder = ''
+	SELECT (SELECT j.lane FROM jobs j WHERE j.kind = $1 AND j.lane > l.lane AND j.holder IS NULL
 		ORDER BY j.lane, j.run_at LIMIT 1)
 	FROM l WHERE l.lane IS NOT NULL)`
 
@@ -63,13 +63,13 @@ const lanesAfter = `WITH RECURSIVE l (lane) AS (
 // once. SQLite does not support LATERAL. It needs two look-ups, and it has no such entries.
 const (
 	scanLanes = lanesAfter + `
-	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane AND j.holder = '')
+	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane AND j.holder IS NULL)
 	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
 	scanLanesOnce = `WITH RECURSIVE l (lane, run_at) AS (
-	(SELECT lane, run_at FROM jobs WHERE kind = $1 AND lane > $2 AND holder = '' ORDER BY lane, run_at LIMIT 1)
+	(SELECT lane, run_at FROM jobs WHERE kind = $1 AND lane > $2 AND holder IS NULL ORDER BY lane, run_at LIMIT 1)
 	UNION ALL
 	SELECT j.lane, j.run_at FROM l CROSS JOIN LATERAL (SELECT lane, run_at FROM jobs WHERE kind = $1 AND lane > l.lane
-		AND holder = '' ORDER BY lane, run_at LIMIT 1) AS j)
+		AND holder IS NULL ORDER BY lane, run_at LIMIT 1) AS j)
 	SELECT lane, run_at FROM l LIMIT $3`
 )
 
@@ -83,10 +83,10 @@ type Parked struct {
 // ParkedJobs returns up to limit parked jobs, oldest first, starting after the given id.
 func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
 	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
-		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)
+		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, db.OrNoID(after), limit)
 	return db.Collect(rows, err, func(r db.Row) (p Parked, err error) {
 		var created int64
-		err = r.Scan(&p.ID, &p.Kind, &p.Lane, &p.TeamID, &p.LastError, &p.Failures, &created)
+		err = r.Scan((*db.ID)(&p.ID), &p.Kind, &p.Lane, &p.TeamID, &p.LastError, &p.Failures, &created)
 		p.CreatedAt = db.Time(created)
 		return p, err
 	})
@@ -116,8 +116,8 @@ func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
 
 // CountWaiting returns the number of jobs of one kind, regardless of their state.
 func CountWaiting(ctx context.Context, r db.Reader, kind string) (n int, err error) {
-	if err := r.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM jobs WHERE kind = $1 AND holder = '') +
-		(SELECT COUNT(*) FROM jobs WHERE kind = $1 AND holder <> '')`, kind).Scan(&n); err != nil {
+	if err := r.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM jobs WHERE kind = $1 AND holder IS NULL) +
+		(SELECT COUNT(*) FROM jobs WHERE kind = $1 AND holder IS NOT NULL)`, kind).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the jobs of kind %s: %w", kind, err)
 	}
 	return n, nil

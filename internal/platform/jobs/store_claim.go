@@ -8,7 +8,7 @@ import (
 )
 
 // selectHeld finds the jobs of a kind that a node has claimed.
-const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2 AND holder <> ''`
+const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`
 
 // take and taken are parts of the claim statements: they update the due jobs and return them. A claim ends a hold,
 // because a job that is held until a given time may become due without a call to Release.
@@ -20,7 +20,7 @@ const (
 // On PostgreSQL, one statement claims jobs from all lanes, because each statement requires a round trip. The statement
 // reads each lane only from a given time, because an index may have entries of any number of ended jobs before it. It
 // updates the rows that it has locked by their places, which saves a look-up of each id. For each lane with an
-// unclaimed job, the statement also returns a row with an empty id and the due time of that job, which another
+// unclaimed job, the statement also returns a row without an id and the due time of that job, which another
 // transaction may have locked.
 //
 // SQLite has no entries of ended jobs, and it does not support LATERAL, which the statement for PostgreSQL uses. On
@@ -34,20 +34,20 @@ const (
 	claimLanes = `WITH l AS (
 	SELECT lane, n, first FROM UNNEST(CAST($5 AS TEXT[]), CAST($6 AS BIGINT[]), CAST($7 AS BIGINT[])) AS l (lane, n, first)),
 	due AS MATERIALIZED (SELECT j.place FROM l CROSS JOIN LATERAL (SELECT ctid AS place FROM jobs WHERE kind = $3
-		AND lane = l.lane AND run_at >= l.first AND run_at <= $4 AND holder = '' ORDER BY run_at LIMIT l.n
+		AND lane = l.lane AND run_at >= l.first AND run_at <= $4 AND holder IS NULL ORDER BY run_at LIMIT l.n
 		FOR UPDATE SKIP LOCKED) AS j),
 	claimed AS (` + take + ` WHERE ctid = ANY(ARRAY(SELECT place FROM due))` + taken + `)
 	SELECT id, lane, team_id, payload, attempt, tries, failures, last_error, created_at FROM claimed
 	UNION ALL
-	SELECT '', l.lane, '', '', 0, 0, 0, '', j.run_at FROM l CROSS JOIN LATERAL (SELECT run_at FROM jobs WHERE kind = $3
-		AND lane = l.lane AND run_at >= l.first AND run_at < $1 AND holder = '' AND id NOT IN (SELECT id FROM claimed)
+	SELECT CAST(NULL AS UUID), l.lane, '', '', 0, 0, 0, '', j.run_at FROM l CROSS JOIN LATERAL (SELECT run_at FROM jobs
+		WHERE kind = $3 AND lane = l.lane AND run_at >= l.first AND run_at < $1 AND holder IS NULL AND id NOT IN (SELECT id FROM claimed)
 		ORDER BY run_at LIMIT 1) AS j`
-	claimLane = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = ''
+	claimLane = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder IS NULL
 		AND lane = $5 ORDER BY run_at LIMIT $6) ` + take + ` WHERE id IN (SELECT id FROM due)` + taken
 	selectFirsts = `WITH l (lane) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
 	SELECT j.id, j.lane, j.team_id, j.payload, j.attempt + 1, j.tries, j.failures, j.last_error, j.created_at
-	FROM l JOIN jobs j ON j.id = (SELECT id FROM jobs WHERE kind = $1 AND run_at <= $2 AND holder = '' AND lane = l.lane
-		ORDER BY run_at LIMIT 1)`
+	FROM l JOIN jobs j ON j.id = (SELECT id FROM jobs WHERE kind = $1 AND run_at <= $2 AND holder IS NULL
+		AND lane = l.lane ORDER BY run_at LIMIT 1)`
 	claimFirsts = take + ` WHERE id = ANY($3)`
 )
 
@@ -63,7 +63,8 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (all m
 		_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 			j := Job{Kind: kind}
 			var created int64
-			err := r.Scan(&j.ID, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries, &j.Failures, &j.LastError, &created)
+			err := r.Scan((*db.ID)(&j.ID), &j.Lane, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries, &j.Failures,
+				&j.LastError, &created)
 			if j.ID == "" {
 				next[j.Lane] = created
 				return struct{}{}, err
@@ -83,7 +84,7 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (all m
 			lanes[i], n[i], from[i] = a.lane, int64(a.n), a.from
 		}
 		tx.Queue(ctx, planOnce)
-		return all, next, collect(claimLanes, int64(inHand), node, kind, now, lanes, n, from)
+		return all, next, collect(claimLanes, int64(inHand), db.ID(node), kind, now, lanes, n, from)
 	}
 	var few, ids []string
 	for _, a := range asks {
@@ -98,11 +99,11 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (all m
 		for _, lane := range all {
 			ids = append(ids, lane[0].ID)
 		}
-		tx.Queue(ctx, claimFirsts, int64(inHand), node, ids)
+		tx.Queue(ctx, claimFirsts, int64(inHand), db.ID(node), db.IDs(ids))
 	}
 	for _, a := range asks {
 		if a.n > laneFirst {
-			if err := collect(claimLane, int64(inHand), node, kind, now, a.lane, a.n); err != nil {
+			if err := collect(claimLane, int64(inHand), db.ID(node), kind, now, a.lane, a.n); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -125,7 +126,7 @@ func nextDue(ctx context.Context, tx *db.Tx, kind string, lanes []string, next m
 	}
 	rows, err := tx.Query(ctx, `WITH l (lane) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
 		SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane AND j.run_at < $2
-			AND j.holder = '') FROM l`,
+			AND j.holder IS NULL) FROM l`,
 		kind, int64(inHand), lanes)
 	_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 		var lane string

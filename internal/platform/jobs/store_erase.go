@@ -10,7 +10,7 @@ import (
 // EraseTeam deletes all of a team's jobs. If a deleted job is running, its worker cannot record an outcome. EraseTeam
 // reads the whole queue once, in steps, because no index supports finding a team's jobs.
 func (q *Queue) EraseTeam(ctx context.Context, teamID string) error {
-	err := q.d.WalkIDs(ctx, "jobs", func(tx *db.Tx, after, upTo string) error {
+	err := q.d.WalkIDs(ctx, "jobs", func(tx *db.Tx, after, upTo db.ID) error {
 		_, err := tx.Exec(ctx, `DELETE FROM jobs WHERE id > $1 AND id <= $2 AND team_id = $3`, after, upTo, teamID)
 		return err
 	})

@@ -25,7 +25,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				var id, holder string
 				var at, attempt, tries, failures int64
 				var parked bool
-				err = r.Scan(&id, &at, &holder, &attempt, &tries, &failures, &parked)
+				err = r.Scan((*db.ID)(&id), &at, (*db.ID)(&holder), &attempt, &tries, &failures, &parked)
 				return fmt.Sprintln(id, at, holder, attempt, tries, failures, parked), err
 			})
 			if err != nil {
@@ -74,7 +74,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 					exec(t, d, c.spoil)
 				}
 				j = Job{Kind: "k", Lane: "k"}
-				if err := d.QueryRow(ctx, `SELECT id FROM jobs`).Scan(&j.ID); err != nil {
+				if err := d.QueryRow(ctx, `SELECT id FROM jobs`).Scan((*db.ID)(&j.ID)); err != nil {
 					t.Fatal(err)
 				}
 				before = rows()
@@ -87,8 +87,10 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				t.Errorf("%s never fails", c.name)
 			}
 		}
-		if err := q.Unpark(ctx, "nobody"); fault.KindOf(err) != fault.NotFound {
-			t.Errorf("a job that is not there: %v", err)
+		for _, jobID := range []string{dbtest.ID("nobody"), "nobody", ""} {
+			if err := q.Unpark(ctx, jobID); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("the job %q, which is not there: %v", jobID, err)
+			}
 		}
 	})
 }
@@ -100,7 +102,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 		insert(t, d, New{Kind: "a", Dedupe: "1", RunAt: at}, New{Kind: "a", Dedupe: "2", RunAt: at.Add(time.Hour)},
 			New{Kind: "b", Dedupe: "3", TeamID: "team", RunAt: at}, New{Kind: "c", Dedupe: "4", RunAt: at})
 		var parked Job
-		if err := d.QueryRow(t.Context(), `SELECT id, lane FROM jobs WHERE kind = 'b'`).Scan(&parked.ID,
+		if err := d.QueryRow(t.Context(), `SELECT id, lane FROM jobs WHERE kind = 'b'`).Scan((*db.ID)(&parked.ID),
 			&parked.Lane); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +112,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		exec(t, d, `UPDATE jobs SET holder = 'node', run_at = $1 WHERE kind = 'c'`, int64(inHand))
+		exec(t, d, `UPDATE jobs SET holder = id, run_at = $1 WHERE kind = 'c'`, int64(inHand))
 		all, err := Stats(t.Context(), d.Reader)
 		if err != nil || len(all) != 3 || all[0].Jobs != 2 || !all[0].DueFrom.Equal(at) || all[0].Parked != 0 ||
 			all[1].Parked != 1 ||
@@ -199,7 +201,7 @@ func TestNothingToRemoveOrMove(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := NewQueue(d)
 		insert(t, d, New{Kind: "k", Dedupe: "waits"}, New{Kind: "k", Dedupe: "in hand"}, New{Kind: "k"})
-		exec(t, d, `UPDATE jobs SET holder = 'node' WHERE dedupe = 'in hand'`)
+		exec(t, d, `UPDATE jobs SET holder = id WHERE dedupe = 'in hand'`)
 		for key, want := range map[string]bool{"waits": true, "in hand": false, "none": false, "": false} {
 			var moved, removed bool
 			err := d.Update(t.Context(), func(tx *db.Tx) (err error) {

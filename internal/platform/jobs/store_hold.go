@@ -16,15 +16,15 @@ const releaseMax = 500
 // occupies no worker, and a hold does not count as a try. The caller must ensure that Release for the key does not run
 // before this transaction ends. A job that is held after the last Release waits forever.
 func (q *Queue) Hold(ctx context.Context, tx *db.Tx, j Job, key string) {
-	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = '', held = $5, failures = 0
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), tx.Now().UnixMicro(), key)
+	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = NULL, held = $5, failures = 0
+		WHERE id = $1 AND attempt = $2`, db.ID(j.ID), j.Attempt, int64(never), tx.Now().UnixMicro(), key)
 }
 
 // HoldUntil is like Hold, but the job also becomes due at the given time. HoldUntil stores j.Payload, which the caller
 // may have changed, and stores the why parameter as the job's last error.
 func (q *Queue) HoldUntil(ctx context.Context, tx *db.Tx, j Job, key string, until time.Time, why string) {
-	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = '', held = $5, payload = $6,
-		last_error = $7, failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, until.UnixMicro(),
+	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = NULL, held = $5, payload = $6,
+		last_error = $7, failures = 0 WHERE id = $1 AND attempt = $2`, db.ID(j.ID), j.Attempt, until.UnixMicro(),
 		tx.Now().UnixMicro(), key, j.Payload, db.Text(why, whyMax))
 	q.wake(tx, j.Kind, j.Lane, until)
 }

@@ -23,11 +23,11 @@ const (
 
 // Statements that make claimed jobs due.
 const (
-	giveBackJob = `UPDATE jobs SET run_at = $4, set_at = $5, holder = '' WHERE id = $1 AND attempt = $2
+	giveBackJob = `UPDATE jobs SET run_at = $4, set_at = $5, holder = NULL WHERE id = $1 AND attempt = $2
 		AND holder = $3`
-	releaseNodeJobs = `UPDATE jobs SET run_at = $2, set_at = $3, holder = '' WHERE holder = $1
-		AND holder <> '' RETURNING kind, lane`
-	releaseAllJobs = `UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''`
+	releaseNodeJobs = `UPDATE jobs SET run_at = $2, set_at = $3, holder = NULL WHERE holder = $1
+		RETURNING kind, lane`
+	releaseAllJobs = `UPDATE jobs SET run_at = $1, set_at = $2, holder = NULL WHERE holder IS NOT NULL`
 )
 
 // Statements that find and restart waits whose start is in the future. The set_at column is 0 for times that a caller
@@ -35,18 +35,19 @@ const (
 // Most waiting jobs have been due for more than slack, and are not read.
 const (
 	selectKinds = `WITH RECURSIVE k (kind) AS (
-	SELECT (SELECT kind FROM jobs WHERE holder = '' ORDER BY kind, lane, run_at LIMIT 1)
+	SELECT (SELECT kind FROM jobs WHERE holder IS NULL ORDER BY kind, lane, run_at LIMIT 1)
 	UNION ALL
-	SELECT (SELECT j.kind FROM jobs j WHERE j.kind > k.kind AND j.holder = '' ORDER BY j.kind, j.lane, j.run_at LIMIT 1)
+	SELECT (SELECT j.kind FROM jobs j WHERE j.kind > k.kind AND j.holder IS NULL
+		ORDER BY j.kind, j.lane, j.run_at LIMIT 1)
 	FROM k WHERE k.kind IS NOT NULL)
 	SELECT kind FROM k WHERE kind IS NOT NULL`
 	lanesToMend = lanesAfter + `
 	SELECT l.lane, COALESCE((SELECT 1 FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane AND j.run_at > $4
-		AND j.run_at < $5 AND j.holder = '' AND j.set_at > $6 AND NOT j.parked AND j.held = ''
+		AND j.run_at < $5 AND j.holder IS NULL AND j.set_at > $6 AND NOT j.parked AND j.held = ''
 		ORDER BY j.run_at LIMIT 1), 0)
 	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
 	restartWaits = `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE kind = $3 AND lane = ANY($4)
-		AND run_at > $5 AND run_at < $6 AND holder = '' AND set_at > $2 AND NOT parked AND held = ''`
+		AND run_at > $5 AND run_at < $6 AND holder IS NULL AND set_at > $2 AND NOT parked AND held = ''`
 )
 
 // kindsInQueue returns the kinds of the jobs that no node holds.

@@ -55,7 +55,7 @@ func TestJobsWaitForTheEndOfAnOutage(t *testing.T) {
 			exec(t, d, `DELETE FROM jobs`)
 			insert(t, d, New{Kind: "k"})
 			j := Job{Kind: "k", Lane: "k", Failures: 9, Attempt: c.attempt, LastError: c.lastError}
-			if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan(&j.ID); err != nil {
+			if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan((*db.ID)(&j.ID)); err != nil {
 				t.Fatal(err)
 			}
 			exec(t, d, `UPDATE jobs SET failures = 9, attempt = $1`, c.attempt)

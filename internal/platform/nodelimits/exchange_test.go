@@ -74,8 +74,8 @@ func newClusterThatWaits(t *testing.T, d *db.DB, wait time.Duration, limit int, 
 // add starts another node, which does not yet know how many nodes exist.
 func (c *cluster) add(name string, d *db.DB) *user {
 	c.t.Helper()
-	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
-	u := &user{c: c, name: name, Shares: New(d, name, slog.New(slog.DiscardHandler), every)}
+	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, nodeID(name))
+	u := &user{c: c, name: name, Shares: New(d, string(nodeID(name)), slog.New(slog.DiscardHandler), every)}
 	u.wait = c.wait
 	u.Register(kind, Places{
 		Limit: func(string) int { return c.limit },
@@ -110,6 +110,9 @@ func (c *cluster) add(name string, d *db.DB) *user {
 	c.mu.Unlock()
 	return u
 }
+
+// nodeID returns the id of a node.
+func nodeID(name string) db.ID { return db.ID(dbtest.ID(name)) }
 
 func (c *cluster) exec(text string, args ...any) {
 	c.t.Helper()
@@ -184,7 +187,7 @@ func (c *cluster) await(what string, ok func(used map[string]int) bool) {
 		case <-deadline:
 			rows, err := c.d.Query(context.Background(), `SELECT node, want, used, held FROM quotas ORDER BY node`)
 			all, err := db.Collect(rows, err, func(r db.Row) (d demand, err error) {
-				err = r.Scan(&d.node, &d.want, &d.used, &d.held)
+				err = r.Scan((*db.ID)(&d.node), &d.want, &d.used, &d.held)
 				return d, err
 			})
 			c.t.Fatalf("%s: they use %v; rows %+v, %v", what, c.used(), all, err)
@@ -279,7 +282,7 @@ func TestSharesComeBack(t *testing.T) {
 	c.mu.Lock()
 	c.nodes["c"].used = 0
 	c.mu.Unlock()
-	c.exec(`DELETE FROM nodes WHERE id = 'c'`)
+	c.exec(`DELETE FROM nodes WHERE id = $1`, nodeID("c"))
 	c.wants("a", 20)
 	for _, name := range []string{"a", "b"} {
 		c.nodes[name].Live(2)
@@ -289,7 +292,7 @@ func TestSharesComeBack(t *testing.T) {
 	c.mu.Lock()
 	c.nodes["b"].used = 0
 	c.mu.Unlock()
-	c.exec(`DELETE FROM nodes WHERE id = 'b'`)
+	c.exec(`DELETE FROM nodes WHERE id = $1`, nodeID("b"))
 	c.nodes["a"].Live(1)
 	c.await("one is left", func(used map[string]int) bool { return used["a"] == 20 })
 	c.kept()
@@ -353,18 +356,18 @@ func TestTakenForDead(t *testing.T) {
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")
 	c.wants("a", 20)
 	c.await("one wants all", func(used map[string]int) bool { return used["a"] == 20 })
-	c.exec(`DELETE FROM nodes WHERE id = 'a'`)
+	c.exec(`DELETE FROM nodes WHERE id = $1`, nodeID("a"))
 	c.mu.Lock()
 	c.nodes["a"].used, c.nodes["a"].want = 0, 0 // node a is unsure of its jobs, so it begins no new work
 	c.mu.Unlock()
 	c.nodes["b"].Live(1)
 	c.wants("b", 20)
 	c.await("the other has all", func(used map[string]int) bool { return used["b"] == 20 })
-	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('a', 0, 0)`)
+	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, nodeID("a"))
 	c.nodes["b"].Live(2)
 	eventually(t, "the other has written what it has", func() bool {
 		rows, err := c.nodes["a"].read(t.Context(), []string{kind + "/k"})
-		all := func(d demand) bool { return d.node == "b" && d.held == 20 }
+		all := func(d demand) bool { return d.node == string(nodeID("b")) && d.held == 20 }
 		return err == nil && slices.ContainsFunc(rows[kind+"/k"], all)
 	})
 	c.nodes["a"].Live(0)
@@ -443,9 +446,9 @@ func TestStatementsGoByIndexes(t *testing.T) {
 	}
 	trace.SetDB(d)
 	c := &cluster{t: t, d: d}
-	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('a', 0, 0)`)
+	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, nodeID("a"))
 	trace.Take()
-	s := New(d, "a", slog.New(slog.DiscardHandler), time.Hour)
+	s := New(d, string(nodeID("a")), slog.New(slog.DiscardHandler), time.Hour)
 	s.Live(2)
 	s.Rate(Key{"requests", "k"}, 10, 5)
 	s.exchange(t.Context())

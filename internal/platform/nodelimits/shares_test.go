@@ -134,8 +134,8 @@ func TestAloneWithoutQueries(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		c := &cluster{t: t, d: d}
-		c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('a', 0, 0)`)
-		s := New(d, "a", slog.New(slog.DiscardHandler), time.Hour)
+		c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, nodeID("a"))
+		s := New(d, string(nodeID("a")), slog.New(slog.DiscardHandler), time.Hour)
 		beats := func(what string, deletions int) {
 			t.Helper()
 			trace.Take()

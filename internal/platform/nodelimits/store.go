@@ -30,12 +30,12 @@ func (s *Shares) write(ctx context.Context, rows map[Key]row, gone []Key) error 
 		removed[i] = k.String()
 	}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
-		tx.QueueHold(ctx, errNotANode, "nodes", s.node)
+		tx.QueueHold(ctx, errNotANode, "nodes", db.ID(s.node))
 		for key, r := range rows {
-			tx.Queue(ctx, writeRow, key.String(), s.node, r.want, r.used, r.held)
+			tx.Queue(ctx, writeRow, key.String(), db.ID(s.node), r.want, r.used, r.held)
 		}
 		if len(gone) > 0 {
-			tx.Queue(ctx, removeRows, s.node, removed)
+			tx.Queue(ctx, removeRows, db.ID(s.node), removed)
 		}
 		return nil
 	})
@@ -48,7 +48,7 @@ func (s *Shares) write(ctx context.Context, rows map[Key]row, gone []Key) error 
 // leave deletes all of this node's rows.
 func (s *Shares) leave(ctx context.Context) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, removeAll, s.node)
+		tx.Queue(ctx, removeAll, db.ID(s.node))
 		return nil
 	})
 }
@@ -60,7 +60,7 @@ func (s *Shares) read(ctx context.Context, keys []string) (map[string][]demand, 
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var key string
 		var d demand
-		err = r.Scan(&key, &d.node, &d.want, &d.used, &d.held)
+		err = r.Scan(&key, (*db.ID)(&d.node), &d.want, &d.used, &d.held)
 		all[key] = append(all[key], d)
 		return none, err
 	})

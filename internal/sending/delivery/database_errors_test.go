@@ -31,8 +31,8 @@ func TestDeliverWithoutDatabase(t *testing.T) {
 					CreatedAt: time.Now()}
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
 					return tx.QueryRow(t.Context(),
-						`UPDATE jobs SET attempt = $3, holder = 'a worker' WHERE kind = $1 AND payload LIKE $2
-						RETURNING id, lane, payload`, j.Kind, "%"+id+"%", j.Attempt).Scan(&j.ID, &j.Lane, &j.Payload)
+						`UPDATE jobs SET attempt = $3, holder = id WHERE kind = $1 AND payload LIKE $2
+						RETURNING id, lane, payload`, j.Kind, "%"+id+"%", j.Attempt).Scan((*db.ID)(&j.ID), &j.Lane, &j.Payload)
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -40,7 +40,8 @@ func TestDeliverWithoutDatabase(t *testing.T) {
 				heard = len(mx.Messages())
 			}, func() error { return handle(t.Context(), j) }, func(skip int, err error) {
 				var left int
-				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID).Scan(&left); err != nil {
+				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE id = $1`, db.ID(j.ID)).
+					Scan(&left); err != nil {
 					t.Fatal(err)
 				}
 				state, messages := f.state(id), len(mx.Messages())-heard

@@ -27,8 +27,8 @@ func TestDeliverWhatIsGone(t *testing.T) {
 			}
 			tx.Queue(t.Context(), `DELETE FROM emails WHERE id = $1`, id)
 			return tx.QueryRow(t.Context(),
-				`UPDATE jobs SET attempt = 1, holder = 'a worker' WHERE kind = $1 RETURNING id, lane, payload`,
-				j.Kind).Scan(&j.ID, &j.Lane, &j.Payload)
+				`UPDATE jobs SET attempt = 1, holder = id WHERE kind = $1 RETURNING id, lane, payload`,
+				j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, &j.Payload)
 		}); err != nil {
 			t.Fatal(err)
 		}

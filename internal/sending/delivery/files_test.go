@@ -63,7 +63,7 @@ func (f *fixture) sendLarge(to string) string {
 func (f *fixture) fileFailed(emailID string, ago time.Duration) {
 	f.T.Helper()
 	testnode.Until(f.T, "the job waits", func() bool {
-		return f.Count(`SELECT COUNT(*) FROM jobs WHERE payload LIKE $1 AND holder = '' AND run_at > 1`,
+		return f.Count(`SELECT COUNT(*) FROM jobs WHERE payload LIKE $1 AND holder IS NULL AND run_at > 1`,
 			"%"+emailID+"%") == 1
 	})
 	f.Update(func(tx *db.Tx) error {
@@ -134,7 +134,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 			}
 			f.fileFailed(c.id, c.longest-time.Minute)
 			testnode.Until(t, "the job waits again", func() bool {
-				return f.Count(`SELECT COUNT(*) FROM jobs WHERE payload LIKE $1 AND holder = '' AND attempt > 1 AND tries = 0
+				return f.Count(`SELECT COUNT(*) FROM jobs WHERE payload LIKE $1 AND holder IS NULL AND attempt > 1 AND tries = 0
 					AND run_at > $2 AND run_at < $3`, "%"+c.id+"%", f.DB.Now().UnixMicro(),
 					f.DB.Now().Add(30*time.Second).UnixMicro()) == 1
 			})

@@ -28,7 +28,7 @@ func (f *fixture) waitsSoon(id string) {
 	f.T.Helper()
 	testnode.Until(f.T, "the job waits for the second time", func() bool {
 		f.dueOnce(id)
-		return f.Count(`SELECT COUNT(*) FROM jobs WHERE payload LIKE $1 AND attempt > 1 AND holder = ''
+		return f.Count(`SELECT COUNT(*) FROM jobs WHERE payload LIKE $1 AND attempt > 1 AND holder IS NULL
 			AND last_error <> ''`, "%"+id+"%") == 1
 	})
 	var at int64
@@ -50,7 +50,8 @@ func (f *fixture) waitsSoon(id string) {
 func (f *fixture) dueOnce(id string) {
 	f.T.Helper()
 	f.Update(func(tx *db.Tx) error {
-		_, err := tx.Exec(f.T.Context(), `UPDATE jobs SET run_at = 1 WHERE payload LIKE $1 AND attempt = 1 AND holder = ''`,
+		_, err := tx.Exec(f.T.Context(), `UPDATE jobs SET run_at = 1 WHERE payload LIKE $1 AND attempt = 1
+			AND holder IS NULL`,
 			"%"+id+"%")
 		return err
 	})
@@ -65,7 +66,7 @@ func (f *fixture) dueOnce(id string) {
 func (f *fixture) dueNow(id string) {
 	f.T.Helper()
 	f.Update(func(tx *db.Tx) error {
-		_, err := tx.Exec(f.T.Context(), `UPDATE jobs SET run_at = 1, attempt = 1 WHERE payload LIKE $1 AND holder = ''`,
+		_, err := tx.Exec(f.T.Context(), `UPDATE jobs SET run_at = 1, attempt = 1 WHERE payload LIKE $1 AND holder IS NULL`,
 			"%"+id+"%")
 		return err
 	})
@@ -150,7 +151,8 @@ func TestMailWaitsForOurDNS(t *testing.T) {
 		f.waitsSoon(lasting)
 		since := f.DB.Now().Add(-25 * time.Hour).UTC().Format(time.RFC3339)
 		f.Update(func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE jobs SET last_error = $1 WHERE lane LIKE '%lasting.test%' AND holder = ''`,
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET last_error = $1 WHERE lane LIKE '%lasting.test%'
+				AND holder IS NULL`,
 				"outage since "+since+": why")
 			return err
 		})

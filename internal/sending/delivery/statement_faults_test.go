@@ -50,8 +50,8 @@ func TestJobsWithoutAStatement(t *testing.T) {
 				spoil()
 				j = jobs.Job{Kind: emails.DeliveryKind, TeamID: f.Acme.TeamID, Attempt: 2, Tries: 1, CreatedAt: time.Now()}
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
-					return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 2, holder = 'a worker' WHERE kind = $1
-						RETURNING id, lane, payload`, j.Kind).Scan(&j.ID, &j.Lane, &j.Payload)
+					return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 2, holder = id WHERE kind = $1
+						RETURNING id, lane, payload`, j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, &j.Payload)
 				}); err != nil {
 					t.Fatal(err)
 				}

@@ -29,7 +29,7 @@ func (f *fixture) due(emailID string) {
 	var jobID string
 	err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
 		return tx.QueryRow(f.T.Context(), `UPDATE jobs SET parked = $2 WHERE kind = $3 AND payload LIKE $1 RETURNING id`,
-			"%"+emailID+"%", true, emails.DeliveryKind).Scan(&jobID)
+			"%"+emailID+"%", true, emails.DeliveryKind).Scan((*db.ID)(&jobID))
 	})
 	if err == nil {
 		err = f.Queue.Unpark(f.T.Context(), jobID)

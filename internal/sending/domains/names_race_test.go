@@ -67,8 +67,9 @@ func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	t.Helper()
 	j = jobs.Job{Kind: domains.VerifyKind, Payload: domainID, Attempt: 1}
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
-		return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1
-			RETURNING id, lane, team_id`, domainID, time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID, &j.Lane, &j.TeamID)
+		return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = id WHERE dedupe = $1
+			RETURNING id, lane, team_id`, domainID, time.Now().Add(time.Minute).UnixMicro()).
+			Scan((*db.ID)(&j.ID), &j.Lane, &j.TeamID)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var n int
-		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder = ''`,
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder IS NULL`,
 			dom.ID).Scan(&n); err != nil {
 			t.Fatal(err)
 		}

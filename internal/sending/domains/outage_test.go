@@ -18,8 +18,9 @@ func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Attempt: 1, CreatedAt: time.Now()}
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
-		return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = 'a worker' WHERE dedupe = $1
-			RETURNING id, kind, lane, team_id, payload`, dedupe).Scan(&j.ID, &j.Kind, &j.Lane, &j.TeamID, &j.Payload)
+		return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = id WHERE dedupe = $1
+			RETURNING id, kind, lane, team_id, payload`, dedupe).
+			Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, &j.TeamID, &j.Payload)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,8 @@ func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 // left returns the number of jobs with the given deduplication key, and how many of them are claimed.
 func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	t.Helper()
-	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder <> '') FROM jobs WHERE dedupe = $1`,
+	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder IS NOT NULL) FROM jobs
+		WHERE dedupe = $1`,
 		dedupe).Scan(&all, &held); err != nil {
 		t.Fatal(err)
 	}

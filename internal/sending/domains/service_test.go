@@ -276,7 +276,7 @@ func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 		}
 		reason := ""
 		testnode.Until(t, "it was looked at", func() bool {
-			return d.QueryRow(ctx, `SELECT last_error FROM jobs WHERE payload = $1 AND attempt > 0 AND holder = ''`,
+			return d.QueryRow(ctx, `SELECT last_error FROM jobs WHERE payload = $1 AND attempt > 0 AND holder IS NULL`,
 				c.DomainID).Scan(&reason) == nil
 		})
 		if got, err := s.GetClaim(ctx, "second", c.DomainID); err != nil || got.Status != domains.ClaimPending ||

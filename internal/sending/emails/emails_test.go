@@ -219,8 +219,8 @@ func TestRescheduleDuringRelease(t *testing.T) {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 				tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, id)
 				return tx.QueryRow(t.Context(),
-					`UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1 RETURNING id`, id,
-					time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID)
+					`UPDATE jobs SET run_at = $2, attempt = 1, holder = id WHERE dedupe = $1 RETURNING id`, id,
+					time.Now().Add(time.Minute).UnixMicro()).Scan((*db.ID)(&j.ID))
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +245,7 @@ func TestRescheduleDuringRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND payload LIKE '%` + id + `%'`)
-			left := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'emails.release' AND holder = '' AND dedupe = '` + id +
+			left := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'emails.release' AND holder IS NULL AND dedupe = '` + id +
 				`' AND run_at > ` +
 				fmt.Sprint(time.Now().Add(time.Minute*30).UnixMicro()))
 			if got := f.state(id); got != want || n != deliveries || left != waiting {

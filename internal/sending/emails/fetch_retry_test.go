@@ -45,8 +45,9 @@ func TestFetchAgain(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.QueryRow(t.Context(), `SELECT id, kind, lane FROM jobs WHERE dedupe = $1`, e.ID).Scan(&j.ID, &j.Kind,
-				&j.Lane); err != nil {
+			if err := d.QueryRow(t.Context(), `SELECT id, kind, lane FROM jobs WHERE dedupe = $1`, e.ID).
+				Scan((*db.ID)(&j.ID), &j.Kind,
+					&j.Lane); err != nil {
 				t.Fatal(err)
 			}
 			before := d.Now()
@@ -57,7 +58,7 @@ func TestFetchAgain(t *testing.T) {
 			var at int64
 			if err := d.QueryRow(t.Context(),
 				`SELECT COUNT(*), COALESCE(SUM(tries), 0), COALESCE(MAX(run_at), 0) FROM jobs WHERE id = $1`,
-				j.ID).Scan(&left, &counted, &at); err != nil {
+				db.ID(j.ID)).Scan(&left, &counted, &at); err != nil {
 				t.Fatal(err)
 			}
 			if wait := db.Time(at).Sub(before); left != c.left || counted != c.counted || left > 0 &&

@@ -26,8 +26,8 @@ func TestReleaseWithoutDatabase(t *testing.T) {
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, id)
 			return tx.QueryRow(t.Context(),
-				`UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1 RETURNING id`, id,
-				time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID)
+				`UPDATE jobs SET run_at = $2, attempt = 1, holder = id WHERE dedupe = $1 RETURNING id`, id,
+				time.Now().Add(time.Minute).UnixMicro()).Scan((*db.ID)(&j.ID))
 		}); err != nil {
 			t.Fatal(err)
 		}

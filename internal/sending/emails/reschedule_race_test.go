@@ -88,8 +88,8 @@ func TestChangesDuringRelease(t *testing.T) {
 				j := jobs.Job{Kind: emails.ReleaseKind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: id, Attempt: 1}
 				if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 					tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = $2 WHERE id = $1`, id, time.Now().Add(c.at).UnixMicro())
-					return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1
-						RETURNING id`, id, time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID)
+					return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = id WHERE dedupe = $1
+						RETURNING id`, id, time.Now().Add(time.Minute).UnixMicro()).Scan((*db.ID)(&j.ID))
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +115,7 @@ func TestChangesDuringRelease(t *testing.T) {
 					t.Error("it goes out")
 				}
 				var due int64
-				n := f.Count(`SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder = ''`, id)
+				n := f.Count(`SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder IS NULL`, id)
 				if n > 0 {
 					if err := f.DB.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE dedupe = $1`, id).Scan(&due); err != nil {
 						t.Fatal(err)

@@ -399,7 +399,7 @@ func TestJobsOfNoEmail(t *testing.T) {
 				if err := kind.Handle(t.Context(), j); err != nil {
 					t.Errorf("%s of %s: %v", kind.Name, name, err)
 				}
-				if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE id = $1`, j.ID) +
+				if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE id = $1`, db.ID(j.ID)) +
 					f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {
 					t.Errorf("%s of %s: %d jobs are left", kind.Name, name, n)
 				}

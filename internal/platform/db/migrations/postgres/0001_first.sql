@@ -294,32 +294,33 @@ CREATE TABLE grant_volumes (
 
 -- Processes that hold jobs, for noticing the death of one.
 CREATE TABLE nodes (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	beat BIGINT NOT NULL,
 	started_at BIGINT NOT NULL
 );
 
--- Work to be done. run_at is also the lease: a claim moves it into the future. attempt is the fence.
+-- Work to be done. run_at is also the lease: a claim moves it into the future. The columns that claims update stand
+-- together: the log of an update has what differs between the first and the last difference of the two rows.
 CREATE TABLE jobs (
-	id TEXT PRIMARY KEY,
+	created_at BIGINT NOT NULL,
+	id UUID PRIMARY KEY,
 	kind TEXT NOT NULL,
 	lane TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	dedupe TEXT NOT NULL,            -- '' when any number of the same may wait
 	payload TEXT NOT NULL,
-	run_at BIGINT NOT NULL,
-	attempt BIGINT NOT NULL,
-	holder TEXT NOT NULL,            -- the node that has it in hand, '' when none
-	parked BOOLEAN NOT NULL,         -- gave up; waits for an operator
-	last_error TEXT NOT NULL,
-	created_at BIGINT NOT NULL,
-	-- attempt is the fence and nothing else: it only grows. Errors of ours in a row are failures, tries that came to an
-	-- end are tries.
-	failures BIGINT NOT NULL DEFAULT 0,
-	tries BIGINT NOT NULL DEFAULT 0,
 	-- set_at is when run_at was set, by the clock of that moment, or 0 when run_at is a time that somebody chose. A job
 	-- whose wait began in the future tells that the clock has stepped back since.
 	set_at BIGINT NOT NULL DEFAULT 0,
+	run_at BIGINT NOT NULL,
+	-- attempt is the fence and nothing else: it only grows. Errors of ours in a row are failures, tries that came to an
+	-- end are tries.
+	attempt INTEGER NOT NULL,
+	holder UUID,                     -- the node that has it in hand, NULL when none
+	failures INTEGER NOT NULL DEFAULT 0,
+	tries INTEGER NOT NULL DEFAULT 0,
+	parked BOOLEAN NOT NULL,         -- gave up; waits for an operator
+	last_error TEXT NOT NULL,
 	-- What a job waits for instead of a time, such as the broadcast that is paused; '' when it does not. Then its run_at
 	-- never comes, and set_at is since when it waits.
 	held TEXT NOT NULL DEFAULT ''
@@ -328,14 +329,14 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_dedupe ON jobs (kind, dedupe) WHERE dedupe <> '';
 CREATE INDEX jobs_parked ON jobs (id) WHERE parked;
 CREATE INDEX jobs_held ON jobs (held, id) WHERE held <> '';
-CREATE INDEX jobs_due ON jobs (kind, lane, run_at) WHERE holder = '';
+CREATE INDEX jobs_due ON jobs (kind, lane, run_at) WHERE holder IS NULL;
 -- The jobs that a node holds, which become due when the node stops or dies.
-CREATE INDEX jobs_holder ON jobs (holder) WHERE holder <> '';
+CREATE INDEX jobs_holder ON jobs (holder) WHERE holder IS NOT NULL;
 
 -- What each node may use of a limit that all nodes share. A row is written by its node alone, and goes with its node.
 CREATE TABLE quotas (
 	key TEXT NOT NULL,               -- the limit: its kind and name
-	node TEXT NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
+	node UUID NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
 	want DOUBLE PRECISION NOT NULL,  -- what the node could use
 	used DOUBLE PRECISION NOT NULL,  -- what it cannot give back at once
 	held DOUBLE PRECISION NOT NULL,  -- the most that it uses until it writes otherwise

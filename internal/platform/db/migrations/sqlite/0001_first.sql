@@ -294,14 +294,14 @@ CREATE TABLE grant_volumes (
 
 -- Processes that hold jobs, for noticing the death of one.
 CREATE TABLE nodes (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	beat INTEGER NOT NULL,
 	started_at INTEGER NOT NULL
 ) STRICT;
 
 -- Work to be done. run_at is also the lease: a claim moves it into the future. attempt is the fence.
 CREATE TABLE jobs (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	kind TEXT NOT NULL,
 	lane TEXT NOT NULL,
 	team_id TEXT NOT NULL,
@@ -309,7 +309,7 @@ CREATE TABLE jobs (
 	payload TEXT NOT NULL,
 	run_at INTEGER NOT NULL,
 	attempt INTEGER NOT NULL,
-	holder TEXT NOT NULL,            -- the node that has it in hand, '' when none
+	holder BLOB,                     -- the node that has it in hand, NULL when none
 	parked INTEGER NOT NULL,         -- gave up; waits for an operator
 	last_error TEXT NOT NULL,
 	created_at INTEGER NOT NULL,
@@ -328,14 +328,15 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_dedupe ON jobs (kind, dedupe) WHERE dedupe <> '';
 CREATE INDEX jobs_parked ON jobs (id) WHERE parked;
 CREATE INDEX jobs_held ON jobs (held, id) WHERE held <> '';
-CREATE INDEX jobs_due ON jobs (kind, lane, run_at) WHERE holder = '';
+-- The index has the holder, because SQLite would otherwise look it up in the table.
+CREATE INDEX jobs_due ON jobs (kind, lane, run_at, holder) WHERE holder IS NULL;
 -- The jobs that a node holds, which become due when the node stops or dies.
-CREATE INDEX jobs_holder ON jobs (holder) WHERE holder <> '';
+CREATE INDEX jobs_holder ON jobs (holder) WHERE holder IS NOT NULL;
 
 -- What each node may use of a limit that all nodes share. A row is written by its node alone, and goes with its node.
 CREATE TABLE quotas (
 	key TEXT NOT NULL,               -- the limit: its kind and name
-	node TEXT NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
+	node BLOB NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
 	want REAL NOT NULL,              -- what the node could use
 	used REAL NOT NULL,              -- what it cannot give back at once
 	held REAL NOT NULL,              -- the most that it uses until it writes otherwise

@@ -166,7 +166,7 @@ func waitingForItsDomain(n *started, verified func(name string), segmentID strin
 		n.t.Fatalf("%d %s", status, body)
 	}
 	eventually(n.t, "the broadcast waits for its domain", func() bool {
-		return n.count(`SELECT COUNT(*) FROM broadcasts WHERE id = $1 AND status = 'paused'`, broadcastID) == 1
+		return n.count(`SELECT COUNT(*) FROM broadcasts WHERE id = $1 AND status = 'paused'`, db.ID(broadcastID)) == 1
 	})
 	return broadcastID
 }

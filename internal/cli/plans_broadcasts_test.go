@@ -97,7 +97,8 @@ func (d *driver) loseDomain(broadcastID string) {
 func (d *driver) sent(broadcastID, status string) {
 	d.t.Helper()
 	eventually(d.t, "the broadcast is "+status, func() bool {
-		return d.count(`SELECT COUNT(*) FROM broadcasts WHERE id = '`+broadcastID+`' AND status = '`+status+`'`) > 0
+		return d.count(`SELECT COUNT(*) FROM broadcasts WHERE id = $1 AND status = $2`,
+			db.ID(broadcastID), status) > 0
 	})
 }
 
@@ -106,7 +107,7 @@ func (d *driver) happened(ctx context.Context, broadcastID string) {
 	d.t.Helper()
 	var emailID, address string
 	if err := d.look.QueryRow(ctx, `SELECT email_id, address FROM broadcast_recipients WHERE broadcast_id = $1
-		AND email_id <> '' LIMIT 1`, broadcastID).Scan(&emailID, &address); err != nil {
+		AND email_id <> '' LIMIT 1`, db.ID(broadcastID)).Scan(&emailID, &address); err != nil {
 		d.t.Fatal(err)
 	}
 	if err := d.DB.Update(ctx, func(tx *db.Tx) error {

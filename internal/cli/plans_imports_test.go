@@ -6,6 +6,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
@@ -33,7 +34,7 @@ func (d *driver) imported() {
 			d.do("POST", "/contacts/imports/"+i.ID+"/cancel", "")
 		}
 		eventually(d.t, "the import ends", func() bool {
-			return d.count(`SELECT COUNT(*) FROM contact_imports WHERE id = $1 AND finished_at > 0`, i.ID) == 1
+			return d.count(`SELECT COUNT(*) FROM contact_imports WHERE id = $1 AND finished_at > 0`, db.ID(i.ID)) == 1
 		})
 		if conflict == "upsert" {
 			last = i.ID
@@ -52,7 +53,7 @@ func (d *driver) imported() {
 		d.t.Error(err)
 	}
 	d.change(`UPDATE contact_imports SET finished_at = $1 WHERE id = $2`,
-		time.Now().Add(-2*d.Config.ImportRetention).UnixMicro(), last)
+		time.Now().Add(-2*d.Config.ImportRetention).UnixMicro(), db.ID(last))
 }
 
 func (d *driver) pagesOfImports() string {

@@ -67,7 +67,8 @@ func TestCountSegment(t *testing.T) {
 				t.Errorf("%s: %+v, want the last count", g.Name, c)
 			}
 			w.Update(func(tx *db.Tx) error {
-				_, err := tx.Exec(ctx, `UPDATE segment_counts SET counted_at = counted_at - 61000000 WHERE segment_id = $1`, g.ID)
+				_, err := tx.Exec(ctx, `UPDATE segment_counts SET counted_at = counted_at - 61000000 WHERE segment_id = $1`,
+					db.ID(g.ID))
 				return err
 			})
 			testnode.Until(t, "the next count of "+g.Name, func() bool { return count(g).Contacts == 4 })

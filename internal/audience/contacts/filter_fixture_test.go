@@ -34,18 +34,18 @@ func newFiltered(t testing.TB, d *db.DB) *filtered {
 	for _, p := range [][2]string{{"plan", "string"}, {"note", "string"}, {"age", "number"}, {"score", "number"}} {
 		f.property[p[0]] = id.New()
 		f.exec(`INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at, deleted_at)
-			VALUES ($1, $2, $3, $4, 'pro', TRUE, 0, 0)`, f.property[p[0]], f.team, p[0], p[1])
+			VALUES ($1, $2, $3, $4, 'pro', TRUE, 0, 0)`, db.ID(f.property[p[0]]), f.team, p[0], p[1])
 	}
 	for _, byDefault := range []string{"opt_in", "opt_out"} {
 		f.topics = append(f.topics, id.New())
 		f.exec(`INSERT INTO topics (id, team_id, name, description, default_subscription, visibility, created_at,
 			deleted_at)
-			VALUES ($1, $2, $3, '', $3, 'public', 0, 0)`, f.topics[len(f.topics)-1], f.team, byDefault)
+			VALUES ($1, $2, $3, '', $3, 'public', 0, 0)`, db.ID(f.topics[len(f.topics)-1]), f.team, byDefault)
 	}
 	for _, text := range []string{"", "", `{"type": "rule", "field": "contact.email", "operator": "exists"}`} {
 		f.segments = append(f.segments, id.New())
 		f.exec(`INSERT INTO segments (id, team_id, name, filter, created_at, deleted_at) VALUES ($1, $2, 's', $3, 0, 0)`,
-			f.segments[len(f.segments)-1], f.team, text)
+			db.ID(f.segments[len(f.segments)-1]), f.team, text)
 	}
 	return f
 }
@@ -79,19 +79,19 @@ func (f *filtered) write(p *person) {
 	if err := f.s.DB.Update(ctx, func(tx *db.Tx) error {
 		for _, table := range []string{"contact_texts", "contact_numbers", "contact_topics", "contact_segments",
 			"contact_engagement"} {
-			tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = $1`, p.ID)
+			tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = $1`, db.ID(p.ID))
 		}
-		tx.Queue(ctx, `DELETE FROM contacts WHERE id = $1`, p.ID)
+		tx.Queue(ctx, `DELETE FROM contacts WHERE id = $1`, db.ID(p.ID))
 		if _, err := insertContact(ctx, tx, &p.Contact); err != nil {
 			return err
 		}
 		for name, text := range p.texts {
 			tx.Queue(ctx, `INSERT INTO contact_texts (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)`,
-				f.team, p.ID, f.property[name], text)
+				f.team, db.ID(p.ID), db.ID(f.property[name]), text)
 		}
 		for name, n := range p.numbers {
 			tx.Queue(ctx, `INSERT INTO contact_numbers (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)`,
-				f.team, p.ID, f.property[name], n)
+				f.team, db.ID(p.ID), db.ID(f.property[name]), n)
 		}
 		for i, subscription := range p.subscriptions {
 			if subscription != "" {
@@ -101,7 +101,7 @@ func (f *filtered) write(p *person) {
 		for i, in := range p.segments {
 			if in {
 				tx.Queue(ctx, `INSERT INTO contact_segments (team_id, segment_id, contact_id, created_at)
-					VALUES ($1, $2, $3, 0)`, f.team, f.segments[i], p.ID)
+					VALUES ($1, $2, $3, 0)`, f.team, db.ID(f.segments[i]), db.ID(p.ID))
 			}
 		}
 		if p.engaged {
@@ -113,7 +113,7 @@ func (f *filtered) write(p *person) {
 			}
 			tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at,
 				opened_at,
-				clicked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, p.ID, f.team, p.counts[0], p.counts[1], p.counts[2],
+				clicked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, db.ID(p.ID), f.team, p.counts[0], p.counts[1], p.counts[2],
 				at(0), at(1), at(2))
 		}
 		return nil
@@ -178,7 +178,7 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	rows, err := f.s.DB.Query(f.t.Context(),
 		`SELECT c.id FROM contacts c WHERE c.team_id = $1 AND `+text+` ORDER BY c.id`,
 		args...)
-	ids, err := db.Collect(rows, err, scanText)
+	ids, err := db.Collect(rows, err, scanID)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -221,7 +221,7 @@ func (f *filtered) sets(t rapid.TB, rule *filter.Rule, schema filter.Schema, ids
 			continue
 		}
 		rows, err := f.s.DB.Query(f.t.Context(), `SELECT x.contact_id FROM (`+q.Text+`) x ORDER BY x.contact_id`, q.Args...)
-		found, err := db.Collect(rows, err, scanText)
+		found, err := db.Collect(rows, err, scanID)
 		want := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 			return id <= within.After || within.Before != "" && id >= within.Before
 		})

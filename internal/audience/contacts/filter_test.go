@@ -188,10 +188,10 @@ func TestFiltersOfLongTexts(t *testing.T) {
 func TestFiltersNameWhatTheTeamHas(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f, other := newFiltered(t, d), newFiltered(t, d)
-		f.exec(`UPDATE contact_properties SET deleted_at = 1 WHERE id = $1`, f.property["note"])
-		f.exec(`UPDATE topics SET deleted_at = 1 WHERE id = $1`, f.topics[1])
-		f.exec(`UPDATE segments SET deleted_at = 1 WHERE id = $1`, f.segments[1])
-		f.exec(`UPDATE contact_properties SET name = 'theirs' WHERE id = $1`, other.property["plan"])
+		f.exec(`UPDATE contact_properties SET deleted_at = 1 WHERE id = $1`, db.ID(f.property["note"]))
+		f.exec(`UPDATE topics SET deleted_at = 1 WHERE id = $1`, db.ID(f.topics[1]))
+		f.exec(`UPDATE segments SET deleted_at = 1 WHERE id = $1`, db.ID(f.segments[1]))
+		f.exec(`UPDATE contact_properties SET name = 'theirs' WHERE id = $1`, db.ID(other.property["plan"]))
 		for _, c := range []struct {
 			field, operator string
 			value           any
@@ -316,13 +316,13 @@ func TestFiltersGoByIndexes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, args, err := rule.Where(schema, f.now, []any{f.team, ""})
+			text, args, err := rule.Where(schema, f.now, []any{f.team, db.NoID})
 			if err != nil {
 				t.Fatal(err)
 			}
 			rows, err := d.Query(t.Context(), `SELECT c.id FROM contacts c WHERE c.team_id = $1 AND c.id > $2 AND `+text+
 				` ORDER BY c.id LIMIT 10`, args...)
-			if _, err := db.Collect(rows, err, scanText); err != nil {
+			if _, err := db.Collect(rows, err, scanID); err != nil {
 				t.Fatal(err)
 			}
 			walk := plan()

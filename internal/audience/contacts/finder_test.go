@@ -274,7 +274,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 		w.Contacts.SetCountAtOnce(2)
 		w.Update(func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at)
-				VALUES ($1, $2, 7, 1)`, g.ID, w.team)
+				VALUES ($1, $2, 7, 1)`, db.ID(g.ID), w.team)
 			return err
 		})
 		// step requests a segment's count, compares it with the wanted one, and then runs the next scheduled count.
@@ -306,7 +306,8 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 		step("another filter that was counted", changed, 2, false)
 		w.Contacts.Forgive()
 		w.Update(func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, `UPDATE segment_counts SET counted_at = 1, contacts = 8 WHERE segment_id = $1`, g.ID)
+			_, err := tx.Exec(ctx, `UPDATE segment_counts SET counted_at = 1, contacts = 8 WHERE segment_id = $1`,
+				db.ID(g.ID))
 			return err
 		})
 		step("a count of the filter before", g, 8, true)

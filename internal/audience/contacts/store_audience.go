@@ -46,10 +46,10 @@ func (q *query) within(column string, in span) {
 		beyond, upTo = " > $?", " <= $?"
 	}
 	if in.beyond != "" {
-		q.and(column+beyond, in.beyond)
+		q.and(column+beyond, db.ID(in.beyond))
 	}
 	if in.upTo != "" {
-		q.and(column+upTo, in.upTo)
+		q.and(column+upTo, db.ID(in.upTo))
 	}
 }
 
@@ -60,10 +60,10 @@ func (q *query) within(column string, in span) {
 func (of *source) index() (q query, column string) {
 	q, column = query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}, "c.id"
 	if of.segmentID != "" {
-		q, column = query{`contact_segments m WHERE m.segment_id = $1`, []any{of.segmentID}}, "m.contact_id"
+		q, column = query{`contact_segments m WHERE m.segment_id = $1`, []any{db.ID(of.segmentID)}}, "m.contact_id"
 	}
 	if of.maxID != "" {
-		q.and(column+" < $?", of.maxID)
+		q.and(column+" < $?", db.ID(of.maxID))
 	}
 	return q, column
 }
@@ -88,13 +88,9 @@ func (of *source) contacts() (query, error) {
 func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bool, n int) (end string, err error) {
 	q, column := of.index()
 	q.within(column, span{beyond: beyond, asc: asc})
-	q.limit(column, asc, n)
-	edge := "MIN"
-	if asc {
-		edge = "MAX"
-	}
-	err = r.QueryRow(ctx, fmt.Sprintf(`SELECT COALESCE(%s(x.id), '') FROM (SELECT %s AS id FROM %s) x
-		HAVING COUNT(*) = $%d`, edge, column, q.text, len(q.args)+1), append(q.args, n)...).Scan(&end)
+	q.args = append(q.args, n-1)
+	err = r.QueryRow(ctx, fmt.Sprintf(`SELECT %[1]s FROM %[2]s ORDER BY %[1]s %[3]s LIMIT 1 OFFSET $%[4]d`, column, q.text,
+		direction(asc), len(q.args)), q.args...).Scan((*db.ID)(&end))
 	if errors.Is(err, db.ErrNoRows) {
 		return "", nil
 	}
@@ -111,7 +107,7 @@ func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int
 		return nil, err
 	}
 	if of.maxID != "" {
-		q.and("c.id < $?", of.maxID)
+		q.and("c.id < $?", db.ID(of.maxID))
 	}
 	q.within("c.id", in)
 	q.limit("c.id", in.asc, limit)
@@ -129,7 +125,7 @@ func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, a
 	if err != nil {
 		return nil, err
 	}
-	q.and("c.id = ANY($?)", ids)
+	q.and("c.id = ANY($?)", db.IDs(ids))
 	rows, err := r.Query(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text+` ORDER BY c.id `+direction(asc), q.args...)
 	all, err := db.Collect(rows, err, scanContact)
 	if err != nil {
@@ -151,7 +147,7 @@ func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit 
 	q.limit(column, in.asc, limit)
 	rows, err := r.Query(ctx, `SELECT m.contact_id, m.created_at FROM `+q.text, q.args...)
 	all, err := db.Collect(rows, err, func(r db.Row) (m memberSince, err error) {
-		err = r.Scan(&m.contactID, &m.created)
+		err = r.Scan((*db.ID)(&m.contactID), &m.created)
 		return m, err
 	})
 	if err != nil {
@@ -178,7 +174,7 @@ func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) 
 	}
 	rows, err := r.Query(ctx, fmt.Sprintf(`%s ORDER BY x.contact_id %s LIMIT $%d`, text, direction(in.asc),
 		len(found.Args)+1), append(found.Args, limit)...)
-	if ids, err = db.Collect(rows, err, scanText); err != nil {
+	if ids, err = db.Collect(rows, err, scanID); err != nil {
 		return nil, false, fmt.Errorf("find contacts by sets: %w", err)
 	}
 	return ids, true, nil
@@ -199,13 +195,13 @@ func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, addre
 		return Contact{}, err
 	}
 	if contactID != "" {
-		q.and("c.id = $?", contactID)
+		q.and("c.id = $?", db.ID(contactID))
 	} else {
 		q.and("c.address = $?", address)
 	}
 	if of.segmentID != "" {
 		q.and("c.id = (SELECT m.contact_id FROM contact_segments m WHERE m.segment_id = $? AND m.contact_id = c.id)",
-			of.segmentID)
+			db.ID(of.segmentID))
 	}
 	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text, q.args...))
 }
@@ -214,7 +210,7 @@ func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, addre
 // count stops when it reaches the given maximum. For a segment, the query has no condition on the team, because the
 // index on memberships does not contain the team.
 func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most int) (n int, err error) {
-	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, segmentID
+	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, any(db.ID(segmentID))
 	if segmentID == "" {
 		text, of = `SELECT 1 FROM contacts WHERE team_id = $1`, teamID
 	}
@@ -251,7 +247,7 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 		return err
 	}
 	if of.maxID != "" {
-		q.and("c.id < $?", of.maxID)
+		q.and("c.id < $?", db.ID(of.maxID))
 	}
 	q.within("c.id", in)
 	if of.before != 0 && of.segmentID == "" && of.rule == nil {
@@ -260,13 +256,13 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 	if of.segmentID != "" {
 		// In a CROSS JOIN, SQLite always scans the left table in the outer loop.
 		q.text = `contact_segments m CROSS JOIN ` + q.text + ` AND c.id = m.contact_id`
-		q.and("m.segment_id = $?", of.segmentID)
+		q.and("m.segment_id = $?", db.ID(of.segmentID))
 		q.within("m.contact_id", in)
 		if of.before != 0 {
 			q.and("m.created_at <= $?", of.before)
 		}
 	}
-	q.args = append(q.args, topicID)
+	q.args = append(q.args, db.ID(topicID))
 	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT c.address, c.unsubscribed, EXISTS (SELECT 1 FROM suppressions x
 		WHERE x.team_id = c.team_id AND x.address = c.address), COALESCE((SELECT s.subscription FROM contact_topics s
 		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.topic_id = $%d), '') FROM %s`, len(q.args), q.text),
@@ -304,10 +300,10 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 	most int) (
 	map[string]map[string]scalar.Value, error) {
 	byID := map[string]string{}
-	var ids []string
+	var ids []db.ID
 	for _, p := range properties {
 		byID[p.ID] = p.Name
-		ids = append(ids, p.ID)
+		ids = append(ids, db.ID(p.ID))
 	}
 	values := map[string]map[string]scalar.Value{}
 	if len(ids) == 0 {
@@ -320,10 +316,10 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 		values[contactID][byID[propertyID]] = v
 	}
 	rows, err := r.Query(ctx, `SELECT v.contact_id, v.property_id, v.value FROM contact_texts v
-		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, contactIDs, ids, teamID)
+		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids, teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, propertyID, text string
-		if err = r.Scan(&contactID, &propertyID, &text); err != nil {
+		if err = r.Scan((*db.ID)(&contactID), (*db.ID)(&propertyID), &text); err != nil {
 			return none, err
 		}
 		if most -= len(text); most < 0 {
@@ -336,11 +332,11 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 		return nil, fmt.Errorf("read texts of contacts: %w", err)
 	}
 	rows, err = r.Query(ctx, `SELECT v.contact_id, v.property_id, v.value FROM contact_numbers v
-		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, contactIDs, ids, teamID)
+		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids, teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, propertyID string
 		var n float64
-		err = r.Scan(&contactID, &propertyID, &n)
+		err = r.Scan((*db.ID)(&contactID), (*db.ID)(&propertyID), &n)
 		keep(contactID, propertyID, scalar.OfNumber(n))
 		return none, err
 	})
@@ -353,7 +349,7 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 // defaultOf returns a topic's default subscription.
 func defaultOf(ctx context.Context, r db.Reader, teamID, topicID string) (byDefault Subscription, err error) {
 	err = r.QueryRow(ctx, `SELECT t.default_subscription FROM topics t WHERE t.id = $1 AND t.team_id = $2
-		AND t.deleted_at = 0`, topicID, teamID).Scan(&byDefault)
+		AND t.deleted_at = 0`, db.ID(topicID), teamID).Scan(&byDefault)
 	if errors.Is(err, db.ErrNoRows) {
 		return "", UnknownTopic()
 	}

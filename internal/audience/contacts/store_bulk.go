@@ -27,14 +27,15 @@ func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []str
 
 // contactRows holds contacts as columns, the form that db.Tx.InsertRows accepts.
 type contactRows struct {
-	ids, addresses, firstNames, lastNames, sources []string
-	unsubscribed                                   []bool
-	created, updated                               []int64
+	ids                                       []db.ID
+	addresses, firstNames, lastNames, sources []string
+	unsubscribed                              []bool
+	created, updated                          []int64
 }
 
 func columnsOf(all []*Contact) (c contactRows) {
 	for _, at := range all {
-		c.ids, c.addresses = append(c.ids, at.ID), append(c.addresses, at.Address)
+		c.ids, c.addresses = append(c.ids, db.ID(at.ID)), append(c.addresses, at.Address)
 		c.firstNames, c.lastNames = append(c.firstNames, at.FirstName), append(c.lastNames, at.LastName)
 		c.unsubscribed, c.sources = append(c.unsubscribed, at.Unsubscribed), append(c.sources, at.source)
 		c.created = append(c.created, at.CreatedAt.UnixMicro())
@@ -87,11 +88,11 @@ func bulkValues[T any](ctx context.Context, r db.Reader, text, teamID string, co
 		return nil, nil
 	}
 	found := map[valueKey]T{}
-	rows, err := r.Query(ctx, text, teamID, contacts, properties)
+	rows, err := r.Query(ctx, text, teamID, db.IDs(contacts), db.IDs(properties))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var key valueKey
 		var value T
-		err = r.Scan(&key.contactID, &key.propertyID, &value)
+		err = r.Scan((*db.ID)(&key.contactID), (*db.ID)(&key.propertyID), &value)
 		found[key] = value
 		return none, err
 	})
@@ -105,15 +106,15 @@ const orReplaceValue = `ON CONFLICT (contact_id, property_id) DO UPDATE SET valu
 
 func upsertTexts(ctx context.Context, tx *db.Tx, teamID string, c *valueColumns[string]) {
 	if len(c.values) > 0 {
-		tx.QueueRows(ctx, `contact_texts (team_id, contact_id, property_id, value)`, orReplaceValue, teamID, c.contacts,
-			c.properties, c.values)
+		tx.QueueRows(ctx, `contact_texts (team_id, contact_id, property_id, value)`, orReplaceValue, teamID,
+			db.IDs(c.contacts), db.IDs(c.properties), c.values)
 	}
 }
 
 func upsertNumbers(ctx context.Context, tx *db.Tx, teamID string, c *valueColumns[float64]) {
 	if len(c.values) > 0 {
-		tx.QueueRows(ctx, `contact_numbers (team_id, contact_id, property_id, value)`, orReplaceValue, teamID, c.contacts,
-			c.properties, c.values)
+		tx.QueueRows(ctx, `contact_numbers (team_id, contact_id, property_id, value)`, orReplaceValue, teamID,
+			db.IDs(c.contacts), db.IDs(c.properties), c.values)
 	}
 }
 
@@ -130,11 +131,11 @@ func choicesAmong(ctx context.Context, r db.Reader, teamID, topicID string, cont
 	}
 	found := map[string]choice{}
 	rows, err := r.Query(ctx, `SELECT contact_id, subscription, source_id FROM contact_topics
-		WHERE team_id = $1 AND contact_id = ANY($3) AND topic_id = $2`, teamID, topicID, contacts)
+		WHERE team_id = $1 AND contact_id = ANY($3) AND topic_id = $2`, teamID, db.ID(topicID), db.IDs(contacts))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
 		var c choice
-		err = r.Scan(&contactID, &c.subscription, &c.source)
+		err = r.Scan((*db.ID)(&contactID), &c.subscription, &c.source)
 		found[contactID] = c
 		return none, err
 	})
@@ -148,7 +149,7 @@ func setSubscriptions(ctx context.Context, tx *db.Tx, teamID string, c Choice, c
 	if len(contacts) > 0 {
 		tx.QueueRows(ctx, `contact_topics (team_id, contact_id, topic_id, subscription, source_id, updated_at)`,
 			`ON CONFLICT (team_id, contact_id, topic_id) DO UPDATE SET subscription = excluded.subscription,
-			source_id = excluded.source_id, updated_at = excluded.updated_at`, teamID, contacts, c.TopicID,
-			string(c.Subscription), "", tx.Now().UnixMicro())
+			source_id = excluded.source_id, updated_at = excluded.updated_at`, teamID, db.IDs(contacts),
+			db.ID(c.TopicID), string(c.Subscription), "", tx.Now().UnixMicro())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
@@ -68,7 +69,7 @@ func propertyFields(ctx context.Context, r db.Reader, teamID string, names []str
 	fields := map[string]filter.Field{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var id, name, kind string
-		err = r.Scan(&id, &name, &kind)
+		err = r.Scan((*db.ID)(&id), &name, &kind)
 		f := filter.Field{Type: filter.TextField, Column: filter.Column{Table: "contact_texts", Value: "v.value",
 			Key: "property_id", KeyValue: id}}
 		if kind == "number" {
@@ -92,13 +93,14 @@ func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) 
 		return nil, nil
 	}
 	rows, err := r.Query(ctx, `SELECT id, default_subscription FROM topics WHERE id = ANY($1) AND team_id = $2
-		AND deleted_at = 0`, ids, teamID)
+		AND deleted_at = 0`, db.IDs(id.OnlyValid(ids)), teamID)
 	fields := map[string]filter.Field{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var id, byDefault string
-		err = r.Scan(&id, &byDefault)
-		fields[id] = filter.Field{Type: filter.ChoiceField, Default: filter.TextValue(byDefault), Allow: subscriptionOnly,
-			Column: filter.Column{Table: "contact_topics", Value: "v.subscription", Key: "topic_id", KeyValue: id}}
+		var topicID, byDefault string
+		err = r.Scan((*db.ID)(&topicID), &byDefault)
+		fields[topicID] = filter.Field{Type: filter.ChoiceField, Default: filter.TextValue(byDefault),
+			Allow:  subscriptionOnly,
+			Column: filter.Column{Table: "contact_topics", Value: "v.subscription", Key: "topic_id", KeyValue: topicID}}
 		return none, err
 	})
 	if err != nil {
@@ -131,11 +133,11 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 		if len(ids[from.table]) == 0 {
 			continue
 		}
-		rows, err := r.Query(ctx, from.text, c.ID, ids[from.table], c.TeamID)
+		rows, err := r.Query(ctx, from.text, db.ID(c.ID), db.IDs(ids[from.table]), c.TeamID)
 		_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 			var id, text string
 			var number float64
-			err = r.Scan(&id, &text, &number)
+			err = r.Scan((*db.ID)(&id), &text, &number)
 			if values[id] = filter.TextValue(text); from.table == "contact_numbers" {
 				values[id] = filter.NumberValue(number)
 			}
@@ -152,7 +154,7 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[string]filter.Value) error {
 	var mailed, opened, clicked, mailedAt, openedAt, clickedAt int64
 	err := r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
-		WHERE contact_id = $1 AND team_id = $2`, c.ID, c.TeamID).Scan(&mailed, &opened, &clicked, &mailedAt, &openedAt,
+		WHERE contact_id = $1 AND team_id = $2`, db.ID(c.ID), c.TeamID).Scan(&mailed, &opened, &clicked, &mailedAt, &openedAt,
 		&clickedAt)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil

@@ -16,7 +16,7 @@ type mailability struct {
 }
 
 func scanMailability(r db.Row) (c mailability, err error) {
-	err = r.Scan(&c.id, &c.address, &c.unsubscribed, &c.chosen, &c.byDefault)
+	err = r.Scan((*db.ID)(&c.id), &c.address, &c.unsubscribed, &c.chosen, &c.byDefault)
 	return c, err
 }
 
@@ -30,7 +30,7 @@ func selectMailability(topicID string) (text string, topic []any) {
 	return `SELECT c.id, c.address, c.unsubscribed, COALESCE((SELECT s.subscription FROM contact_topics s
 		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.topic_id = $2), ''),
 		COALESCE((SELECT t.default_subscription FROM topics t WHERE t.id = $2 AND t.team_id = $1 AND t.deleted_at = 0), '')
-		FROM contacts c WHERE`, []any{topicID}
+		FROM contacts c WHERE`, []any{db.ID(topicID)}
 }
 
 // ofTeamByID is the condition on the team for queries by contact id. The concatenation keeps PostgreSQL from using the
@@ -42,7 +42,8 @@ func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, c
 	error) {
 	text, topic := selectMailability(topicID)
 	args := append([]any{teamID}, topic...)
-	rows, err := r.Query(ctx, fmt.Sprintf(`%s = ANY($%d)`, text+ofTeamByID, len(args)+1), append(args, contactIDs)...)
+	rows, err := r.Query(ctx, fmt.Sprintf(`%s = ANY($%d)`, text+ofTeamByID, len(args)+1), append(args,
+		db.IDs(contactIDs))...)
 	all, err := db.Collect(rows, err, scanMailability)
 	if err != nil {
 		return nil, fmt.Errorf("look up whether contacts may be mailed: %w", err)
@@ -57,7 +58,7 @@ func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID 
 	args := append([]any{teamID}, topic...)
 	n := len(args)
 	rows, err := r.Query(ctx, fmt.Sprintf(`%[1]s%[2]s = $%[3]d UNION ALL %[1]s c.team_id = $1 AND c.address = ANY($%[4]d)
-		AND c.id <> $%[3]d`, text, ofTeamByID, n+1, n+2), append(args, contactID, addresses)...)
+		AND c.id <> $%[3]d`, text, ofTeamByID, n+1, n+2), append(args, db.OrNoID(contactID), addresses)...)
 	all, err := db.Collect(rows, err, scanMailability)
 	if err != nil {
 		return nil, fmt.Errorf("look up whether a contact may be mailed: %w", err)
@@ -70,14 +71,15 @@ func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID 
 // may be mailed, for example after its address has changed. The statement that loads an email contains AcceptsEmail, so
 // that RefusedContact is called only if the condition is false.
 const AcceptsEmail = `CASE
-	WHEN e.contact_id <> '' THEN EXISTS (SELECT 1 FROM contacts c WHERE c.id = e.contact_id AND c.team_id || '' = e.team_id
-		AND c.address = ANY($2) AND NOT c.unsubscribed AND (e.topic_id = '' OR EXISTS (SELECT 1 FROM topics t
+	WHEN e.contact_id IS NOT NULL THEN EXISTS (SELECT 1 FROM contacts c WHERE c.id = e.contact_id
+		AND c.team_id || '' = e.team_id AND c.address = ANY($2) AND NOT c.unsubscribed
+		AND (e.topic_id IS NULL OR EXISTS (SELECT 1 FROM topics t
 		LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = c.id AND s.topic_id = t.id
 		WHERE t.id = e.topic_id AND t.team_id || '' = e.team_id AND t.deleted_at = 0
 		AND COALESCE(s.subscription, t.default_subscription) = 'opt_in')))
-	WHEN e.topic_id <> '' THEN EXISTS (SELECT 1 FROM topics t
+	WHEN e.topic_id IS NOT NULL THEN EXISTS (SELECT 1 FROM topics t
 		LEFT JOIN contacts c ON c.team_id = t.team_id AND c.address = ANY($2)
 		LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = c.id AND s.topic_id = t.id
 		WHERE t.id = e.topic_id AND t.team_id || '' = e.team_id AND t.deleted_at = 0
 		AND NOT COALESCE(c.unsubscribed, FALSE) AND COALESCE(s.subscription, t.default_subscription) = 'opt_in')
-	ELSE e.broadcast_id = '' END`
+	ELSE e.broadcast_id IS NULL END`

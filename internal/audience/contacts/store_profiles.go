@@ -23,11 +23,11 @@ func propertyNames(ctx context.Context, r db.Reader, teamID string) ([]string, e
 func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []string, at map[string]*Profile) error {
 	rows, err := r.Query(ctx, `SELECT s.contact_id, s.topic_id, t.name, s.subscription FROM contact_topics s
 		JOIN topics t ON t.id = s.topic_id AND t.team_id = s.team_id AND t.deleted_at = 0
-		WHERE s.team_id = $2 AND s.contact_id = ANY($1) ORDER BY s.contact_id, s.topic_id`, contactIDs, teamID)
+		WHERE s.team_id = $2 AND s.contact_id = ANY($1) ORDER BY s.contact_id, s.topic_id`, db.IDs(contactIDs), teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
 		var c ChosenTopic
-		if err = r.Scan(&contactID, &c.TopicID, &c.Name, &c.Subscription); err == nil {
+		if err = r.Scan((*db.ID)(&contactID), (*db.ID)(&c.TopicID), &c.Name, &c.Subscription); err == nil {
 			at[contactID].Topics = append(at[contactID].Topics, c)
 		}
 		return none, err
@@ -42,7 +42,7 @@ func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []str
 func engagementOf(ctx context.Context, r db.Reader, teamID, contactID string) (e Engagement, err error) {
 	var mailed, opened, clicked int64
 	err = r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
-		WHERE contact_id = $1 AND team_id = $2`, contactID, teamID).
+		WHERE contact_id = $1 AND team_id = $2`, db.ID(contactID), teamID).
 		Scan(&e.Mailed, &e.Opened, &e.Clicked, &mailed, &opened, &clicked)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, nil

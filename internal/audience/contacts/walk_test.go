@@ -57,11 +57,11 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 		const n, part = 100, 10
 		ids := walkers(f, n)
 		f.exec(`UPDATE contact_segments SET created_at = $1 WHERE contact_id > $2 AND contact_id < $3`,
-			f.now.Add(time.Second).UnixMicro(), ids[2], ids[n-3])
-		f.exec(`UPDATE contacts SET created_at = $1 WHERE id > $2 AND id < $3`, f.now.Add(time.Second).UnixMicro(), ids[2],
-			ids[n-3])
+			f.now.Add(time.Second).UnixMicro(), db.ID(ids[2]), db.ID(ids[n-3]))
+		f.exec(`UPDATE contacts SET created_at = $1 WHERE id > $2 AND id < $3`, f.now.Add(time.Second).UnixMicro(),
+			db.ID(ids[2]), db.ID(ids[n-3]))
 		f.exec(`UPDATE segments SET filter = $1 WHERE id = $2`,
-			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, f.segments[2])
+			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, db.ID(f.segments[2]))
 		f.s.SetParts(part, 1_000_000)
 		early := slices.Concat(ids[:3], ids[n-3:])
 		var pro []string
@@ -107,7 +107,7 @@ func TestWalksBySets(t *testing.T) {
 		f := newFiltered(t, d)
 		ids := walkers(f, 30)
 		f.exec(`UPDATE segments SET filter = $1 WHERE id = $2`,
-			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, f.segments[2])
+			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, db.ID(f.segments[2]))
 		f.s.SetParts(1, 0)
 		want := []string{ids[5], ids[15], ids[25]}
 		sets := func() (n int) {
@@ -144,7 +144,7 @@ func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 		f := newFiltered(t, d)
 		ids := walkers(f, 50)
 		f.exec(`UPDATE segments SET filter = $1 WHERE id = $2`,
-			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, f.segments[2])
+			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, db.ID(f.segments[2]))
 		want := []string{ids[5], ids[15], ids[25], ids[35], ids[45]}
 		of, err := f.s.audience(t.Context(), f.s.DB.Reader, f.team, Audience{SegmentID: f.segments[2]})
 		if err != nil {

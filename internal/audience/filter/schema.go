@@ -11,7 +11,7 @@ const (
 	BoolField        // true or false
 	TimeField        // instants
 	ChoiceField      // one string out of a fixed set
-	SetField         // any number of strings, such as segment ids
+	SetField         // any number of ids, such as those of segments
 	AnyField         // a payload field without a declared type
 )
 
@@ -58,7 +58,7 @@ type Column struct {
 	Table string
 
 	Key      string // the column of Table that identifies the field; "" if all rows belong to this field
-	KeyValue string // value of the Key column for this field
+	KeyValue string // value of the Key column for this field, an id
 
 	// Sets describes the index that finds all contacts with a given value, if it is not an index on Table and Key.
 	// Contacts that are missing from the index must have the field's default value.

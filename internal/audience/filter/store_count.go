@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // If the smallest set of an "and" group has fewer than maxAnchor contacts, each of these contacts is looked up in the
@@ -104,10 +106,10 @@ func (c *counter) everyone() string {
 // bounds returns a condition, beginning with AND, that keeps a column within the bounds, or "" if there are no bounds.
 func (c *counter) bounds(column string) (text string) {
 	if c.within.After != "" {
-		text += " AND " + column + " > " + c.arg(c.within.After)
+		text += " AND " + column + " > " + c.arg(db.ID(c.within.After))
 	}
 	if c.within.Before != "" {
-		text += " AND " + column + " < " + c.arg(c.within.Before)
+		text += " AND " + column + " < " + c.arg(db.ID(c.within.Before))
 	}
 	return text
 }
@@ -277,7 +279,7 @@ func (c *counter) rows(t *test, name string) string {
 	}
 	text += "v." + from.Contact + " AS " + name + " FROM " + from.Table + " v WHERE "
 	if from.Key != "" {
-		text += "v." + from.Key + " = " + c.arg(from.KeyValue) + " AND "
+		text += "v." + from.Key + " = " + c.arg(from.key()) + " AND "
 	}
 	if from.Only != "" {
 		text += from.Only + " AND "

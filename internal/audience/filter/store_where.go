@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Where returns an SQL condition on a contact c that is true if the contact matches the rule at the given time. Where
@@ -108,7 +109,7 @@ func (w *writer) lookup(t *test, in Sets) string {
 	}
 	text += w.comparison(t, in.Value) + from
 	if in.Key != "" {
-		text += " AND v." + in.Key + " = " + w.arg(in.KeyValue)
+		text += " AND v." + in.Key + " = " + w.arg(in.key())
 	}
 	if t.holds(t.Default) {
 		return text + "), TRUE)"
@@ -124,7 +125,7 @@ func (w *writer) comparison(t *test, x string) string {
 	case Exists:
 		return t.present(x)
 	case Eq:
-		return x + " = " + w.arg(t.operands[0].argument())
+		return x + " = " + w.arg(t.argument(t.operands[0]))
 	case In:
 		return x + " = ANY(" + w.arg(t.list()) + ")"
 	case Gt, Gte, Lt, Lte:
@@ -162,6 +163,15 @@ func (t *test) present(x string) string {
 	return "TRUE"
 }
 
+// key returns the value of the key column as an argument for a parameter. Keys are ids, of which only the team's is
+// stored as a text.
+func (s *Sets) key() any {
+	if s.Key == "team_id" {
+		return s.KeyValue
+	}
+	return db.ID(s.KeyValue)
+}
+
 // list returns the operands as the argument for a list parameter.
 func (t *test) list() any {
 	if t.Type == NumberField {
@@ -175,16 +185,22 @@ func (t *test) list() any {
 	for _, o := range t.operands {
 		texts = append(texts, o.text)
 	}
+	if t.Type == SetField {
+		return db.IDs(texts)
+	}
 	return texts
 }
 
-// argument returns a value as an argument for a parameter.
-func (v Value) argument() any {
+// argument returns a value as an argument for a parameter. The values of a SetField are ids.
+func (t *test) argument(v Value) any {
 	switch v.kind {
 	case Number:
 		return v.number
 	case Bool:
 		return v.number != 0
+	}
+	if t.Type == SetField {
+		return db.ID(v.text)
 	}
 	return v.text
 }

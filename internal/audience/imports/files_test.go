@@ -114,8 +114,8 @@ func TestCreatedMeanwhile(t *testing.T) {
 		done := make(chan error, 1)
 		w.Update(func(tx *db.Tx) error {
 			if _, err := tx.Exec(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
-				source_id, created_at, updated_at) VALUES ($1, $2, $3, 'Other', '', FALSE, '', 1, 1)`, id.New(), w.team,
-				address); err != nil {
+				source_id, created_at, updated_at) VALUES ($1, $2, $3, 'Other', '', FALSE, '', 1, 1)`, db.ID(id.New()),
+				w.team, address); err != nil {
 				return err
 			}
 			go func() {
@@ -173,7 +173,8 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	}
 	w.Update(func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
-			source_id, created_at, updated_at) VALUES ($1, $2, 'last@example.org', '', '', FALSE, '', 1, 1)`, id.New(), w.team)
+			source_id, created_at, updated_at) VALUES ($1, $2, 'last@example.org', '', '', FALSE, '', 1, 1)`, db.ID(id.New()),
+			w.team)
 		if err != nil {
 			return err
 		}
@@ -261,7 +262,7 @@ func TestSweepAndErase(t *testing.T) {
 		ended := func(i imports.Import, ago time.Duration) {
 			w.Update(func(tx *db.Tx) error {
 				tx.Queue(ctx, `UPDATE contact_imports SET finished_at = $1 WHERE id = $2`,
-					w.DB.Now().Add(-ago).UnixMicro(), i.ID)
+					w.DB.Now().Add(-ago).UnixMicro(), db.ID(i.ID))
 				return nil
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -17,7 +18,8 @@ const importColumns = `id, team_id, status, filename, size, position, lines, cre
 	reason, created_at, started_at, finished_at`
 
 func (i *Import) dest(created, started, finished *int64, more ...any) []any {
-	return append([]any{&i.ID, &i.TeamID, &i.Status, &i.Filename, &i.Size, &i.Position, &i.lines, &i.Created, &i.Updated,
+	return append([]any{(*db.ID)(&i.ID), &i.TeamID, &i.Status, &i.Filename, &i.Size, &i.Position, &i.lines, &i.Created,
+		&i.Updated,
 		&i.Skipped, &i.Failed, &i.Kept, &i.Reason, created, started, finished}, more...)
 }
 
@@ -29,14 +31,19 @@ func scanImport(r db.Row, more ...any) (i Import, err error) {
 }
 
 func importByID(ctx context.Context, r db.Reader, teamID, importID string) (Import, error) {
+	if !id.Valid(importID) {
+		return Import{}, notFound()
+	}
 	i, err := scanImport(r.QueryRow(ctx, `SELECT `+importColumns+` FROM contact_imports WHERE id = $1 AND team_id = $2`,
-		importID, teamID))
+		db.ID(importID), teamID))
 	return requireImport(i, err)
 }
 
+func notFound() error { return fault.NotFoundf("Contact import not found") }
+
 func requireImport(i Import, err error) (Import, error) {
 	if errors.Is(err, db.ErrNoRows) {
-		return i, fault.NotFoundf("Contact import not found")
+		return i, notFound()
 	}
 	if err != nil {
 		return i, fmt.Errorf("read import: %w", err)
@@ -48,7 +55,7 @@ func requireImport(i Import, err error) (Import, error) {
 func planOf(ctx context.Context, r db.Reader, teamID, importID string) (i Import, p plan, err error) {
 	var text string
 	i, err = scanImport(r.QueryRow(ctx, `SELECT `+importColumns+`, plan FROM contact_imports
-		WHERE id = $1 AND team_id = $2`, importID, teamID), &text)
+		WHERE id = $1 AND team_id = $2`, db.ID(importID), teamID), &text)
 	if i, err = requireImport(i, err); err != nil {
 		return i, p, err
 	}
@@ -63,9 +70,9 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 	if err != nil {
 		return fmt.Errorf("write the plan of an import: %w", err)
 	}
-	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1`, i.ID)
+	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1`, db.ID(i.ID))
 	tx.Queue(ctx, `INSERT INTO contact_imports (`+importColumns+`, plan)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, 0, 0, 0, '', $8, 0, 0, $9)`, i.ID, i.TeamID, string(i.Status),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, 0, 0, 0, '', $8, 0, 0, $9)`, db.ID(i.ID), i.TeamID, string(i.Status),
 		i.Filename, i.Size, i.Position, i.lines, i.CreatedAt.UnixMicro(), string(text))
 	return nil
 }
@@ -74,7 +81,7 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 // any status.
 func listImports(ctx context.Context, r db.Reader, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	s := page.Select{Text: `SELECT ` + importColumns + ` FROM contact_imports WHERE team_id = $1`, ID: "id",
-		Args: []any{teamID}}
+		UUID: true, Args: []any{teamID}}
 	if status != "" {
 		s.Text += ` AND status = $2`
 		s.Args = append(s.Args, string(status))
@@ -88,7 +95,7 @@ func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int,
 	for _, status := range []Status{Queued, InProgress} {
 		rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND status = $2 ORDER BY id LIMIT $3`,
 			teamID, string(status), limit)
-		ids, err := db.Collect(rows, err, scanText)
+		ids, err := db.Collect(rows, err, scanID)
 		if err != nil {
 			return 0, "", fmt.Errorf("look for imports that have not ended: %w", err)
 		}
@@ -102,18 +109,18 @@ func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int,
 
 func startImport(ctx context.Context, tx *db.Tx, i *Import) {
 	tx.Queue(ctx, `UPDATE contact_imports SET status = $3, started_at = $4 WHERE id = $1 AND team_id = $2
-		AND status = 'queued'`, i.ID, i.TeamID, string(InProgress), tx.Now().UnixMicro())
+		AND status = 'queued'`, db.ID(i.ID), i.TeamID, string(InProgress), tx.Now().UnixMicro())
 }
 
 // advance queues a statement that stores an import's new position and counts after a batch. The parameter from is the
 // position at which the batch began. If the import is no longer at this position, the transaction fails with errMoved.
 func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
 	// If the stored position is already the new position, an earlier attempt has committed this batch.
-	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, i.ID, i.Position)
+	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, db.ID(i.ID), i.Position)
 	tx.QueueOne(ctx, errMoved, `UPDATE contact_imports SET position = $4, lines = $5, created = $6, updated = $7,
 		skipped = $8, failed = $9, kept = $10, reason = '' WHERE id = $1 AND team_id = $2 AND position = $3
-		AND status = 'in_progress'`, i.ID, i.TeamID, from, i.Position, i.lines, i.Created, i.Updated, i.Skipped, i.Failed,
-		i.Kept)
+		AND status = 'in_progress'`, db.ID(i.ID), i.TeamID, from, i.Position, i.lines, i.Created, i.Updated, i.Skipped,
+		i.Failed, i.Kept)
 }
 
 // setHoldReason stores the reason why an import cannot continue for now, unless the import has ended.
@@ -125,17 +132,18 @@ func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) erro
 	if err != nil {
 		return err
 	}
-	tx.Queue(ctx, `UPDATE contact_imports SET reason = $3 WHERE id = $1 AND team_id = $2 AND finished_at = 0`, importID,
-		teamID, fmt.Sprintf(holdReason, i.lines))
+	tx.Queue(ctx, `UPDATE contact_imports SET reason = $3 WHERE id = $1 AND team_id = $2 AND finished_at = 0`,
+		db.ID(importID), teamID, fmt.Sprintf(holdReason, i.lines))
 	return nil
 }
 
 // end stores an import's final status, or returns false if the import has already ended.
 func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status, reason string) (bool, error) {
 	now := tx.Now().UnixMicro()
-	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND finished_at = $2`, importID, now)
+	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND finished_at = $2`, db.ID(importID), now)
 	n, err := tx.Exec(ctx, `UPDATE contact_imports SET status = $3, reason = $4, finished_at = $5
-		WHERE id = $1 AND team_id = $2 AND finished_at = 0`, importID, teamID, string(status), db.Text(reason, 1000), now)
+		WHERE id = $1 AND team_id = $2 AND finished_at = 0`, db.ID(importID), teamID, string(status),
+		db.Text(reason, 1000), now)
 	if err != nil {
 		return false, fmt.Errorf("end an import: %w", err)
 	}
@@ -160,8 +168,8 @@ func (f *failures) add(line int64, reason string, fields []string) {
 
 func insertFailures(ctx context.Context, tx *db.Tx, i *Import, f *failures, kept int) {
 	if kept > 0 {
-		tx.QueueRows(ctx, `contact_import_failures (import_id, line, team_id, reason, fields)`, "", i.ID, f.lines[:kept],
-			i.TeamID, f.reasons[:kept], f.fields[:kept])
+		tx.QueueRows(ctx, `contact_import_failures (import_id, line, team_id, reason, fields)`, "", db.ID(i.ID),
+			f.lines[:kept], i.TeamID, f.reasons[:kept], f.fields[:kept])
 	}
 }
 
@@ -176,7 +184,7 @@ type Failure struct {
 func listFailures(ctx context.Context, r db.Reader, teamID, importID string, after int64, limit int) ([]Failure,
 	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1
-		AND line > $2 AND team_id = $3 ORDER BY line LIMIT $4`, importID, after, teamID, limit)
+		AND line > $2 AND team_id = $3 ORDER BY line LIMIT $4`, db.ID(importID), after, teamID, limit)
 	return db.Collect(rows, err, func(r db.Row) (f Failure, err error) {
 		var text string
 		if err = r.Scan(&f.Line, &f.Reason, &text); err == nil {
@@ -188,8 +196,8 @@ func listFailures(ctx context.Context, r db.Reader, teamID, importID string, aft
 
 // unfinished returns those of the given ids that belong to imports that have not ended.
 func unfinished(ctx context.Context, r db.Reader, ids []string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE id = ANY($1) AND finished_at = 0`, ids)
-	return db.Collect(rows, err, scanText)
+	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE id = ANY($1) AND finished_at = 0`, db.IDs(ids))
+	return db.Collect(rows, err, scanID)
 }
 
 // endedBefore returns up to limit imports that ended before the given time.
@@ -204,25 +212,26 @@ const eraseRows = 500 // rows deleted per transaction
 // deleteFailures deletes a batch of an import's failed rows.
 func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM contact_import_failures WHERE import_id = $1 AND line <= (SELECT MAX(line) FROM
-		(SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`, importID, eraseRows)
+		(SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`, db.ID(importID),
+		eraseRows)
 }
 
 // importsOf returns up to eraseRows ids of a team's imports, in order, starting after the given id.
 func importsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
-		after, eraseRows)
-	return db.Collect(rows, err, scanText)
+		db.OrNoID(after), eraseRows)
+	return db.Collect(rows, err, scanID)
 }
 
 func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
-	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
+	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, db.ID(importID), teamID)
 }
 
 // lastFailureLine reads the batch of failed rows after the given line and returns the line of its last row, or 0 if
 // there are no more failed rows.
 func lastFailureLine(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures
-		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, importID, after, eraseRows).Scan(&line)
+		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, db.ID(importID), after, eraseRows).Scan(&line)
 	return line, err
 }
 
@@ -231,7 +240,8 @@ func lastFailureLine(ctx context.Context, r db.Reader, importID string, after in
 func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure,
 	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2
-		AND line <= $3 AND `+erasure.MayContain(4, "reason", "fields")+` ORDER BY line`, importID, after, upTo, pattern)
+		AND line <= $3 AND `+erasure.MayContain(4, "reason", "fields")+` ORDER BY line`, db.ID(importID), after, upTo,
+		pattern)
 	return db.Collect(rows, err, func(r db.Row) (f Failure, err error) {
 		f.Fields = []string{""}
 		err = r.Scan(&f.Line, &f.Reason, &f.Fields[0])
@@ -241,14 +251,14 @@ func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string
 
 func replaceFailure(ctx context.Context, tx *db.Tx, importID string, line int64, reason, fields string) {
 	tx.Queue(ctx, `UPDATE contact_import_failures SET reason = $3, fields = $4 WHERE import_id = $1 AND line = $2`,
-		importID, line, reason, fields)
+		db.ID(importID), line, reason, fields)
 }
 
-func scanText(r db.Row) (text string, err error) {
-	err = r.Scan(&text)
-	return text, err
+func scanID(r db.Row) (id string, err error) {
+	err = r.Scan((*db.ID)(&id))
+	return id, err
 }
 
 // ErasableTexts are the texts of imports in which an erasure replaces an address.
 var ErasableTexts = erasure.Texts{Kind: "names of imported files in which it was replaced", Table: "contact_imports",
-	Columns: []string{"filename"}}
+	Columns: []string{"filename"}, UUID: true}

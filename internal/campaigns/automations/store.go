@@ -167,7 +167,8 @@ func scanHead(s db.Row) (r row, err error) {
 // scan scans headColumns, and then scans additional columns into the destinations in more.
 func (r *row) scan(s db.Row, more ...any) error {
 	var gone, until, at, deleted int64
-	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status,
+	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, (*db.ID)(&r.contactID), &gone, &r.epoch,
+		&r.status,
 		&r.event,
 		&r.step, &until, &r.waitFor, &r.depth, &r.revision, &r.steps, &at, &r.current, &deleted}, more...)...)
 	r.contactGone, r.waitUntil, r.eventAt, r.deleted = gone != 0, db.Time(until), db.Time(at), deleted != 0
@@ -225,7 +226,8 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 	tx.Queue(ctx, `INSERT INTO automation_runs (id, team_id, automation_id, version_id, contact_id, contact_gone, epoch,
 		status, reason, event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at,
 		ended_at) VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, $12, $13, $14, 1, $15, $16, $17, $18)`, r.id,
-		r.teamID, r.automationID, r.versionID, r.contactID, r.epoch, string(r.status), string(reason), r.event, r.payload,
+		r.teamID, r.automationID, r.versionID, db.ID(r.contactID), r.epoch, string(r.status), string(reason), r.event,
+		r.payload,
 		r.step, db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
@@ -287,7 +289,7 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 // countRunEnded leaves the counter unchanged.
 func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
-		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
+		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, db.ID(r.contactID), r.teamID, r.epoch)
 }
 
 // insertStep appends a step record to a run's steps.
@@ -396,8 +398,8 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 // as except.
 func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
-		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,
-		limit)
+		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, db.ID(contactID), teamID,
+		except, limit)
 	ids, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
 		err = r.Scan(&id)
 		return id, err

@@ -121,7 +121,7 @@ func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([
 // eraseRows rows in total. The second result says whether the contact may have more runs.
 func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
-		AND id > $3 ORDER BY id LIMIT $4`, contactID, teamID, after, eraseRows)
+		AND id > $3 ORDER BY id LIMIT $4`, db.ID(contactID), teamID, after, eraseRows)
 	all, err := db.Collect(rows, err, scanRunSize)
 	if err != nil {
 		return nil, false, fmt.Errorf("look for the runs of a contact: %w", err)
@@ -156,8 +156,8 @@ func clearRuns(ctx context.Context, tx *db.Tx, teamID, automationID string) (int
 
 func clearContacts(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM automation_contacts WHERE automation_id = $1 AND team_id = $2 AND contact_id <= (
-		SELECT MAX(contact_id) FROM (SELECT contact_id FROM automation_contacts WHERE automation_id = $1
-		ORDER BY contact_id LIMIT $3) x)`, automationID, teamID, eraseRows)
+		SELECT contact_id FROM (SELECT contact_id FROM automation_contacts WHERE automation_id = $1
+		ORDER BY contact_id LIMIT $3) x ORDER BY contact_id DESC LIMIT 1)`, automationID, teamID, eraseRows)
 }
 
 func clearVersions(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
@@ -200,8 +200,9 @@ type runWithAddress struct{ id, payload, received, pending string }
 func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]runWithAddress, error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received, r.pending FROM automation_runs r
-		WHERE `+inRunRange+` AND `+erasure.MayContain(5, "r.payload", "r.received", "r.pending")+` AND r.contact_id <> $6
-		ORDER BY r.id`, batch.args(a.Pattern(), contactID)...)
+		WHERE `+inRunRange+` AND `+erasure.MayContain(5, "r.payload", "r.received", "r.pending")+`
+		AND r.contact_id IS DISTINCT FROM $6
+		ORDER BY r.id`, batch.args(a.Pattern(), db.ID(contactID))...)
 	var some []runWithAddress
 	all, err := db.Collect(rows, err, func(r db.Row) (n runWithAddress, err error) {
 		err = r.Scan(&n.id, &n.payload, &n.received, &n.pending)
@@ -242,8 +243,8 @@ func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasur
 	error) {
 	rows, err := r.Query(ctx, `SELECT s.run_id, s.position, s.output, s.message FROM automation_runs r
 		JOIN automation_run_steps s ON s.run_id = r.id WHERE `+inRunRange+`
-		AND `+erasure.MayContain(5, "s.output", "s.message")+` AND r.contact_id <> $6
-		ORDER BY s.run_id, s.position`, batch.args(a.Pattern(), contactID)...)
+		AND `+erasure.MayContain(5, "s.output", "s.message")+` AND r.contact_id IS DISTINCT FROM $6
+		ORDER BY s.run_id, s.position`, batch.args(a.Pattern(), db.ID(contactID))...)
 	all, err := db.Collect(rows, err, func(r db.Row) (n stepWithAddress, err error) {
 		err = r.Scan(&n.run, &n.position, &n.output, &n.message)
 		return n, err

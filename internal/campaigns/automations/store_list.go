@@ -43,7 +43,8 @@ type shownRow struct {
 }
 
 func (r *shownRow) dest(more ...any) []any {
-	return append([]any{&r.ID, &r.TeamID, &r.AutomationID, &r.ContactID, &r.epoch, &r.Status, &r.Reason, &r.Event,
+	return append([]any{&r.ID, &r.TeamID, &r.AutomationID, (*db.ID)(&r.ContactID), &r.epoch, &r.Status, &r.Reason,
+		&r.Event,
 		&r.Step, &r.waits, &r.WaitsFor, &r.created, &r.ended, &r.Version}, more...)
 }
 

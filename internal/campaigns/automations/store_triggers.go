@@ -14,12 +14,12 @@ import (
 // insertWait inserts the row that is used to find a waiting run when its event arrives.
 func insertWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `INSERT INTO automation_waits (team_id, event_name, contact_id, run_id) VALUES ($1, $2, $3, $4)
-		ON CONFLICT DO NOTHING`, r.teamID, event, r.contactID, r.id)
+		ON CONFLICT DO NOTHING`, r.teamID, event, db.ID(r.contactID), r.id)
 }
 
 func deleteWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `DELETE FROM automation_waits WHERE team_id = $1 AND event_name = $2 AND contact_id = $3
-		AND run_id = $4`, r.teamID, event, r.contactID, r.id)
+		AND run_id = $4`, r.teamID, event, db.ID(r.contactID), r.id)
 }
 
 func deleteWaits(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
@@ -53,7 +53,7 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 		WHERE team_id = $1 AND event_name = $2
 		UNION ALL SELECT 1, w.run_id, `+noTrigger+` FROM (SELECT run_id FROM automation_waits WHERE team_id = $1
 		AND event_name = $2 AND contact_id = $3 AND run_id > $4 ORDER BY run_id LIMIT $5) w ORDER BY 1, 2`, teamID, event,
-		contactID, after, maxWoken+1)
+		db.ID(contactID), after, maxWoken+1)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var kind int
 		var timeout int64
@@ -80,7 +80,7 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 func waitingVersions(ctx context.Context, r db.Reader, teamID, event, contactID string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT r.version_id FROM (SELECT run_id FROM automation_waits
 		WHERE team_id = $1 AND event_name = $2 AND contact_id = $3 ORDER BY run_id LIMIT $4) w
-		JOIN automation_runs r ON r.id = w.run_id AND r.team_id = $1`, teamID, event, contactID, maxWoken)
+		JOIN automation_runs r ON r.id = w.run_id AND r.team_id = $1`, teamID, event, db.ID(contactID), maxWoken)
 	ids, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
 		err = r.Scan(&id)
 		return id, err
@@ -193,7 +193,7 @@ func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 		last_run_id = CASE WHEN `+admits+` THEN $4 ELSE c.last_run_id END,
 		limited_at = CASE WHEN `+reportsLimit+` THEN $5 ELSE c.limited_at END,
 		limited_run_id = CASE WHEN `+reportsLimit+` THEN $4 ELSE c.limited_run_id END
-		RETURNING last_run_id, limited_run_id`, t.automationID, contactID, teamID, runID, now.UnixMicro(),
+		RETURNING last_run_id, limited_run_id`, t.automationID, db.ID(contactID), teamID, runID, now.UnixMicro(),
 		now.Add(-time.Hour).UnixMicro(), activeLimit, everLimit, int64(maxHourly), counts, int64(maxActive), t.epoch).
 		Scan(&last, &lastLimited)
 	if err != nil {
@@ -210,5 +210,5 @@ func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 
 // deleteContactCounts deletes a contact's run counters.
 func deleteContactCounts(ctx context.Context, tx *db.Tx, teamID, contactID string) {
-	tx.Queue(ctx, `DELETE FROM automation_contacts WHERE contact_id = $2 AND team_id = $1`, teamID, contactID)
+	tx.Queue(ctx, `DELETE FROM automation_contacts WHERE contact_id = $2 AND team_id = $1`, teamID, db.ID(contactID))
 }

@@ -264,7 +264,7 @@ func TestReceivedIsBounded(t *testing.T) {
 		if l, m := size(little), size(much); l > 200 || m > 128<<10 {
 			t.Errorf("%d and %d bytes are kept", l, m)
 		}
-		if got := s.text(`SELECT first_name FROM contacts WHERE id = $1`, c); got != "pro" {
+		if got := s.text(`SELECT first_name FROM contacts WHERE id = $1`, db.ID(c)); got != "pro" {
 			t.Errorf("the contact is called %q", got)
 		}
 	})
@@ -313,7 +313,7 @@ func TestLargeColumnsAreLeftAlone(t *testing.T) {
 		}
 		check("stopping")
 		if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE status <> 'running' AND contact_id <> $1
-			AND received LIKE '%Lee%'`, all[1]); n != 2 {
+			AND received LIKE '%Lee%'`, db.ID(all[1])); n != 2 {
 			t.Errorf("%d runs have what they received", n)
 		}
 	})

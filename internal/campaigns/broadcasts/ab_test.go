@@ -49,7 +49,7 @@ func (s *sender) later(id string, d time.Duration) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
 		tx.Queue(s.T.Context(), `UPDATE broadcasts SET next_at = next_at - $2, paused_at = CASE paused_at WHEN 0 THEN 0
-			ELSE paused_at - $2 END WHERE id = $1`, id, d.Microseconds())
+			ELSE paused_at - $2 END WHERE id = $1`, db.ID(id), d.Microseconds())
 		_, err := s.Queue.Move(s.T.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
 		return err
 	})
@@ -186,9 +186,10 @@ func TestWinnerAfterAPause(t *testing.T) {
 			t.Helper()
 			testnode.Until(t, fmt.Sprintf("the winner is chosen in %v to %v", least, most), func() bool {
 				now := s.DB.Now()
-				return s.Count(`SELECT COUNT(*) FROM broadcasts b JOIN jobs j ON j.kind = 'broadcast' AND j.dedupe = b.id
-					WHERE b.winner < 0 AND j.holder IS NULL AND j.run_at = b.next_at AND b.next_at BETWEEN $1 AND $2`,
-					now.Add(least).UnixMicro(), now.Add(most).UnixMicro()) == 1
+				return s.Count(`SELECT COUNT(*) FROM broadcasts b JOIN jobs j ON j.kind = 'broadcast' AND j.dedupe = $3
+					WHERE b.id = $4 AND b.winner < 0 AND j.holder IS NULL AND j.run_at = b.next_at
+					AND b.next_at BETWEEN $1 AND $2`,
+					now.Add(least).UnixMicro(), now.Add(most).UnixMicro(), id, db.ID(id)) == 1
 			})
 		}
 		decides(25*time.Minute, 31*time.Minute)

@@ -41,7 +41,7 @@ func TestScheduledBroadcastOfApp(t *testing.T) {
 				change(s, user, app)
 				s.Update(func(tx *db.Tx) error {
 					now := s.DB.Now().UnixMicro() - 1
-					tx.Queue(t.Context(), `UPDATE broadcasts SET scheduled_at = $1 WHERE id = $2`, now, id)
+					tx.Queue(t.Context(), `UPDATE broadcasts SET scheduled_at = $1 WHERE id = $2`, now, db.ID(id))
 					tx.Queue(t.Context(), `UPDATE jobs SET run_at = $1 WHERE kind = 'broadcast'`, now)
 					return nil
 				})

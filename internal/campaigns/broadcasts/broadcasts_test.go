@@ -92,10 +92,10 @@ func (s *sender) join(addresses ...string) {
 			at := tx.Now().UnixMicro()
 			contactID := id.At(tx.Now())
 			tx.Queue(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id,
-				created_at, updated_at) VALUES ($1, $2, $3, $4, '', FALSE, '', $5, $5)`, contactID, s.Acme.TeamID, address,
-				fmt.Sprint("Reader ", i), at)
+				created_at, updated_at) VALUES ($1, $2, $3, $4, '', FALSE, '', $5, $5)`, db.ID(contactID), s.Acme.TeamID,
+				address, fmt.Sprint("Reader ", i), at)
 			tx.Queue(ctx, `INSERT INTO contact_segments (team_id, segment_id, contact_id, created_at)
-				VALUES ($1, $2, $3, $4)`, s.Acme.TeamID, s.segment, contactID, at)
+				VALUES ($1, $2, $3, $4)`, s.Acme.TeamID, db.ID(s.segment), db.ID(contactID), at)
 		}
 		return nil
 	})
@@ -175,9 +175,10 @@ func TestEachContactGetsOneEmail(t *testing.T) {
 		s.send(id)
 		s.Run(s.b.Kinds()...)
 		s.walked(id, n-2)
-		s.mustCount(n-2, `SELECT COUNT(DISTINCT recipient) FROM emails WHERE broadcast_id = $1 AND contact_id <> ''`, id)
+		s.mustCount(n-2, `SELECT COUNT(DISTINCT recipient) FROM emails WHERE broadcast_id = $1 AND contact_id IS NOT NULL`,
+			db.ID(id))
 		s.mustCount(n-2, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND lane LIKE '%|bulk'`)
-		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1`, db.ID(id))
 		s.mustCount(n-2, `SELECT COUNT(*) FROM contact_engagement WHERE mailed = 1`)
 		r, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
 		s.Must(err)
@@ -186,7 +187,7 @@ func TestEachContactGetsOneEmail(t *testing.T) {
 		}
 		var emailID string
 		s.Must(s.DB.QueryRow(t.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
-			AND address = $2`, id, to[7]).Scan(&emailID))
+			AND address = $2`, db.ID(id), to[7]).Scan(&emailID))
 		if e := s.Email(emailID); e.Subject != "News for Reader 7" || !strings.Contains(*e.HTML, "Dear Reader 7") {
 			t.Errorf("the email of reader 7 is %q: %s", e.Subject, *e.HTML)
 		}
@@ -249,7 +250,7 @@ func TestDuplicateOfWhatWasSent(t *testing.T) {
 			}
 			s.send(again.ID)
 			s.until(again.ID, broadcasts.Sent)
-			s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, again.ID)
+			s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, db.ID(again.ID))
 		}
 	})
 }

@@ -102,7 +102,7 @@ func TestChangedSender(t *testing.T) {
 		s.until(id, broadcasts.Sent)
 
 		s.mustCount(n, `SELECT COUNT(DISTINCT contact_id) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'
-			AND domain_id = $2`, id, db.ID(second.ID))
+			AND domain_id = $2`, db.ID(id), db.ID(second.ID))
 		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		all := s.captured()
 		for _, address := range to {
@@ -231,7 +231,7 @@ func TestSenderChangedBetweenPages(t *testing.T) {
 		}))
 		_, err := s.work(id)
 		s.Must(err)
-		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, db.ID(id))
 		if former := s.Count(`SELECT COUNT(*) FROM emails WHERE sender <> 'a@second.example'`); former != 100 && former != 500 {
 			t.Errorf("%d emails are from the former sender", former)
 		}

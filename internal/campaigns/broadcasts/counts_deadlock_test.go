@@ -29,7 +29,7 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 	open := func(tx *db.Tx, variant, nth int) error {
 		_, err := tx.Exec(t.Context(), `UPDATE broadcast_recipients SET opened = TRUE WHERE broadcast_id = $1
 			AND contact_id = (SELECT contact_id FROM broadcast_recipients WHERE broadcast_id = $1 AND variant = $2
-			ORDER BY contact_id LIMIT 1 OFFSET $3)`, id, variant, nth)
+			ORDER BY contact_id LIMIT 1 OFFSET $3)`, db.ID(id), variant, nth)
 		return err
 	}
 	var runs, second atomic.Int64
@@ -73,5 +73,5 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 	if runs.Load() != 2 {
 		t.Errorf("two transactions were run %d times", runs.Load())
 	}
-	s.mustCount(4, `SELECT SUM(opened) FROM broadcast_counts WHERE broadcast_id = $1`, id)
+	s.mustCount(4, `SELECT SUM(opened) FROM broadcast_counts WHERE broadcast_id = $1`, db.ID(id))
 }

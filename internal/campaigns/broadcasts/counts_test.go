@@ -151,7 +151,7 @@ func TestReadsByIndex(t *testing.T) {
 				index = "broadcast_recipients_" + index
 			}
 			q := broadcasts.RecipientQuery{Type: of}
-			cursor := (&broadcasts.Recipient{ContactID: "0190"}).Cursor()
+			cursor := (&broadcasts.Recipient{ContactID: "01900000-0000-7000-8000-000000000000"}).Cursor()
 			for _, p := range []page.Page{pageOf(2), {Limit: 2, After: cursor}, {Limit: 2, Before: cursor}} {
 				trace.Take()
 				_, _, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, q, p)
@@ -176,10 +176,14 @@ func TestRareRecipients(t *testing.T) {
 		at := s.emailsOf(id)
 		s.Happen(s.event(id, at[0], events.EmailDelivered), s.event(id, at[1], events.EmailBounced))
 		s.Update(func(tx *db.Tx) error { // simulate very many waiting recipients with higher ids
+			contactID := `CAST('ffffffff-ffff-7fff-8fff-ffffff' || i AS UUID)`
+			if tx.OneWriter() { // SQLite
+				contactID = `CAST('zzzzzzzzzz' || i AS BLOB)`
+			}
 			_, err := tx.Exec(t.Context(), `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address,
 				state, reason, bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)
 				WITH RECURSIVE n(i) AS (SELECT 100000 UNION ALL SELECT i + 1 FROM n WHERE i < 219999)
-				SELECT $1, 'f' || i, 'none', '', 'waiting', '', '', 0, 0, 0, FALSE, FALSE, FALSE, FALSE FROM n`, id)
+				SELECT $1, `+contactID+`, 'none', '', 'waiting', '', '', 0, 0, 0, FALSE, FALSE, FALSE, FALSE FROM n`, db.ID(id))
 			return err
 		})
 		list := func(of broadcasts.RecipientType, p page.Page) (found []string, requests int) {
@@ -208,7 +212,7 @@ func TestRareRecipients(t *testing.T) {
 				}
 			}
 		}
-		first := (&broadcasts.Recipient{ContactID: "0"}).Cursor()
+		first := (&broadcasts.Recipient{ContactID: string(db.NoID)}).Cursor()
 		for _, c := range []struct {
 			of       broadcasts.RecipientType
 			page     page.Page
@@ -230,7 +234,7 @@ func TestRareRecipients(t *testing.T) {
 		}
 		s.Update(func(tx *db.Tx) error { // set the counter to 0, so that no rows are read
 			_, err := tx.Exec(t.Context(), `UPDATE broadcast_recipients SET state = 'bounced' WHERE broadcast_id = $1
-				AND state = 'delivered'`, id)
+				AND state = 'delivered'`, db.ID(id))
 			return err
 		})
 		if found, requests := list("delivered", pageOf(3)); len(found) != 0 || requests != 1 {

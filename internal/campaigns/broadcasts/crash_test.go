@@ -59,7 +59,7 @@ func (s *sender) finished(broadcastID string) {
 	testnode.Until(s.T, "the broadcast is entered", func() bool {
 		_, err := s.work(broadcastID)
 		s.Must(err)
-		return s.Count(`SELECT COUNT(*) FROM broadcasts WHERE id = $1 AND phase = 'settle'`, broadcastID) == 1
+		return s.Count(`SELECT COUNT(*) FROM broadcasts WHERE id = $1 AND phase = 'settle'`, db.ID(broadcastID)) == 1
 	})
 	for query, want := range map[string]int{
 		`SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`:                  few - 1,
@@ -69,7 +69,7 @@ func (s *sender) finished(broadcastID string) {
 		`SELECT left_out FROM broadcasts WHERE id = $1`:                        1,
 		`SELECT COUNT(*) FROM broadcast_variants WHERE broadcast_id = $1`:      2,
 	} {
-		s.mustCount(want, query, broadcastID)
+		s.mustCount(want, query, db.ID(broadcastID))
 	}
 	s.mustCount(few-1, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`)
 }

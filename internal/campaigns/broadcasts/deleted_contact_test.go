@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -79,6 +80,6 @@ func TestDeletedContactIsLeftOut(t *testing.T) {
 func (s *sender) emailTo(broadcastID, address string) (emailID string) {
 	s.T.Helper()
 	s.Must(s.DB.QueryRow(s.T.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
-		AND address = $2`, broadcastID, address).Scan(&emailID))
+		AND address = $2`, db.ID(broadcastID), address).Scan(&emailID))
 	return emailID
 }

@@ -66,16 +66,16 @@ func TestDomainLostAndBack(t *testing.T) {
 				s.Verified(s.Acme.TeamID, domains.NewDomain{Name: "second.example"})
 				s.ended("broadcast.continue")
 				s.mustPause(id)
-				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type <> 'queued'`, id)
+				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type <> 'queued'`, db.ID(id))
 				c.mend(s)
 				s.until(id, broadcasts.Sent)
 				testnode.Until(t, "no delivery is left", func() bool {
 					return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`) == 0
 				})
-				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, id)
+				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, db.ID(id))
 				s.mustCount(n, `SELECT COUNT(a.outcome) FROM email_events a JOIN emails e ON e.id = a.email_id
-					WHERE e.broadcast_id = $1`, id)
-				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'delivery_delayed'`, id)
+					WHERE e.broadcast_id = $1`, db.ID(id))
+				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'delivery_delayed'`, db.ID(id))
 			})
 		})
 	}

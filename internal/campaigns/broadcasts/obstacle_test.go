@@ -52,14 +52,14 @@ func TestSenderStopPausesAtOnce(t *testing.T) {
 				s.runAll()
 				s.held(n, id)
 				s.mustCount(0, `SELECT COUNT(a.outcome) FROM email_events a JOIN emails e ON e.id = a.email_id
-					WHERE e.broadcast_id = $1`, id)
+					WHERE e.broadcast_id = $1`, db.ID(id))
 				c.mend(s)
 				if b := s.broadcast(id); b.Status != broadcasts.Paused {
 					t.Errorf("it went on by itself: %s", b.Status)
 				}
 				s.Must(s.b.Resume(t.Context(), s.Acme, id))
 				s.until(id, broadcasts.Sent)
-				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, id)
+				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, db.ID(id))
 			})
 		})
 	}
@@ -75,7 +75,7 @@ func (s *sender) otherSender() (broadcastID string) {
 	b, err := s.b.CreateAndSend(ctx, s.Other, n, "in 1 hour")
 	s.Must(err)
 	s.Update(func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE broadcasts SET status = 'queued' WHERE id = $1`, b.ID)
+		_, err := tx.Exec(ctx, `UPDATE broadcasts SET status = 'queued' WHERE id = $1`, db.ID(b.ID))
 		return err
 	})
 	return b.ID
@@ -93,7 +93,8 @@ func (s *sender) copies(broadcastID string, n int, of func(i int) (status, keyID
 				SELECT $1, team_id, name, segment_id, topic_id,
 				preview_text, content_id, options, $2, reason, guarded, actor_kind, $3, revision, created_at, updated_at,
 				scheduled_at, started_at, sent_at, position, phase, winner, next_at, entered, left_out FROM broadcasts
-				WHERE id = $4`, fmt.Sprintf("%s-%04d", broadcastID, i), status, keyID, broadcastID); err != nil {
+				WHERE id = $4`, db.ID(fmt.Sprintf("%s%012x", broadcastID[:24], i)), status, keyID,
+				db.ID(broadcastID)); err != nil {
 				return err
 			}
 		}

@@ -49,9 +49,9 @@ func TestPaceCountsWhoGetsIt(t *testing.T) {
 			if err := s.b.Kinds()[0].Handle(ctx, j); !errors.Is(err, context.Canceled) { // canceled after the first page
 				t.Fatalf("it ends with %v", err)
 			}
-			s.mustCount(page-left, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, id)
+			s.mustCount(page-left, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, db.ID(id))
 			waits := s.Count(`SELECT next_at - (SELECT MAX(e.created_at) FROM emails e WHERE e.broadcast_id = b.id)
-				FROM broadcasts b WHERE b.id = $1`, id)
+				FROM broadcasts b WHERE b.id = $1`, db.ID(id))
 			if got, want := time.Duration(waits)*time.Microsecond, time.Duration(page-left)*time.Hour/pace; got != want {
 				t.Error(fmt.Sprintf("%d of %d are left out: ", left, page), "the next page comes after ", got, ", not ", want)
 			}

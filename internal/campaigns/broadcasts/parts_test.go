@@ -151,7 +151,7 @@ func TestLeavingABroadcast(t *testing.T) {
 			s.Must(err)
 		}
 		s.mustCount(1, `SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type = 'unsubscribed'
-			AND broadcast_id = $2 AND recipient = $3`, emailID, id, to)
+			AND broadcast_id = $2 AND recipient = $3`, emailID, db.ID(id), to)
 		all, _, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "unsubscribed"},
 			pageOf(10))
 		s.Must(err)
@@ -338,6 +338,6 @@ func TestMessageIDOfABroadcast(t *testing.T) {
 				t.Errorf("a report is of %s, want %s", r.MessageID, want)
 			}
 		}
-		s.mustCount(2, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND message_id = ''`, id)
+		s.mustCount(2, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND message_id = ''`, db.ID(id))
 	})
 }

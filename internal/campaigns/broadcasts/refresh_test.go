@@ -58,7 +58,7 @@ func (s *sender) remove(contactID string) {
 func (s *sender) became(broadcastID string) map[string]string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT address, state, reason FROM broadcast_recipients
-		WHERE broadcast_id = $1`, broadcastID)
+		WHERE broadcast_id = $1`, db.ID(broadcastID))
 	found := map[string]string{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var address, state, reason string
@@ -190,7 +190,7 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 				if diff := cmp.Diff(want, s.became(id)); diff != "" {
 					t.Error(diff)
 				}
-				s.mustCount(3, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, id)
+				s.mustCount(3, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, db.ID(id))
 				s.mustCount(3, `SELECT COUNT(*) FROM contact_engagement WHERE mailed = 1`)
 				r, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
 				s.Must(err)
@@ -199,7 +199,7 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 				}
 				var emailID string
 				s.Must(s.DB.QueryRow(t.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
-					AND contact_id = $2`, id, at[2]).Scan(&emailID))
+					AND contact_id = $2`, db.ID(id), db.ID(at[2])).Scan(&emailID))
 				if e := s.Email(emailID); e.To[0] != "new-"+to[2] || !strings.Contains(*e.HTML, "to new-"+to[2]) {
 					t.Errorf("the email to who has another address is to %s: %s", e.To, *e.HTML)
 				}
@@ -237,8 +237,9 @@ func TestHeldOutAfterItsPageWasRead(t *testing.T) {
 		testnode.Until(t, "all are entered", func() bool {
 			return s.Count(`SELECT COUNT(*) FROM broadcasts WHERE phase = 'settle'`) == 1
 		})
-		s.mustCount(n/2, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND address LIKE 'new-%'`, id)
-		s.mustCount(n/2, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1`, id)
+		s.mustCount(n/2, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND address LIKE 'new-%'`,
+			db.ID(id))
+		s.mustCount(n/2, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1`, db.ID(id))
 		b := s.broadcast(id)
 		if held := s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE reason = 'hold_out'`); held == 0 ||
 			b.LeftOut != int64(held) || b.Entered != int64(n/2-held) {

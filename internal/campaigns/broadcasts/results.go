@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -60,10 +61,22 @@ func decodeCursor(field, cursor string) (string, error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || !utf8.Valid(text) ||
 		bytes.IndexByte(text, 0) >= 0 {
-		return "", fault.Invalidf(field, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.",
-			field)
+		return "", invalidCursor(field)
 	}
 	return string(text), nil
+}
+
+func invalidCursor(field string) error {
+	return fault.Invalidf(field, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.", field)
+}
+
+// decodeRecipientCursor returns the contact's id in a cursor of a recipient.
+func decodeRecipientCursor(field, cursor string) (string, error) {
+	contactID, err := decodeCursor(field, cursor)
+	if err == nil && contactID != "" && !id.Valid(contactID) {
+		err = invalidCursor(field)
+	}
+	return contactID, err
 }
 
 // Recipients returns a page of those recipients of a broadcast that have the given type. The page p must have a limit,
@@ -78,10 +91,10 @@ func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q 
 	if err := q.check(); err != nil {
 		return nil, false, "", err
 	}
-	if p.After, err = decodeCursor("after", p.After); err != nil {
+	if p.After, err = decodeRecipientCursor("after", p.After); err != nil {
 		return nil, false, "", err
 	}
-	if p.Before, err = decodeCursor("before", p.Before); err != nil {
+	if p.Before, err = decodeRecipientCursor("before", p.Before); err != nil {
 		return nil, false, "", err
 	}
 	if q.Email != "" {
@@ -162,8 +175,7 @@ func decodeLinkCursor(field, cursor string) (at linkCursor, err error) {
 	}
 	clicks, link, ok := strings.Cut(text, " ")
 	if at.clicks, err = strconv.Atoi(clicks); err != nil || !ok || link == "" {
-		return at, fault.Invalidf(field, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.",
-			field)
+		return at, invalidCursor(field)
 	}
 	at.link = link
 	return at, nil

@@ -175,7 +175,7 @@ func TestErasedBroadcastDoesNotFailStop(t *testing.T) {
 				id := s.entered(3)
 				stopped := make(chan error, 1)
 				s.Update(func(tx *db.Tx) error {
-					if _, err := tx.Exec(t.Context(), `DELETE FROM broadcasts WHERE id = $1`, id); err != nil {
+					if _, err := tx.Exec(t.Context(), `DELETE FROM broadcasts WHERE id = $1`, db.ID(id)); err != nil {
 						return err
 					}
 					go func() { stopped <- stop(s) }()

@@ -91,14 +91,14 @@ func TestPauseHoldsWhatIsEntered(t *testing.T) {
 		s.runAll()
 		s.held(n, id)
 		testnode.Until(t, "the other email is delivered", func() bool { return s.Email(other).LastEvent == emails.Delivered })
-		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'queued'`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'queued'`, db.ID(id))
 		s.mustCount(n, `SELECT COUNT(*) FROM jobs WHERE held = $1 AND attempt = 1`, id)
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		s.until(id, broadcasts.Sent)
-		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, db.ID(id))
 		s.mustCount(n, `SELECT COUNT(a.outcome) FROM email_events a JOIN emails e ON e.id = a.email_id
-			WHERE e.broadcast_id = $1`, id)
-		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 'delivered'`, id)
+			WHERE e.broadcast_id = $1`, db.ID(id))
+		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 'delivered'`, db.ID(id))
 		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind IN ('delivery', 'broadcast', 'broadcast.release')`)
 		r, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
 		s.Must(err)
@@ -162,9 +162,9 @@ func TestCancelEndsWhatIsEntered(t *testing.T) {
 		testnode.Until(t, "no job is left", func() bool {
 			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind IN ('delivery', 'broadcast', 'broadcast.release')`) == 0
 		})
-		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'canceled'`, id)
-		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'canceled'`, id)
-		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 'canceled'`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'canceled'`, db.ID(id))
+		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'canceled'`, db.ID(id))
+		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 'canceled'`, db.ID(id))
 		s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		if b := s.broadcast(id); b.Status != broadcasts.Canceled || b.SentAt.IsZero() {
 			t.Errorf("it is %s, sent at %s", b.Status, b.SentAt)
@@ -395,7 +395,7 @@ func TestGuardLooksWhenResumed(t *testing.T) {
 func (s *sender) emailsOf(broadcastID string) []string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
-		AND email_id <> '' ORDER BY contact_id`, broadcastID)
+		AND email_id <> '' ORDER BY contact_id`, db.ID(broadcastID))
 	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
 		err = r.Scan(&id)
 		return id, err
@@ -429,7 +429,7 @@ func TestSenderStopAfterTheEnd(t *testing.T) {
 				testnode.Until(t, "no job is left", func() bool {
 					return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind) == 0
 				})
-				s.mustCount(4, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = $2`, id, string(c.want))
+				s.mustCount(4, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = $2`, db.ID(id), string(c.want))
 			})
 		})
 	}

@@ -22,8 +22,10 @@ const columns = `id, team_id, name, segment_id, topic_id, preview_text, content_
 func scan(r db.Row) (b Broadcast, err error) {
 	var options string
 	var created, scheduled, started, sent, next, paused int64
-	err = r.Scan(&b.ID, &b.TeamID, &b.Name, &b.SegmentID, &b.TopicID, &b.PreviewText, &b.contentID, &options, &b.Status,
-		&b.Reason, &b.guarded, &b.by.Kind, &b.by.ID, &b.revision, &created, &scheduled, &started, &sent, &b.position,
+	err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Name, (*db.ID)(&b.SegmentID), (*db.ID)(&b.TopicID), &b.PreviewText,
+		&b.contentID, &options, &b.Status,
+		&b.Reason, &b.guarded, &b.by.Kind, &b.by.ID, &b.revision, &created, &scheduled, &started, &sent,
+		(*db.ID)(&b.position),
 		&b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut, &paused, &b.significance)
 	if err != nil {
 		return b, err
@@ -60,20 +62,21 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	if err != nil {
 		return err
 	}
-	tx.Proof(`SELECT 1 FROM broadcasts WHERE id = $1`, b.ID)
+	tx.Proof(`SELECT 1 FROM broadcasts WHERE id = $1`, db.ID(b.ID))
 	tx.Queue(ctx, `INSERT INTO broadcasts (`+columns+`, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $15)`, b.ID, b.TeamID, b.Name, b.SegmentID,
-		b.TopicID, b.PreviewText, b.contentID, options, string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind),
+		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $15)`, db.ID(b.ID), b.TeamID, b.Name,
+		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, b.contentID, options, string(b.Status), string(b.Reason),
+		b.guarded, string(b.by.Kind),
 		b.by.ID, b.revision, b.CreatedAt.UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt),
-		db.Micros(b.SentAt), b.position, string(b.phase), b.Winner, db.Micros(b.nextAt), b.Entered, b.LeftOut,
+		db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner, db.Micros(b.nextAt), b.Entered, b.LeftOut,
 		db.Micros(b.pausedAt), int(b.significance))
 	return nil
 }
 
 // getRow returns a broadcast without its variants and, except for PreviewText, without its text.
 func getRow(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
-	return oneBroadcast(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID,
-		teamID))
+	return oneBroadcast(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`,
+		db.ID(broadcastID), teamID))
 }
 
 // getBroadcast returns a broadcast with its variants but, except for PreviewText, without its text.
@@ -91,7 +94,7 @@ func getBroadcast(ctx context.Context, r db.Reader, teamID, broadcastID string) 
 
 func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Broadcast, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM broadcasts WHERE team_id = $1`, ID: "id",
-		Args: []any{teamID}}, p, scan)
+		UUID: true, Args: []any{teamID}}, p, scan)
 }
 
 // countStarted counts a team's broadcasts that have started. The count stops at the given maximum.
@@ -111,9 +114,9 @@ func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams
 	limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND status IN ('queued', 'paused')
 		AND status = 'queued' AND ($2 = '' OR actor_kind = $2 AND actor_id = $3) AND id > $4 ORDER BY id LIMIT $5`, teamID,
-		string(by.Kind), by.ID, after, limit)
+		string(by.Kind), by.ID, db.OrNoID(after), limit)
 	return db.Collect(rows, err, func(r db.Row) (broadcastID string, err error) {
-		err = r.Scan(&broadcastID)
+		err = r.Scan((*db.ID)(&broadcastID))
 		return broadcastID, err
 	})
 }
@@ -122,10 +125,10 @@ func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams
 // order, beginning after the given id. The query repeats the condition of its index; see sendingBroadcasts.
 func waitingForDomain(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND status IN ('queued', 'paused')
-		AND status = 'paused' AND reason = $2 AND id > $3 ORDER BY id LIMIT $4`, teamID, string(DomainNotVerified), after,
-		limit)
+		AND status = 'paused' AND reason = $2 AND id > $3 ORDER BY id LIMIT $4`, teamID, string(DomainNotVerified),
+		db.OrNoID(after), limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (broadcastID string, err error) {
-		err = r.Scan(&broadcastID)
+		err = r.Scan((*db.ID)(&broadcastID))
 		return broadcastID, err
 	})
 	if err != nil {
@@ -137,7 +140,7 @@ func waitingForDomain(ctx context.Context, r db.Reader, teamID, after string, li
 // lock locks a broadcast until the transaction ends, and returns it without its text and variants.
 func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast, error) {
 	return oneBroadcast(tx.QueryRow(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
-		RETURNING `+columns, broadcastID, teamID))
+		RETURNING `+columns, db.ID(broadcastID), teamID))
 }
 
 // lockStatus returns the status of a broadcast and locks it until the transaction ends.
@@ -146,7 +149,7 @@ func lockStatus(ctx context.Context, tx *db.Tx, broadcastID string) (status Stat
 	if !tx.OneWriter() {
 		text += ` FOR SHARE`
 	}
-	err = tx.Reader.QueryRow(ctx, text, broadcastID).Scan(&status)
+	err = tx.Reader.QueryRow(ctx, text, db.ID(broadcastID)).Scan(&status)
 	return status, err
 }
 
@@ -155,9 +158,9 @@ func lockStatus(ctx context.Context, tx *db.Tx, broadcastID string) (status Stat
 func senderOf(ctx context.Context, r db.Reader, broadcastID string) (b Broadcast, err error) {
 	rows, err := r.Query(ctx, `SELECT b.id, b.team_id, b.status, b.actor_kind, b.actor_id, COALESCE(v.content_id, '')
 		FROM broadcasts b LEFT JOIN broadcast_variants v ON v.broadcast_id = b.id WHERE b.id = $1
-		LIMIT $2`, broadcastID, MaxVariants)
+		LIMIT $2`, db.ID(broadcastID), MaxVariants)
 	b.Variants, err = db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
-		err = r.Scan(&b.ID, &b.TeamID, &b.Status, &b.by.Kind, &b.by.ID, &v.contentID)
+		err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Status, &b.by.Kind, &b.by.ID, &v.contentID)
 		return v, err
 	})
 	if err == nil && len(b.Variants) == 0 {
@@ -173,14 +176,15 @@ func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 		return err
 	}
 	tx.Queue(ctx, `UPDATE broadcasts SET name = $3, segment_id = $4, topic_id = $5, preview_text = $6, content_id = $7,
-		options = $8, revision = $9, updated_at = $10 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID, b.Name, b.SegmentID,
-		b.TopicID, b.PreviewText, b.contentID, options, b.revision, tx.Now().UnixMicro())
+		options = $8, revision = $9, updated_at = $10 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID, b.Name,
+		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, b.contentID, options, b.revision, tx.Now().UnixMicro())
 	return nil
 }
 
 // setContent saves the id of the content that holds a broadcast's own text.
 func setContent(ctx context.Context, tx *db.Tx, b *Broadcast) {
-	tx.Queue(ctx, `UPDATE broadcasts SET content_id = $3 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID, b.contentID)
+	tx.Queue(ctx, `UPDATE broadcasts SET content_id = $3 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID,
+		b.contentID)
 }
 
 // save saves the fields of a locked broadcast that change after it is sent.
@@ -189,14 +193,14 @@ func save(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	tx.Queue(ctx, `UPDATE broadcasts SET status = $3, reason = $4, guarded = $5, actor_kind = $6, actor_id = $7,
 		revision = $8, updated_at = $9, scheduled_at = $10, started_at = $11, sent_at = $12, position = $13, phase = $14,
 		winner = $15, next_at = $16, entered = $17, left_out = $18, paused_at = $19,
-		significant = $20 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID,
+		significant = $20 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID,
 		string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind), b.by.ID, b.revision, tx.Now().UnixMicro(),
-		db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), b.position, string(b.phase), b.Winner,
+		db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner,
 		db.Micros(b.nextAt), b.Entered, b.LeftOut, db.Micros(b.pausedAt), int(b.significance))
 }
 
 func deleteBroadcast(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {
-	tx.Queue(ctx, `DELETE FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID, teamID)
+	tx.Queue(ctx, `DELETE FROM broadcasts WHERE id = $1 AND team_id = $2`, db.ID(broadcastID), teamID)
 }
 
 func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
@@ -209,15 +213,15 @@ func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
 			return *t
 		}
 		tx.Queue(ctx, `INSERT INTO broadcast_variants (broadcast_id, number, team_id, content_id, given, sender, subject,
-			preview_text, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, b.ID, i, b.TeamID, v.contentID,
-			v.givenBits(), text(v.From), text(v.Subject), text(v.PreviewText), text(v.HTML), text(v.Plain))
+			preview_text, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, db.ID(b.ID), i, b.TeamID,
+			v.contentID, v.givenBits(), text(v.From), text(v.Subject), text(v.PreviewText), text(v.HTML), text(v.Plain))
 	}
 }
 
 // getVariants returns the variants of a broadcast, sorted by number. A started broadcast has at least one variant.
 func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id, given, sender, subject, preview_text, html, body_text
-		FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2 ORDER BY number`, broadcastID, teamID)
+		FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2 ORDER BY number`, db.ID(broadcastID), teamID)
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		var given int
 		var sender, subject, preview, html, text string
@@ -242,7 +246,7 @@ func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 // fields set.
 func variantSenders(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id, given, sender FROM broadcast_variants WHERE broadcast_id = $1
-		AND team_id = $2 ORDER BY number`, broadcastID, teamID)
+		AND team_id = $2 ORDER BY number`, db.ID(broadcastID), teamID)
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		var given int
 		var sender string
@@ -260,7 +264,7 @@ func variantSenders(ctx context.Context, r db.Reader, teamID, broadcastID string
 // variantContents returns the variants of a broadcast, sorted by number, with only their content ids set.
 func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2
-		ORDER BY number`, broadcastID, teamID)
+		ORDER BY number`, db.ID(broadcastID), teamID)
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		err = r.Scan(&v.contentID)
 		return v, err
@@ -273,7 +277,7 @@ func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID strin
 
 func setVariantContent(ctx context.Context, tx *db.Tx, b *Broadcast, number int, contentID string) {
 	tx.Queue(ctx, `UPDATE broadcast_variants SET content_id = $4 WHERE broadcast_id = $1 AND team_id = $2
-		AND number = $3`, b.ID, b.TeamID, number, contentID)
+		AND number = $3`, db.ID(b.ID), b.TeamID, number, contentID)
 }
 
 // setVariantSender saves the sender and the content id of one of a broadcast's variants.
@@ -283,11 +287,11 @@ func setVariantSender(ctx context.Context, tx *db.Tx, b *Broadcast, number int, 
 		from = *v.From
 	}
 	tx.Queue(ctx, `UPDATE broadcast_variants SET sender = $4, content_id = $5 WHERE broadcast_id = $1 AND team_id = $2
-		AND number = $3`, b.ID, b.TeamID, number, from, v.contentID)
+		AND number = $3`, db.ID(b.ID), b.TeamID, number, from, v.contentID)
 }
 
 func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {
-	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
+	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, db.ID(broadcastID), teamID)
 }
 
 // actorOf returns the actor that sent a broadcast. The broadcast's emails are enqueued on behalf of this actor.

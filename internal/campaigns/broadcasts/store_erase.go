@@ -2,6 +2,7 @@ package broadcasts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 func someBroadcasts(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, eraseRows)
 	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
-		err = r.Scan(&id)
+		err = r.Scan((*db.ID)(&id))
 		return id, err
 	})
 	if err != nil {
@@ -41,17 +42,19 @@ func someBroadcasts(ctx context.Context, r db.Reader, teamID string) ([]string, 
 
 // eraseStatements are SQL statements, each of which deletes a batch of a broadcast's rows.
 var eraseStatements = []string{
-	`DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
-		(SELECT contact_id FROM broadcast_clicks WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
-	`DELETE FROM broadcast_recipients WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
-		(SELECT contact_id FROM broadcast_recipients WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
+	`DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id <= (SELECT contact_id FROM
+		(SELECT contact_id FROM broadcast_clicks WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x
+		ORDER BY contact_id DESC LIMIT 1)`,
+	`DELETE FROM broadcast_recipients WHERE broadcast_id = $1 AND contact_id <= (SELECT contact_id FROM
+		(SELECT contact_id FROM broadcast_recipients WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x
+		ORDER BY contact_id DESC LIMIT 1)`,
 	`DELETE FROM broadcast_links WHERE broadcast_id = $1 AND link <= (SELECT MAX(link) FROM
 		(SELECT link FROM broadcast_links WHERE broadcast_id = $1 ORDER BY link LIMIT $2) x)`,
 }
 
 func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string) error {
 	for _, text := range eraseStatements {
-		err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, broadcastID, eraseRows) })
+		err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, db.ID(broadcastID), eraseRows) })
 		if err != nil {
 			return err
 		}
@@ -83,7 +86,7 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 	next = broadcastID
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		for _, text := range eraseStatements {
-			n, err := tx.Exec(ctx, text, broadcastID, eraseRows)
+			n, err := tx.Exec(ctx, text, db.ID(broadcastID), eraseRows)
 			if err != nil {
 				return fmt.Errorf("delete old recipients of broadcast %s: %w", broadcastID, err)
 			}
@@ -102,13 +105,16 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 // checked each time, because a late click inserts rows.
 func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before time.Time) (id string, has bool,
 	err error) {
-	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.has THEN x.id END), MAX(x.id), ''),
-		COUNT(CASE WHEN x.has THEN 1 END) > 0 FROM (SELECT b.id,
-			(SELECT MIN(r.contact_id) FROM broadcast_recipients r WHERE r.broadcast_id = b.id) IS NOT NULL
-			OR (SELECT MIN(k.contact_id) FROM broadcast_clicks k WHERE k.broadcast_id = b.id) IS NOT NULL
-			OR (SELECT MIN(l.link) FROM broadcast_links l WHERE l.broadcast_id = b.id) IS NOT NULL AS has
+	err = r.QueryRow(ctx, `SELECT x.id, x.has FROM (SELECT b.id,
+			EXISTS (SELECT 1 FROM broadcast_recipients r WHERE r.broadcast_id = b.id)
+			OR EXISTS (SELECT 1 FROM broadcast_clicks k WHERE k.broadcast_id = b.id)
+			OR EXISTS (SELECT 1 FROM broadcast_links l WHERE l.broadcast_id = b.id) AS has
 		FROM broadcasts b WHERE b.team_id = $1 AND b.id > $2 AND b.sent_at > 0 AND b.sent_at < $3
-		ORDER BY b.id LIMIT $4) x`, teamID, after, before.UnixMicro(), eraseRows).Scan(&id, &has)
+		ORDER BY b.id LIMIT $4) x ORDER BY x.has DESC, CASE WHEN x.has THEN x.id END, x.id DESC LIMIT 1`, teamID,
+		db.OrNoID(after), before.UnixMicro(), eraseRows).Scan((*db.ID)(&id), &has)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", false, nil
+	}
 	if err != nil {
 		return "", false, fmt.Errorf("look for old broadcasts of team %s: %w", teamID, err)
 	}
@@ -160,7 +166,7 @@ func eraseFromLinks(ctx context.Context, d *db.DB, a erasure.Address, teamID str
 			return err
 		}
 		for _, after = range all {
-			err := db.Walk(ctx, d.Reader, "broadcast_links WHERE broadcast_id = $1", "link", []any{after}, func(from,
+			err := db.Walk(ctx, d.Reader, "broadcast_links WHERE broadcast_id = $1", "link", []any{db.ID(after)}, func(from,
 				upTo string) error {
 				some, err := linksWith(ctx, d.Reader, a, after, from, upTo)
 				if err != nil || len(some) == 0 {
@@ -172,7 +178,7 @@ func eraseFromLinks(ctx context.Context, d *db.DB, a erasure.Address, teamID str
 				return d.Update(ctx, func(tx *db.Tx) error {
 					for _, l := range some {
 						tx.Queue(ctx, `UPDATE broadcast_links SET url = $4 WHERE broadcast_id = $1 AND link = $2 AND team_id = $3`,
-							after, l.hash, teamID, a.Replace(l.url))
+							db.ID(after), l.hash, teamID, a.Replace(l.url))
 					}
 					return nil
 				})
@@ -187,9 +193,9 @@ func eraseFromLinks(ctx context.Context, d *db.DB, a erasure.Address, teamID str
 // broadcastsAfter returns the ids of a team's next broadcasts after the given id.
 func broadcastsAfter(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
-		after, eraseRows)
+		db.OrNoID(after), eraseRows)
 	return db.Collect(rows, err, func(r db.Row) (id string, err error) {
-		err = r.Scan(&id)
+		err = r.Scan((*db.ID)(&id))
 		return id, err
 	})
 }
@@ -200,7 +206,7 @@ type clickedURL struct{ hash, url string }
 func linksWith(ctx context.Context, r db.Reader, a erasure.Address, broadcastID, after, upTo string) (
 	some []clickedURL, err error) {
 	rows, err := r.Query(ctx, `SELECT link, url FROM broadcast_links WHERE broadcast_id = $1 AND link > $2 AND link <= $3
-		AND `+erasure.MayContain(4, "url")+` ORDER BY link`, broadcastID, after, upTo, a.Pattern())
+		AND `+erasure.MayContain(4, "url")+` ORDER BY link`, db.ID(broadcastID), after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var l clickedURL
 		if err = r.Scan(&l.hash, &l.url); err == nil && a.In(l.url) {
@@ -213,11 +219,11 @@ func linksWith(ctx context.Context, r db.Reader, a erasure.Address, broadcastID,
 
 func replaceAddress(ctx context.Context, tx *db.Tx, teamID string, one *BroadcastRecipient) {
 	tx.Queue(ctx, `DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id = $2 AND team_id = $3`,
-		one.BroadcastID, one.ContactID, teamID)
+		db.ID(one.BroadcastID), db.ID(one.ContactID), teamID)
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $3 WHERE broadcast_id = $1 AND contact_id = $2`,
-		one.BroadcastID, one.ContactID, erasure.Placeholder)
+		db.ID(one.BroadcastID), db.ID(one.ContactID), erasure.Placeholder)
 }
 
 // ErasableTexts are the texts of broadcasts in which an erasure replaces an address.
 var ErasableTexts = erasure.Texts{Kind: "names of broadcasts in which it was replaced", Table: "broadcasts",
-	Columns: []string{"name"}}
+	Columns: []string{"name"}, UUID: true}

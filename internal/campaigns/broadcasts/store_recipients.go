@@ -34,8 +34,8 @@ type recipient struct {
 func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 	tx.Queue(ctx, `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address, state, reason, bounce,
 		variant, opens, clicks, opened, clicked, complained, unsubscribed)
-		VALUES ($1, $2, $3, $4, $5, $6, '', $7, 0, 0, FALSE, FALSE, FALSE, FALSE)`, r.broadcastID, r.contactID, r.emailID,
-		r.address, string(r.state), r.reason, r.variant)
+		VALUES ($1, $2, $3, $4, $5, $6, '', $7, 0, 0, FALSE, FALSE, FALSE, FALSE)`, db.ID(r.broadcastID),
+		db.ID(r.contactID), r.emailID, r.address, string(r.state), r.reason, r.variant)
 }
 
 // ofTeam is an SQL condition that selects the recipients (alias r) of a team's broadcast.
@@ -46,10 +46,10 @@ func recipientsAmong(ctx context.Context, r db.Reader, teamID, broadcastID strin
 	map[string]bool, error) {
 	found := map[string]bool{}
 	rows, err := r.Query(ctx, `SELECT r.contact_id FROM broadcast_recipients r WHERE `+ofTeam+`
-		AND r.contact_id = ANY($3)`, broadcastID, teamID, contactIDs)
+		AND r.contact_id = ANY($3)`, db.ID(broadcastID), teamID, db.IDs(contactIDs))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
-		err = r.Scan(&contactID)
+		err = r.Scan((*db.ID)(&contactID))
 		found[contactID] = true
 		return none, err
 	})
@@ -64,7 +64,7 @@ func contentOfRecipient(ctx context.Context, r db.Reader, teamID, broadcastID, c
 	err error) {
 	err = r.QueryRow(ctx, `SELECT v.content_id FROM broadcast_recipients r JOIN broadcast_variants v
 		ON v.broadcast_id = r.broadcast_id AND v.number = r.variant WHERE r.broadcast_id = $1 AND v.team_id = $2
-		AND r.contact_id = $3`, broadcastID, teamID, contactID).Scan(&contentID)
+		AND r.contact_id = $3`, db.ID(broadcastID), teamID, db.ID(contactID)).Scan(&contentID)
 	return contentID, err
 }
 
@@ -82,15 +82,15 @@ func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 		from = `state IN ('waiting', 'sent')`
 	}
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+ofEmail+` AND `+from,
-		h.broadcastID,
+		db.ID(h.broadcastID),
 		h.teamID, h.emailID, string(h.state), h.reason, h.bounce)
 }
 
 // count adds opens, clicks and other actions to an email's recipient.
 func count(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET opens = opens + $4, clicks = clicks + $5, opened = opened OR $6,
-		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+ofEmail, h.broadcastID,
-		h.teamID, h.emailID, h.opens, h.clicks, h.opened, h.clicked, h.complained, h.unsubscribed)
+		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+ofEmail,
+		db.ID(h.broadcastID), h.teamID, h.emailID, h.opens, h.clicks, h.opened, h.clicked, h.complained, h.unsubscribed)
 }
 
 // countLink adds clicks on a link to the counters of the link and of the recipient.
@@ -98,13 +98,14 @@ func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string,
 	tx.Queue(ctx, `INSERT INTO broadcast_links (broadcast_id, link, team_id, url, clicks, recipients)
 		SELECT $1, $4, $2, $5, $6, CASE WHEN EXISTS (SELECT 1 FROM broadcast_clicks k WHERE k.broadcast_id = $1
 		AND k.contact_id = e.contact_id AND k.link = $4) THEN 0 ELSE 1 END
-		FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id <> ''
+		FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id IS NOT NULL
 		ON CONFLICT (broadcast_id, link) DO UPDATE SET clicks = broadcast_links.clicks + excluded.clicks,
-		recipients = broadcast_links.recipients + excluded.recipients`, h.broadcastID, h.teamID, h.emailID, link, url, clicks)
+		recipients = broadcast_links.recipients + excluded.recipients`, db.ID(h.broadcastID), h.teamID, h.emailID, link, url,
+		clicks)
 	tx.Queue(ctx, `INSERT INTO broadcast_clicks (broadcast_id, contact_id, link, team_id, clicks)
-		SELECT $1, e.contact_id, $4, $2, $5 FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id <> ''
+		SELECT $1, e.contact_id, $4, $2, $5 FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id IS NOT NULL
 		ON CONFLICT (broadcast_id, contact_id, link) DO UPDATE SET clicks = broadcast_clicks.clicks + excluded.clicks`,
-		h.broadcastID, h.teamID, h.emailID, link, clicks)
+		db.ID(h.broadcastID), h.teamID, h.emailID, link, clicks)
 }
 
 // recipientFilters contains the SQL condition for each recipient type. Types that may match most recipients are
@@ -146,16 +147,16 @@ func inState(s state) recipientFilter {
 func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	k := recipientFilters[q.Type]
-	args := []any{broadcastID, teamID}
+	args := []any{db.ID(broadcastID), teamID}
 	if q.BounceType != "" {
 		k = recipientFilter{index: "bounce", condition: `r.state = 'bounced' AND r.bounce = $3 AND r.bounce <> ''`}
 		args = append(args, q.BounceType)
 	}
 	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r`, ID: "r.contact_id",
-		Args: args}
+		UUID: true, Args: args}
 	switch {
 	case q.contactID != "":
-		some.Args = append(args, q.contactID)
+		some.Args = append(args, db.ID(q.contactID))
 		some.Text += fmt.Sprintf(` WHERE `+ofTeam+` AND r.contact_id = $%d AND `+k.condition, len(some.Args))
 	case k.index != "":
 		some.Text += ` /*sqlite: INDEXED BY broadcast_recipients_` + k.index + ` */ WHERE ` + ofTeam + ` AND ` + k.condition
@@ -165,7 +166,7 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string
 			return nil, false, "", err
 		}
 		span := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: some.ID,
-			Args: args}
+			UUID: true, Args: args}
 		some.Text += ` WHERE ` + ofTeam + ` AND ` + k.condition
 		return page.Search(ctx, r, span, some, p, scanRecipient)
 	}
@@ -177,7 +178,8 @@ const recipientColumns = `r.contact_id, r.email_id, r.address, r.state, r.reason
 	r.clicks`
 
 func scanRecipient(r db.Row) (one Recipient, err error) {
-	err = r.Scan(&one.ContactID, &one.EmailID, &one.Address, &one.State, &one.Reason, &one.BounceType, &one.Variant,
+	err = r.Scan((*db.ID)(&one.ContactID), &one.EmailID, &one.Address, &one.State, &one.Reason, &one.BounceType,
+		&one.Variant,
 		&one.Opens, &one.Clicks)
 	return one, err
 }
@@ -185,19 +187,19 @@ func scanRecipient(r db.Row) (one Recipient, err error) {
 // clicksOf sets the Links field of each recipient to the links that the recipient clicked.
 func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all []Recipient) error {
 	at := map[string]*Recipient{}
-	var ids []string
+	var ids []db.ID
 	for i := range all {
 		at[all[i].ContactID] = &all[i]
-		ids = append(ids, all[i].ContactID)
+		ids = append(ids, db.ID(all[i].ContactID))
 	}
 	rows, err := r.Query(ctx, `SELECT k.contact_id, l.url, k.clicks FROM broadcast_clicks k JOIN broadcast_links l
 		ON l.broadcast_id = k.broadcast_id AND l.link = k.link WHERE k.broadcast_id = $1 AND k.team_id = $2
-		AND k.contact_id = ANY($3) ORDER BY k.contact_id, k.clicks DESC, k.link LIMIT $4`, broadcastID, teamID, ids,
+		AND k.contact_id = ANY($3) ORDER BY k.contact_id, k.clicks DESC, k.link LIMIT $4`, db.ID(broadcastID), teamID, ids,
 		linksMax*len(ids))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
 		var link Link
-		if err := r.Scan(&contactID, &link.URL, &link.Clicks); err != nil {
+		if err := r.Scan((*db.ID)(&contactID), &link.URL, &link.Clicks); err != nil {
 			return none, err
 		}
 		if of := at[contactID]; len(of.Links) < linksMax {
@@ -216,7 +218,7 @@ func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all 
 func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at linkCursor, before bool, limit int) (
 	[]Link, error) {
 	text := `SELECT link, url, clicks, recipients FROM broadcast_links WHERE broadcast_id = $1 AND team_id = $2`
-	args := []any{broadcastID, teamID}
+	args := []any{db.ID(broadcastID), teamID}
 	order := "DESC"
 	if at.link != "" {
 		compare := "<"

@@ -32,7 +32,7 @@ func TestChangeThatIsRepeated(t *testing.T) {
 			}
 		}()
 		<-taken
-		_, err := tx.Exec(ctx, `UPDATE broadcasts SET guarded = guarded WHERE id = $1`, id)
+		_, err := tx.Exec(ctx, `UPDATE broadcasts SET guarded = guarded WHERE id = $1`, db.ID(id))
 		return err
 	})
 	<-changed

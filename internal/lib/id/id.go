@@ -79,6 +79,17 @@ func Valid(s string) bool {
 	return len(s) == 36 && uuid.Validate(s) == nil
 }
 
+// OnlyValid returns those of the texts that Valid accepts.
+func OnlyValid(texts []string) []string {
+	valid := make([]string, 0, len(texts))
+	for _, s := range texts {
+		if Valid(s) {
+			valid = append(valid, s)
+		}
+	}
+	return valid
+}
+
 // Time returns the time of a UUIDv7 id to the millisecond, or false for other UUID versions.
 func Time(s string) (time.Time, bool) {
 	u, err := uuid.Parse(s)

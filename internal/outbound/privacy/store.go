@@ -16,7 +16,8 @@ const columns = `id, team_id, contact_id, address, refusals, dry_run, state, pas
 func scan(r db.Row) (e Erasure, err error) {
 	var report string
 	var created, completed int64
-	err = r.Scan(&e.ID, &e.TeamID, &e.ContactID, &e.address, &e.Refusals, &e.DryRun, &e.State, &e.pass, &e.done, &report,
+	err = r.Scan(&e.ID, &e.TeamID, (*db.ID)(&e.ContactID), &e.address, &e.Refusals, &e.DryRun, &e.State, &e.pass, &e.done,
+		&report,
 		&created, &completed)
 	if err != nil {
 		return e, err
@@ -66,8 +67,8 @@ func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Erasu
 // insertErasure returns false if an erasure of the address is already in progress.
 func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO erasures (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, '', $8, 0)
-		ON CONFLICT (team_id, address) WHERE address <> '' DO NOTHING`, e.ID, e.TeamID, e.ContactID, e.address, e.Refusals,
-		e.DryRun, string(e.State), e.CreatedAt.UnixMicro())
+		ON CONFLICT (team_id, address) WHERE address <> '' DO NOTHING`, e.ID, e.TeamID, db.ID(e.ContactID), e.address,
+		e.Refusals, e.DryRun, string(e.State), e.CreatedAt.UnixMicro())
 	if err != nil {
 		return false, fmt.Errorf("insert an erasure: %w", err)
 	}

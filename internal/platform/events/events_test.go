@@ -91,7 +91,7 @@ func TestTimelineThatCannotBeRead(t *testing.T) {
 	dbtest.Loosen(t, d, "email_events")
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
-			recipient, data, created_at) VALUES ('1', 'team', 'e', NULL, '', 'sent', '', '', '', 'yesterday')`)
+			recipient, data, created_at) VALUES ('1', 'team', 'e', NULL, NULL, 'sent', '', '', '', 'yesterday')`)
 		return nil
 	})
 	if err != nil {

@@ -62,7 +62,7 @@ func insertRows(ctx context.Context, tx *db.Tx, some []*Event) error {
 		if err != nil {
 			return err
 		}
-		row := []any{e.ID, e.TeamID, e.TimelineID(), db.ID(e.DomainID), e.BroadcastID,
+		row := []any{e.ID, e.TeamID, e.TimelineID(), db.ID(e.DomainID), db.ID(e.BroadcastID),
 			strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data, e.At.UnixMicro()}
 		more := without
 		if e.Attempt != nil {

@@ -66,7 +66,7 @@ func TestEnqueue(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
 		m := f.mailing(t, f.add(t, news()))
-		m.Tags, m.BroadcastID = []emails.Tag{{Name: "kind", Value: "news"}}, "broadcast"
+		m.Tags, m.BroadcastID = []emails.Tag{{Name: "kind", Value: "news"}}, dbtest.ID("broadcast")
 		got := f.enqueue(t, m,
 			emails.MailingRecipient{Address: "Ann <Ann@one.example>", Values: render.Values{"NAME": "Ann", "CODE": "a1",
 				"OTHER": "unused"}},
@@ -85,7 +85,7 @@ func TestEnqueue(t *testing.T) {
 		if *ann.HTML != `<p>Dear Ann, <a href="https://acme.example/a1">read this</a>.</p>` || ann.Text != nil ||
 			ann.Subject != "News for Ann" || ann.From != "Acme <news@acme.example>" || ann.LastEvent != emails.Queued ||
 			ann.ReplyTo[0] != "answers+a1@acme.example" || ann.To[0] != "Ann <Ann@one.example>" ||
-			ann.BroadcastID != "broadcast" ||
+			ann.BroadcastID != dbtest.ID("broadcast") ||
 			ann.Tags[0].Value != "news" || ann.Actor != f.Acme.Ref() || ann.DomainID != f.Sender.ID {
 			t.Errorf("the email to Ann is %+v, %q", ann, *ann.HTML)
 		}

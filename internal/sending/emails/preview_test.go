@@ -132,7 +132,7 @@ func TestPreviewOfOtherEmails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.BroadcastID = "broadcast"
+		m.BroadcastID = dbtest.ID("broadcast")
 		var entered []emails.EnqueueResult
 		n.Update(func(tx *db.Tx) (err error) {
 			entered, err = n.Emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: "ann@one.example",

@@ -355,7 +355,7 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	now := tx.Now().UnixMicro()
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
-		VALUES ($1, $2, '', $3, $1, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', '', '', '', 'delivered', 40, 0,
+		VALUES ($1, $2, '', $3, $1, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, '', NULL, 'delivered', 40, 0,
 			$4)`,
 		emailID, teamID, db.ID(domainID), now)
 	if tx.OneWriter() {
@@ -371,7 +371,7 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	for _, typ := range []string{"sent", "delivered", "opened", "clicked"} {
 		tx.Queue(ctx, `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient,
 			data, created_at)
-			VALUES ($1, $2, $3, $4, '', $5, '', 'b@one.example', '', $6)`, id.New(), teamID, emailID, db.ID(domainID),
+			VALUES ($1, $2, $3, $4, NULL, $5, '', 'b@one.example', '', $6)`, id.New(), teamID, emailID, db.ID(domainID),
 			typ, now)
 	}
 	tx.Queue(ctx, `UPDATE email_events SET started_at = created_at, duration = 0, outcome = 'delivered', host = '',

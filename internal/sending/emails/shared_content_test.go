@@ -215,7 +215,7 @@ func TestSweepContentsGoesOn(t *testing.T) {
 	f.change(`INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind)
 		WITH RECURSIVE more (n) AS (SELECT 100000 UNION ALL SELECT n + 1 FROM more WHERE n < 210000)
-		SELECT SUBSTR(e.id, 1, 30) || n, team_id, '', NULL, '', '', '', '', '', '', '', '', last_event, rank, 0, 0, ''
+		SELECT SUBSTR(e.id, 1, 30) || n, team_id, '', NULL, '', '', '', '', '', NULL, '', NULL, last_event, rank, 0, 0, ''
 		FROM emails e, more WHERE e.id = $1`, emailID)
 	f.change(`UPDATE contents SET used_at = $1, from_id = $2`, f.DB.Now().Add(-3*time.Hour).UnixMicro(), emailID[:30])
 	for i, want := range []int{1, 0} {

@@ -59,9 +59,10 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 		messageID = "" // omitted to save space
 	}
 	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, e.ID)
-	args := []any{e.ID, e.TeamID, e.Actor.ID, db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags, e.TopicID,
-		e.TemplateID, e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
-		string(e.Actor.Kind), e.shared.contentID, variables, e.ContactID, e.only}
+	args := []any{e.ID, e.TeamID, e.Actor.ID, db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags,
+		db.ID(e.TopicID), e.TemplateID, db.ID(e.BroadcastID), string(e.LastEvent), rank[e.LastEvent],
+		db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
+		string(e.Actor.Kind), e.shared.contentID, variables, db.ID(e.ContactID), e.only}
 	if b == nil {
 		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
 		return nil
@@ -176,9 +177,8 @@ type emailRow struct {
 
 func (r *emailRow) dest(more ...any) []any {
 	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, (*db.ID)(&r.DomainID), &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags,
-		&r.TopicID,
-		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID,
-		&r.only, &r.updated}, more...)
+		(*db.ID)(&r.TopicID), &r.TemplateID, (*db.ID)(&r.BroadcastID), &r.last, &r.scheduled, &r.created,
+		&r.Actor.Kind, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
 }
 
 // complete sets the fields that are omitted in the database.

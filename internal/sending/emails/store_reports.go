@@ -24,8 +24,8 @@ func bounceTarget(ctx context.Context, r db.Reader, teamID, emailID string) (Bou
 		text, args = text+` AND team_id = $2`, append(args, teamID)
 	}
 	var from, only string
-	err := r.QueryRow(ctx, text, args...).Scan(&e.TeamID, (*db.ID)(&e.DomainID), &e.BroadcastID, &e.ContactID, &e.MessageID,
-		&from, &only)
+	err := r.QueryRow(ctx, text, args...).Scan(&e.TeamID, (*db.ID)(&e.DomainID), (*db.ID)(&e.BroadcastID),
+		(*db.ID)(&e.ContactID), &e.MessageID, &from, &only)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}
@@ -162,7 +162,7 @@ func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, a
 		e.TeamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var to string
-		if err = r.Scan((*db.ID)(&e.DomainID), &e.BroadcastID, &to); err != nil || e.Recipient != "" {
+		if err = r.Scan((*db.ID)(&e.DomainID), (*db.ID)(&e.BroadcastID), &to); err != nil || e.Recipient != "" {
 			return none, err
 		}
 		if a, err := message.ParseAddress(to); err == nil && a.Key() == address {

@@ -23,8 +23,8 @@ func trackedEmails(ctx context.Context, r db.Reader, teamIDs, emailIDs []string,
 		var emailID, address, state string
 		var since int64
 		f := &TrackedEmail{To: map[int]TrackedRecipient{}}
-		err = r.Scan(&emailID, &f.TeamID, (*db.ID)(&f.DomainID), &f.BroadcastID, &f.ContactID, &address, &state,
-			&since)
+		err = r.Scan(&emailID, &f.TeamID, (*db.ID)(&f.DomainID), (*db.ID)(&f.BroadcastID),
+			(*db.ID)(&f.ContactID), &address, &state, &since)
 		if f.OneRecipient = address != ""; f.OneRecipient {
 			f.To[0] = TrackedRecipient{address, recipientState(State(state)), db.Time(since)}
 		} else {

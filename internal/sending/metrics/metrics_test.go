@@ -449,7 +449,8 @@ func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 				times = append(times, from.Add(time.Duration(float64(over)*float64(i)/float64(n))).UnixMicro())
 			}
 			_, err := tx.InsertRows(context.Background(), `email_events (email_id, id, team_id, domain_id, broadcast_id, type,
-				detail, recipient, data, created_at)`, "", emailIDs, ids, "team", domains, "", kinds, "", "a@example.net", "",
+				detail, recipient, data,
+				created_at)`, "", emailIDs, ids, "team", domains, db.ID(""), kinds, "", "a@example.net", "",
 				times)
 			return err
 		})
@@ -490,7 +491,8 @@ func TestRollOfManyCounters(t *testing.T) {
 				}
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
 					_, err := tx.InsertRows(t.Context(), `email_events (email_id, id, team_id, domain_id, broadcast_id, type,
-						detail, recipient, data, created_at)`, "", emailIDs, ids, team, domains, "", "delivered", "", "a@example.net",
+						detail, recipient, data,
+						created_at)`, "", emailIDs, ids, team, domains, db.ID(""), "delivered", "", "a@example.net",
 						"", times)
 					return err
 				})

@@ -89,7 +89,8 @@ type row struct {
 }
 
 func scanRow(r db.Row) (x row, err error) {
-	err = r.Scan(&x.slot, (*db.ID)(&x.domain), &x.email, &x.broadcast, &x.typ, &x.detail, &x.events, &x.recipients, &x.people)
+	err = r.Scan(&x.slot, (*db.ID)(&x.domain), &x.email, (*db.ID)(&x.broadcast), &x.typ, &x.detail, &x.events,
+		&x.recipients, &x.people)
 	return x, err
 }
 
@@ -106,7 +107,7 @@ func (f filters) where(prefix string, args []any) (string, []any) {
 		column string
 		ids    []string
 		uuid   bool
-	}{{"domain_id", f.domains, true}, {"email_id", f.emails, false}, {"broadcast_id", f.broadcasts, false}} {
+	}{{"domain_id", f.domains, true}, {"email_id", f.emails, false}, {"broadcast_id", f.broadcasts, true}} {
 		if len(c.ids) > 0 {
 			if c.uuid {
 				args = append(args, db.IDs(c.ids))
@@ -171,7 +172,8 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 		CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
 		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"),
 		column(g.domain, "e.domain_id", "CAST(NULL AS UUID)"),
-		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, peopleOf,
+		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "CAST(NULL AS UUID)"), recipientsOf,
+		peopleOf,
 		when, counted, where)
 	if !g.email && len(f.emails) == 0 { // deleted events cannot be assigned to an email
 		args = append(args, up(s.from), up(s.to))
@@ -181,7 +183,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 			CAST(SUM(k.recipients) AS BIGINT), CAST(SUM(k.people) AS BIGINT)
 			FROM email_counts_kept k WHERE k.team_id = $1 AND k.slot >= $%d AND k.slot < $%d%s GROUP BY 1, 2, 3, 4, 5, 6`,
 			column(g.slot, "k.slot", "CAST(0 AS BIGINT)"), column(g.domain, "k.domain_id", "CAST(NULL AS UUID)"),
-			column(g.broadcast, "k.broadcast_id", "''"), low, high, where)
+			column(g.broadcast, "k.broadcast_id", "CAST(NULL AS UUID)"), low, high, where)
 	}
 	args = append(args, limit)
 	rows, err := r.Query(ctx, fmt.Sprintf(`%s LIMIT $%d`, text, len(args)), args...)
@@ -206,7 +208,8 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 	// A fixed order of rows prevents deadlocks between two transactions.
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
 		events, recipients, people)
-		SELECT e.team_id, e.created_at / %d, COALESCE(e.domain_id, $3), e.broadcast_id, e.type, e.detail, COUNT(*),
+		SELECT e.team_id, e.created_at / %d, COALESCE(e.domain_id, $3), COALESCE(e.broadcast_id, $3), e.type, e.detail,
+		COUNT(*),
 		CAST(SUM(%s) AS BIGINT), CAST(SUM(%s) AS BIGINT) FROM email_events e
 		WHERE e.email_id = ANY($2) AND e.team_id || '' = $1 AND %s
 		GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
@@ -230,7 +233,8 @@ func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int6
 		CAST(SUM(c.recipients) AS BIGINT), CAST(SUM(c.people) AS BIGINT)
 		FROM email_counts c WHERE c.team_id = $1 AND c.slot >= $2 AND c.slot < $3%s%s
 		GROUP BY 1, 2, 3, 4, 5, 6`, column(g.slot, "c.slot", "CAST(0 AS BIGINT)"),
-		column(g.domain, "c.domain_id", "CAST(NULL AS UUID)"), column(g.broadcast, "c.broadcast_id", "''"), not, where), args...)
+		column(g.domain, "c.domain_id", "CAST(NULL AS UUID)"),
+		column(g.broadcast, "c.broadcast_id", "CAST(NULL AS UUID)"), not, where), args...)
 	return db.Collect(rows, err, scanRow)
 }
 
@@ -246,7 +250,7 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 			events = email_counts.events + excluded.events,
 			recipients = email_counts.recipients + excluded.recipients,
 			people = email_counts.people + excluded.people`,
-			teamID, x.slot, db.OrNoID(x.domain), x.broadcast, x.typ, x.detail, x.events, x.recipients, x.people)
+			teamID, x.slot, db.OrNoID(x.domain), db.OrNoID(x.broadcast), x.typ, x.detail, x.events, x.recipients, x.people)
 	}
 }
 
@@ -277,13 +281,9 @@ func namesOf(ctx context.Context, r db.Reader, table, teamID string, ids []strin
 	names := map[string]string{}
 	for some := range slices.Chunk(ids, 500) {
 		var id, name string
-		var list, dest any = some, &id
-		if table == "domains" {
-			list, dest = db.IDs(some), (*db.ID)(&id)
-		}
-		rows, err := r.Query(ctx, `SELECT id, name FROM `+table+` WHERE team_id = $1 AND id = ANY($2)`, teamID, list)
+		rows, err := r.Query(ctx, `SELECT id, name FROM `+table+` WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(some))
 		if _, err := db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
-			err = r.Scan(dest, &name)
+			err = r.Scan((*db.ID)(&id), &name)
 			names[id] = strings.Clone(name)
 			return x, err
 		}); err != nil {

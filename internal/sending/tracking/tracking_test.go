@@ -183,7 +183,7 @@ func TestHitsAreOfTheContact(t *testing.T) {
 		c.Add(tracking.Hit{Ref: c.Ref(emailID), URL: target, Addr: home, UserAgent: firefox})
 		c.flush()
 		if n := c.Count(`SELECT COUNT(*) FROM contact_engagement WHERE contact_id = $1 AND opened = 1 AND clicked = 1`,
-			of.ID); n != 1 {
+			db.ID(of.ID)); n != 1 {
 			t.Errorf("the contact has %d rows", n)
 		}
 		if n := c.Count(`SELECT COUNT(*) FROM contact_engagement`); n != 1 {

@@ -82,13 +82,20 @@ func (tr *Trace) longReads(t *testing.T, s db.Statement, tables map[string][][2]
 }
 
 var (
-	sqliteStep = regexp.MustCompile(`^(SCAN|SEARCH) (\w+)(?: .*\((.*)\))?`)
-	compared   = regexp.MustCompile(`(\w+)(?:\)(?:::\w+)?)? ?(=|<>|<=|>=|<|>)`)
+	sqliteStep = regexp.MustCompile(`^(SCAN|SEARCH) (\w+)(?: .*?\((.*)\))?`)
+	// A sort of a subquery that has a limit is bounded. Such subqueries are called x.
+	limitedX = regexp.MustCompile(`LIMIT \$\d+\) x\b`)
+	sortsX   = regexp.MustCompile(`(?m)^ *SCAN x\n *USE TEMP B-TREE FOR ORDER BY$`)
+	compared = regexp.MustCompile(`(\w+)(?:\)(?:::\w+)?)? ?(=|<>|<=|>=|<|>)`)
 )
 
 func (tr *Trace) longReadsSQLite(t *testing.T, s db.Statement, tables map[string][][2]string) (long []string) {
 	plan := tr.Plan(t, s)
-	bounded := strings.Contains(s.SQL, "LIMIT") && !strings.Contains(plan, "TEMP B-TREE FOR ORDER BY")
+	sorted := plan
+	if limitedX.MatchString(s.SQL) {
+		sorted = sortsX.ReplaceAllString(plan, "")
+	}
+	bounded := strings.Contains(s.SQL, "LIMIT") && !strings.Contains(sorted, "TEMP B-TREE FOR ORDER BY")
 	lowest := regexp.MustCompile(`\b(MIN|MAX)\(`).MatchString(s.SQL) && !strings.Contains(s.SQL, "GROUP BY")
 	within := -1 // indentation of the subquery that runs once per row
 	for line := range strings.Lines(plan) {

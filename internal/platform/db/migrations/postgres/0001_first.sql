@@ -492,11 +492,11 @@ CREATE TABLE emails (
 	recipient TEXT NOT NULL DEFAULT '', -- envelope address of the only recipient
 	recipients TEXT NOT NULL,        -- JSON: to, cc, bcc, reply_to as the caller wrote them; '' if recipient says the same
 	tags TEXT NOT NULL,              -- JSON, '' when none
-	topic_id TEXT NOT NULL,
+	topic_id UUID,
 	template_id TEXT NOT NULL,
-	broadcast_id TEXT NOT NULL,
+	broadcast_id UUID,
 	-- The contact to whom a broadcast sent the email, '' for all other emails: what happens to the email is noted of it.
-	contact_id TEXT NOT NULL DEFAULT '',
+	contact_id UUID,
 	-- '' is an email with a body of its own.
 	content_id TEXT NOT NULL DEFAULT '',
 	-- JSON: what stands in the content's placeholders in this email, '' when nothing does.
@@ -572,7 +572,7 @@ CREATE TABLE email_events (
 	id TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	domain_id UUID,                  -- NULL for none
-	broadcast_id TEXT NOT NULL,
+	broadcast_id UUID,
 	type TEXT NOT NULL,              -- without the "email." before it
 	detail TEXT NOT NULL,            -- a bounce's type in lower case
 	recipient TEXT NOT NULL,         -- '' when it is of the whole email
@@ -657,7 +657,7 @@ CREATE TABLE email_counts (
 	team_id TEXT NOT NULL,
 	slot BIGINT NOT NULL,            -- the quarter hour
 	domain_id UUID NOT NULL,         -- all zeros for none
-	broadcast_id TEXT NOT NULL,
+	broadcast_id UUID NOT NULL,
 	type TEXT NOT NULL,
 	detail TEXT NOT NULL,
 	events BIGINT NOT NULL,
@@ -674,7 +674,7 @@ CREATE TABLE email_counts_kept (
 	team_id TEXT NOT NULL,
 	slot BIGINT NOT NULL,
 	domain_id UUID NOT NULL,         -- all zeros for none
-	broadcast_id TEXT NOT NULL,
+	broadcast_id UUID NOT NULL,
 	type TEXT NOT NULL,
 	detail TEXT NOT NULL,
 	events BIGINT NOT NULL,
@@ -738,7 +738,7 @@ CREATE INDEX template_versions_list ON template_versions (team_id, template_id, 
 -- Whom a team writes to: an address is one contact. source_id is the email by whose link unsubscribed was last
 -- changed, '' when it was changed otherwise.
 CREATE TABLE contacts (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	first_name TEXT NOT NULL,
@@ -757,7 +757,7 @@ CREATE INDEX contacts_unsubscribed ON contacts (team_id, id) WHERE unsubscribed;
 -- What a team notes of its contacts besides their names. The values of a deleted property are deleted in steps, and
 -- then its row.
 CREATE TABLE contact_properties (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,              -- the key, as contacts and placeholders name it
 	type TEXT NOT NULL,              -- string or number
@@ -774,8 +774,8 @@ CREATE INDEX contact_properties_deleted ON contact_properties (id) WHERE deleted
 -- Values of string properties, and of number properties. Filters use the second index of each.
 CREATE TABLE contact_texts (
 	team_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
-	property_id TEXT NOT NULL,
+	contact_id UUID NOT NULL,
+	property_id UUID NOT NULL,
 	value TEXT NOT NULL,
 	head TEXT NOT NULL GENERATED ALWAYS AS (SUBSTR(value, 1, 500)) STORED,
 	PRIMARY KEY (contact_id, property_id)
@@ -785,8 +785,8 @@ CREATE INDEX contact_texts_value ON contact_texts (property_id, head, contact_id
 
 CREATE TABLE contact_numbers (
 	team_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
-	property_id TEXT NOT NULL,
+	contact_id UUID NOT NULL,
+	property_id UUID NOT NULL,
 	value DOUBLE PRECISION NOT NULL,
 	PRIMARY KEY (contact_id, property_id)
 );
@@ -795,7 +795,7 @@ CREATE INDEX contact_numbers_value ON contact_numbers (property_id, value, conta
 
 -- What a team writes about. The subscriptions of a deleted one are deleted in steps, and then its row.
 CREATE TABLE topics (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
 	description TEXT NOT NULL,
@@ -812,8 +812,8 @@ CREATE INDEX topics_deleted ON topics (id) WHERE deleted_at <> 0;
 -- when it was chosen otherwise.
 CREATE TABLE contact_topics (
 	team_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
-	topic_id TEXT NOT NULL,
+	contact_id UUID NOT NULL,
+	topic_id UUID NOT NULL,
 	subscription TEXT NOT NULL,      -- opt_in or opt_out
 	source_id TEXT NOT NULL,
 	updated_at BIGINT NOT NULL,
@@ -826,7 +826,7 @@ CREATE INDEX contact_topics_choice ON contact_topics (topic_id, contact_id, subs
 -- Named sets of contacts: those that were added, or those that a filter finds. The memberships of a deleted segment
 -- are deleted in steps, and then its row.
 CREATE TABLE segments (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
 	filter TEXT NOT NULL,            -- JSON, '' when contacts are added by hand
@@ -839,27 +839,30 @@ CREATE INDEX segments_deleted ON segments (id) WHERE deleted_at <> 0;
 
 CREATE TABLE contact_segments (
 	team_id TEXT NOT NULL,
-	segment_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	segment_id UUID NOT NULL,
+	contact_id UUID NOT NULL,
 	created_at BIGINT NOT NULL,
 	PRIMARY KEY (segment_id, contact_id)
 );
 
 CREATE INDEX contact_segments_contact ON contact_segments (contact_id, segment_id);
 
--- How many contacts large segments had when they were counted last. segment_id is the team's id for all its contacts.
+-- How many contacts large segments had when they were counted last. segment_id is 16 zeros for all of a team's
+-- contacts.
 CREATE TABLE segment_counts (
-	segment_id TEXT PRIMARY KEY,
+	segment_id UUID NOT NULL,
 	team_id TEXT NOT NULL,
 	contacts BIGINT NOT NULL,
-	counted_at BIGINT NOT NULL
+	counted_at BIGINT NOT NULL,
+	PRIMARY KEY (team_id, segment_id)
 );
 
-CREATE INDEX segment_counts_team ON segment_counts (team_id, segment_id);
+-- The count of a deleted segment, which the sweep deletes.
+CREATE INDEX segment_counts_segment ON segment_counts (segment_id);
 
 -- How a contact answers what it is sent. A contact that was never mailed and did nothing has no row.
 CREATE TABLE contact_engagement (
-	contact_id TEXT PRIMARY KEY,
+	contact_id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	mailed BIGINT NOT NULL,          -- emails of broadcasts and automations
 	opened BIGINT NOT NULL,          -- opens by people
@@ -877,7 +880,7 @@ CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_
 -- Files of contacts that are imported. One of a team is in progress at a time, in the order of ids. The counts, the
 -- position and the rows that failed are written together with the contacts of a batch.
 CREATE TABLE contact_imports (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	status TEXT NOT NULL,            -- queued, in_progress, completed or failed
 	filename TEXT NOT NULL,
@@ -902,7 +905,7 @@ CREATE INDEX contact_imports_status ON contact_imports (team_id, status, id);
 CREATE INDEX contact_imports_ended ON contact_imports (finished_at) WHERE finished_at > 0;
 
 CREATE TABLE contact_import_failures (
-	import_id TEXT NOT NULL,
+	import_id UUID NOT NULL,
 	line BIGINT NOT NULL,            -- of the file, on which the row begins
 	team_id TEXT NOT NULL,
 	reason TEXT NOT NULL,
@@ -913,11 +916,11 @@ CREATE TABLE contact_import_failures (
 -- Emails to an audience. The columns from position on are what a run has done; each page of recipients writes them in
 -- the transaction that enters its emails.
 CREATE TABLE broadcasts (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
-	segment_id TEXT NOT NULL,
-	topic_id TEXT NOT NULL,          -- '' when none
+	segment_id UUID NOT NULL,
+	topic_id UUID,                   -- NULL for none
 	preview_text TEXT NOT NULL,
 	content_id TEXT NOT NULL,        -- as it was written
 	options TEXT NOT NULL,           -- JSON: pace, A/B test, limits
@@ -932,7 +935,7 @@ CREATE TABLE broadcasts (
 	scheduled_at BIGINT NOT NULL,
 	started_at BIGINT NOT NULL,      -- contacts that were added later are not mailed
 	sent_at BIGINT NOT NULL,
-	position TEXT NOT NULL,          -- the contact up to which the audience was walked
+	position UUID,                   -- the contact up to which the audience was walked
 	phase TEXT NOT NULL,             -- all, test, wait, rest or settle; '' before it starts
 	winner BIGINT NOT NULL,          -- the variant that won, -1 while none has
 	next_at BIGINT NOT NULL,         -- when the next page is due by the pace, or the winner is chosen
@@ -956,7 +959,7 @@ CREATE INDEX broadcasts_started ON broadcasts (team_id, id) WHERE started_at > 0
 -- What the variants of a broadcast have in place of the broadcast's own. One without an A/B test has the variant 0
 -- from its start on.
 CREATE TABLE broadcast_variants (
-	broadcast_id TEXT NOT NULL,
+	broadcast_id UUID NOT NULL,
 	number BIGINT NOT NULL,
 	team_id TEXT NOT NULL,
 	content_id TEXT NOT NULL,        -- what is sent; '' before the start
@@ -971,8 +974,8 @@ CREATE TABLE broadcast_variants (
 
 -- The same, without a second tree for the key.
 CREATE TABLE broadcast_recipients (
-	broadcast_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	broadcast_id UUID NOT NULL,
+	contact_id UUID NOT NULL,
 	email_id TEXT NOT NULL,          -- '' when left out
 	address TEXT NOT NULL,
 	state TEXT NOT NULL,             -- waiting, sent, delivered, bounced, failed, suppressed, canceled or left_out
@@ -1004,7 +1007,7 @@ CREATE INDEX broadcast_recipients_bounce ON broadcast_recipients (broadcast_id, 
 -- transactions change recipients of one broadcast at once; so that they seldom wait for each other, each counts in
 -- one of 16 parts. SQLite has one writer, and one part.
 CREATE TABLE broadcast_counts (
-	broadcast_id TEXT NOT NULL,
+	broadcast_id UUID NOT NULL,
 	variant BIGINT NOT NULL,
 	part BIGINT NOT NULL,
 	team_id TEXT NOT NULL,
@@ -1049,7 +1052,7 @@ EXECUTE FUNCTION broadcast_recipients_count();
 
 -- How many contacts got an email, and how many were left out for what reason, as the transactions of pages add them.
 CREATE TABLE broadcast_entered (
-	broadcast_id TEXT NOT NULL,
+	broadcast_id UUID NOT NULL,
 	variant BIGINT NOT NULL,
 	reason TEXT NOT NULL,            -- '' for those that got an email
 	team_id TEXT NOT NULL,
@@ -1060,7 +1063,7 @@ CREATE TABLE broadcast_entered (
 -- The links of a broadcast that were followed, and by whom. A link is known by a hash, because a target may be longer
 -- than an index takes.
 CREATE TABLE broadcast_links (
-	broadcast_id TEXT NOT NULL,
+	broadcast_id UUID NOT NULL,
 	link TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	url TEXT NOT NULL,
@@ -1072,8 +1075,8 @@ CREATE TABLE broadcast_links (
 CREATE INDEX broadcast_links_clicks ON broadcast_links (broadcast_id, clicks, link);
 
 CREATE TABLE broadcast_clicks (
-	broadcast_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	broadcast_id UUID NOT NULL,
+	contact_id UUID NOT NULL,
 	link TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	clicks BIGINT NOT NULL,
@@ -1163,7 +1166,7 @@ CREATE TABLE automation_runs (
 	team_id TEXT NOT NULL,
 	automation_id TEXT NOT NULL,
 	version_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	contact_id UUID NOT NULL,
 	contact_gone BIGINT NOT NULL,    -- 1 once the contact was deleted: then nothing is kept of it when the run ends
 	epoch BIGINT NOT NULL,
 	status TEXT NOT NULL,            -- running, completed, failed or cancelled
@@ -1211,7 +1214,7 @@ CREATE TABLE automation_run_steps (
 CREATE TABLE automation_waits (
 	team_id TEXT NOT NULL,
 	event_name TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	contact_id UUID NOT NULL,
 	run_id TEXT NOT NULL,
 	PRIMARY KEY (team_id, event_name, contact_id, run_id)
 );
@@ -1222,7 +1225,7 @@ CREATE INDEX automation_waits_run ON automation_waits (run_id);
 -- changes its row.
 CREATE TABLE automation_contacts (
 	automation_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	contact_id UUID NOT NULL,
 	team_id TEXT NOT NULL,
 	epoch BIGINT NOT NULL,           -- whose runs active counts: those of older ones are canceled
 	active BIGINT NOT NULL,          -- runs that have not ended
@@ -1368,7 +1371,7 @@ CREATE INDEX live_messages_id ON live_messages (id);
 CREATE TABLE erasures (
 	id TEXT PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,        -- '' when the address was of no contact
+	contact_id UUID,                 -- NULL when the address was of no contact
 	address TEXT NOT NULL,           -- '' once the erasure has ended
 	refusals BOOLEAN NOT NULL,       -- what keeps the address from being mailed is erased too
 	dry_run BOOLEAN NOT NULL,

@@ -487,9 +487,9 @@ CREATE TABLE emails (
 	subject TEXT NOT NULL,
 	recipients TEXT NOT NULL,        -- JSON: to, cc, bcc, reply_to as the caller wrote them; '' if recipient says the same
 	tags TEXT NOT NULL,              -- JSON, '' when none
-	topic_id TEXT NOT NULL,
+	topic_id BLOB,
 	template_id TEXT NOT NULL,
-	broadcast_id TEXT NOT NULL,
+	broadcast_id BLOB,
 	last_event TEXT NOT NULL,
 	rank INTEGER NOT NULL,           -- of last_event; it only rises
 	scheduled_at INTEGER NOT NULL,
@@ -503,7 +503,7 @@ CREATE TABLE emails (
 	-- JSON: what stands in the content's placeholders in this email, '' when nothing does.
 	variables TEXT NOT NULL DEFAULT '',
 	-- The contact to whom a broadcast sent the email, '' for all other emails: what happens to the email is noted of it.
-	contact_id TEXT NOT NULL DEFAULT '',
+	contact_id BLOB,
 	recipient TEXT NOT NULL DEFAULT '', -- envelope address of the only recipient
 	updated_at INTEGER NOT NULL DEFAULT 0 -- when the state of the only recipient changed
 ) STRICT;
@@ -573,7 +573,7 @@ CREATE TABLE email_events (
 	id TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	domain_id BLOB,                  -- NULL for none
-	broadcast_id TEXT NOT NULL,
+	broadcast_id BLOB,
 	type TEXT NOT NULL,              -- without the "email." before it
 	detail TEXT NOT NULL,            -- a bounce's type in lower case
 	recipient TEXT NOT NULL,         -- '' when it is of the whole email
@@ -658,7 +658,7 @@ CREATE TABLE email_counts (
 	team_id TEXT NOT NULL,
 	slot INTEGER NOT NULL,           -- the quarter hour
 	domain_id BLOB NOT NULL,         -- all zeros for none
-	broadcast_id TEXT NOT NULL,
+	broadcast_id BLOB NOT NULL,
 	type TEXT NOT NULL,
 	detail TEXT NOT NULL,
 	events INTEGER NOT NULL,
@@ -675,7 +675,7 @@ CREATE TABLE email_counts_kept (
 	team_id TEXT NOT NULL,
 	slot INTEGER NOT NULL,
 	domain_id BLOB NOT NULL,         -- all zeros for none
-	broadcast_id TEXT NOT NULL,
+	broadcast_id BLOB NOT NULL,
 	type TEXT NOT NULL,
 	detail TEXT NOT NULL,
 	events INTEGER NOT NULL,
@@ -739,7 +739,7 @@ CREATE INDEX template_versions_list ON template_versions (team_id, template_id, 
 -- Whom a team writes to: an address is one contact. source_id is the email by whose link unsubscribed was last
 -- changed, '' when it was changed otherwise.
 CREATE TABLE contacts (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	first_name TEXT NOT NULL,
@@ -758,7 +758,7 @@ CREATE INDEX contacts_unsubscribed ON contacts (team_id, id) WHERE unsubscribed;
 -- What a team notes of its contacts besides their names. The values of a deleted property are deleted in steps, and
 -- then its row.
 CREATE TABLE contact_properties (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,              -- the key, as contacts and placeholders name it
 	type TEXT NOT NULL,              -- string or number
@@ -775,8 +775,8 @@ CREATE INDEX contact_properties_deleted ON contact_properties (id) WHERE deleted
 -- Values of string properties, and of number properties. Filters use the second index of each.
 CREATE TABLE contact_texts (
 	team_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
-	property_id TEXT NOT NULL,
+	contact_id BLOB NOT NULL,
+	property_id BLOB NOT NULL,
 	value TEXT NOT NULL,
 	PRIMARY KEY (contact_id, property_id)
 ) STRICT;
@@ -785,8 +785,8 @@ CREATE INDEX contact_texts_value ON contact_texts (property_id, value, contact_i
 
 CREATE TABLE contact_numbers (
 	team_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
-	property_id TEXT NOT NULL,
+	contact_id BLOB NOT NULL,
+	property_id BLOB NOT NULL,
 	value REAL NOT NULL,
 	PRIMARY KEY (contact_id, property_id)
 ) STRICT;
@@ -795,7 +795,7 @@ CREATE INDEX contact_numbers_value ON contact_numbers (property_id, value, conta
 
 -- What a team writes about. The subscriptions of a deleted one are deleted in steps, and then its row.
 CREATE TABLE topics (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
 	description TEXT NOT NULL,
@@ -812,8 +812,8 @@ CREATE INDEX topics_deleted ON topics (id) WHERE deleted_at <> 0;
 -- when it was chosen otherwise.
 CREATE TABLE contact_topics (
 	team_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
-	topic_id TEXT NOT NULL,
+	contact_id BLOB NOT NULL,
+	topic_id BLOB NOT NULL,
 	subscription TEXT NOT NULL,      -- opt_in or opt_out
 	source_id TEXT NOT NULL,
 	updated_at INTEGER NOT NULL,
@@ -826,7 +826,7 @@ CREATE INDEX contact_topics_choice ON contact_topics (topic_id, contact_id, subs
 -- Named sets of contacts: those that were added, or those that a filter finds. The memberships of a deleted segment
 -- are deleted in steps, and then its row.
 CREATE TABLE segments (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
 	filter TEXT NOT NULL,            -- JSON, '' when contacts are added by hand
@@ -839,27 +839,30 @@ CREATE INDEX segments_deleted ON segments (id) WHERE deleted_at <> 0;
 
 CREATE TABLE contact_segments (
 	team_id TEXT NOT NULL,
-	segment_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	segment_id BLOB NOT NULL,
+	contact_id BLOB NOT NULL,
 	created_at INTEGER NOT NULL,
 	PRIMARY KEY (segment_id, contact_id)
 ) STRICT;
 
 CREATE INDEX contact_segments_contact ON contact_segments (contact_id, segment_id);
 
--- How many contacts large segments had when they were counted last. segment_id is the team's id for all its contacts.
+-- How many contacts large segments had when they were counted last. segment_id is 16 zeros for all of a team's
+-- contacts.
 CREATE TABLE segment_counts (
-	segment_id TEXT PRIMARY KEY,
+	segment_id BLOB NOT NULL,
 	team_id TEXT NOT NULL,
 	contacts INTEGER NOT NULL,
-	counted_at INTEGER NOT NULL
+	counted_at INTEGER NOT NULL,
+	PRIMARY KEY (team_id, segment_id)
 ) STRICT;
 
-CREATE INDEX segment_counts_team ON segment_counts (team_id, segment_id);
+-- The count of a deleted segment, which the sweep deletes.
+CREATE INDEX segment_counts_segment ON segment_counts (segment_id);
 
 -- How a contact answers what it is sent. A contact that was never mailed and did nothing has no row.
 CREATE TABLE contact_engagement (
-	contact_id TEXT PRIMARY KEY,
+	contact_id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	mailed INTEGER NOT NULL,         -- emails of broadcasts and automations
 	opened INTEGER NOT NULL,         -- opens by people
@@ -877,7 +880,7 @@ CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_
 -- Files of contacts that are imported. One of a team is in progress at a time, in the order of ids. The counts, the
 -- position and the rows that failed are written together with the contacts of a batch.
 CREATE TABLE contact_imports (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	status TEXT NOT NULL,            -- queued, in_progress, completed or failed
 	filename TEXT NOT NULL,
@@ -902,7 +905,7 @@ CREATE INDEX contact_imports_status ON contact_imports (team_id, status, id);
 CREATE INDEX contact_imports_ended ON contact_imports (finished_at) WHERE finished_at > 0;
 
 CREATE TABLE contact_import_failures (
-	import_id TEXT NOT NULL,
+	import_id BLOB NOT NULL,
 	line INTEGER NOT NULL,           -- of the file, on which the row begins
 	team_id TEXT NOT NULL,
 	reason TEXT NOT NULL,
@@ -913,11 +916,11 @@ CREATE TABLE contact_import_failures (
 -- Emails to an audience. The columns from position on are what a run has done; each page of recipients writes them in
 -- the transaction that enters its emails.
 CREATE TABLE broadcasts (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
-	segment_id TEXT NOT NULL,
-	topic_id TEXT NOT NULL,          -- '' when none
+	segment_id BLOB NOT NULL,
+	topic_id BLOB,                   -- NULL for none
 	preview_text TEXT NOT NULL,
 	content_id TEXT NOT NULL,        -- as it was written
 	options TEXT NOT NULL,           -- JSON: pace, A/B test, limits
@@ -932,7 +935,7 @@ CREATE TABLE broadcasts (
 	scheduled_at INTEGER NOT NULL,
 	started_at INTEGER NOT NULL,     -- contacts that were added later are not mailed
 	sent_at INTEGER NOT NULL,
-	position TEXT NOT NULL,          -- the contact up to which the audience was walked
+	position BLOB,                   -- the contact up to which the audience was walked
 	phase TEXT NOT NULL,             -- all, test, wait, rest or settle; '' before it starts
 	winner INTEGER NOT NULL,         -- the variant that won, -1 while none has
 	next_at INTEGER NOT NULL,        -- when the next page is due by the pace, or the winner is chosen
@@ -956,7 +959,7 @@ CREATE INDEX broadcasts_started ON broadcasts (team_id, id) WHERE started_at > 0
 -- What the variants of a broadcast have in place of the broadcast's own. One without an A/B test has the variant 0
 -- from its start on.
 CREATE TABLE broadcast_variants (
-	broadcast_id TEXT NOT NULL,
+	broadcast_id BLOB NOT NULL,
 	number INTEGER NOT NULL,
 	team_id TEXT NOT NULL,
 	content_id TEXT NOT NULL,        -- what is sent; '' before the start
@@ -971,8 +974,8 @@ CREATE TABLE broadcast_variants (
 
 -- The same, without a second tree for the key.
 CREATE TABLE broadcast_recipients (
-	broadcast_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	broadcast_id BLOB NOT NULL,
+	contact_id BLOB NOT NULL,
 	email_id TEXT NOT NULL,          -- '' when left out
 	address TEXT NOT NULL,
 	state TEXT NOT NULL,             -- waiting, sent, delivered, bounced, failed, suppressed, canceled or left_out
@@ -1004,7 +1007,7 @@ CREATE INDEX broadcast_recipients_bounce ON broadcast_recipients (broadcast_id, 
 -- transactions change recipients of one broadcast at once; so that they seldom wait for each other, each counts in
 -- one of 16 parts. SQLite has one writer, and one part.
 CREATE TABLE broadcast_counts (
-	broadcast_id TEXT NOT NULL,
+	broadcast_id BLOB NOT NULL,
 	variant INTEGER NOT NULL,
 	part INTEGER NOT NULL,
 	team_id TEXT NOT NULL,
@@ -1047,7 +1050,7 @@ BEGIN
 
 -- How many contacts got an email, and how many were left out for what reason, as the transactions of pages add them.
 CREATE TABLE broadcast_entered (
-	broadcast_id TEXT NOT NULL,
+	broadcast_id BLOB NOT NULL,
 	variant INTEGER NOT NULL,
 	reason TEXT NOT NULL,            -- '' for those that got an email
 	team_id TEXT NOT NULL,
@@ -1058,7 +1061,7 @@ CREATE TABLE broadcast_entered (
 -- The links of a broadcast that were followed, and by whom. A link is known by a hash, because a target may be longer
 -- than an index takes.
 CREATE TABLE broadcast_links (
-	broadcast_id TEXT NOT NULL,
+	broadcast_id BLOB NOT NULL,
 	link TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	url TEXT NOT NULL,
@@ -1070,8 +1073,8 @@ CREATE TABLE broadcast_links (
 CREATE INDEX broadcast_links_clicks ON broadcast_links (broadcast_id, clicks, link);
 
 CREATE TABLE broadcast_clicks (
-	broadcast_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	broadcast_id BLOB NOT NULL,
+	contact_id BLOB NOT NULL,
 	link TEXT NOT NULL,
 	team_id TEXT NOT NULL,
 	clicks INTEGER NOT NULL,
@@ -1161,7 +1164,7 @@ CREATE TABLE automation_runs (
 	team_id TEXT NOT NULL,
 	automation_id TEXT NOT NULL,
 	version_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	contact_id BLOB NOT NULL,
 	contact_gone INTEGER NOT NULL,   -- 1 once the contact was deleted: then nothing is kept of it when the run ends
 	epoch INTEGER NOT NULL,
 	status TEXT NOT NULL,            -- running, completed, failed or cancelled
@@ -1209,7 +1212,7 @@ CREATE TABLE automation_run_steps (
 CREATE TABLE automation_waits (
 	team_id TEXT NOT NULL,
 	event_name TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	contact_id BLOB NOT NULL,
 	run_id TEXT NOT NULL,
 	PRIMARY KEY (team_id, event_name, contact_id, run_id)
 ) STRICT;
@@ -1220,7 +1223,7 @@ CREATE INDEX automation_waits_run ON automation_waits (run_id);
 -- changes its row.
 CREATE TABLE automation_contacts (
 	automation_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,
+	contact_id BLOB NOT NULL,
 	team_id TEXT NOT NULL,
 	epoch INTEGER NOT NULL,          -- whose runs active counts: those of older ones are canceled
 	active INTEGER NOT NULL,         -- runs that have not ended
@@ -1366,7 +1369,7 @@ CREATE INDEX live_messages_id ON live_messages (id);
 CREATE TABLE erasures (
 	id TEXT PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	contact_id TEXT NOT NULL,        -- '' when the address was of no contact
+	contact_id BLOB,                 -- NULL when the address was of no contact
 	address TEXT NOT NULL,           -- '' once the erasure has ended
 	refusals INTEGER NOT NULL,       -- what keeps the address from being mailed is erased too
 	dry_run INTEGER NOT NULL,

@@ -247,6 +247,7 @@ type engine interface {
 	name() string
 	places() int // the maximum number of simultaneous long reads
 	readLong(ctx context.Context, fn func(querier) error) error
+	readTogether(ctx context.Context, fn func(querier) error) error
 	close()
 }
 
@@ -312,8 +313,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Trace != nil || o.Break != nil {
 		e = traced{e, tracer{o.Trace, o.Break}}
 	}
-	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience,
-		long: newLong(e.places())}
+	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience, long: newLong(e.places())}
 	d.hints.init()
 	return d, nil
 }

@@ -139,6 +139,8 @@ func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 // read uses only one server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
 
+func (p *postgresDB) readTogether(_ context.Context, fn func(querier) error) error { return fn(p) }
+
 // readLong runs fn in a transaction, whose settings are sent together with the first statement. When the context ends,
 // the driver cancels the statement on the server and closes the connection.
 func (p *postgresDB) readLong(ctx context.Context, fn func(querier) error) error {

@@ -46,6 +46,7 @@ type sqliteDB struct {
 
 	read   *sql.DB
 	stmts  stmtCache
+	short  *groupedReads
 	write  *sql.DB
 	conn   *sql.Conn // the one writer
 	wstmts stmtCache
@@ -132,12 +133,20 @@ func (s *sqliteDB) connect(ctx context.Context, o Options) (err error) {
 	if err = s.read.PingContext(ctx); err != nil {
 		return fmt.Errorf("open the database for reading: %w", damaged(s.path, err))
 	}
+	short, err := s.open("query_only(1)", "cache_size(-8192)")
+	if err != nil {
+		return fmt.Errorf("open %s: %w", s.path, err)
+	}
+	s.short = newGroupedReads(short)
 	return nil
 }
 
 // disconnect closes the readers and then the writer. When the last connection closes, it copies the write-ahead log
 // into the file. If the last connection is a reader or has open statements, the log cannot be copied.
 func (s *sqliteDB) disconnect() {
+	if s.short != nil {
+		s.short.stop()
+	}
 	s.stmts.close()
 	s.wstmts.close()
 	if s.read != nil {
@@ -174,6 +183,10 @@ func (s *sqliteDB) name() string { return "sqlite" }
 
 // places returns the maximum number of simultaneous long reads: half of the readers.
 func (s *sqliteDB) places() int { return s.read.Stats().MaxOpenConnections / 2 }
+
+func (s *sqliteDB) readTogether(ctx context.Context, fn func(querier) error) error {
+	return s.short.read(ctx, fn)
+}
 
 func (s *sqliteDB) readLong(_ context.Context, fn func(querier) error) error {
 	return fn(wholeReads{s})
@@ -287,7 +300,7 @@ func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 			}
 		}
 	}
-	if _, err := s.conn.ExecContext(ctx, "COMMIT"); err != nil {
+	if err := s.raw(ctx, "COMMIT"); err != nil {
 		s.conn.ExecContext(ctx, "ROLLBACK")
 		s.finish(group, commitError(err))
 		return
@@ -298,7 +311,7 @@ func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 // begin begins a transaction. If the previous transaction could not be rolled back because the disk failed, begin first
 // rolls it back.
 func (s *sqliteDB) begin(ctx context.Context) error {
-	_, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	err := s.raw(ctx, "BEGIN IMMEDIATE")
 	if err == nil {
 		return nil
 	}

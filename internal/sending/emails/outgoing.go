@@ -156,7 +156,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := readOutgoing(ctx, s.DB, d.EmailID, keys, o)
+	own, err := readOutgoing(ctx, s.DB, d, keys, o)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, ErrGone
 	}

@@ -58,7 +58,11 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			addresses = append(addresses, r.Key())
 		}
 	}
-	blocked, err := s.Suppressions.Suppressed(ctx, s.DB.Reader, by.TeamID, addresses)
+	var blocked map[string]suppressions.Suppression
+	err := s.DB.ReadTogether(ctx, func(r db.Reader) (err error) {
+		blocked, err = s.Suppressions.Suppressed(ctx, r, by.TeamID, addresses)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}

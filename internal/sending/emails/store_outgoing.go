@@ -43,20 +43,31 @@ func selectOutgoing(body, join string) string {
 		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`
 }
 
+// readTogetherMax is the maximum size of an email, in bytes as in [Delivery.Size], that is read in a transaction with
+// other emails. A large email would delay the others.
+const readTogetherMax = 256 << 10
+
 // readOutgoing reads an email and its body into o, and reports whether the email has its own body. The parameter keys
 // contains the job's recipients. The function does not require a team id, because it is called for a delivery job. If
 // the email does not exist or its team was deleted, readOutgoing returns db.ErrNoRows.
-func readOutgoing(ctx context.Context, d *db.DB, emailID string, keys []string, o *Outgoing) (own bool, err error) {
-	r := &o.row
+func readOutgoing(ctx context.Context, d *db.DB, of Delivery, keys []string, o *Outgoing) (own bool, err error) {
+	row := &o.row
 	var variables string
 	text := outgoingInRow
 	if d.Alone() { // SQLite
 		text = outgoingApart
 	}
-	err = d.QueryRow(ctx, text, emailID, keys).Scan(r.dest(&own, &o.body.html, &o.body.text, &o.body.flags,
-		&o.body.headers, &r.shared.contentID, &variables, &o.MayBeRefused)...)
+	read := func(r db.Reader) error {
+		return r.QueryRow(ctx, text, of.EmailID, keys).Scan(row.dest(&own, &o.body.html, &o.body.text, &o.body.flags,
+			&o.body.headers, &row.shared.contentID, &variables, &o.MayBeRefused)...)
+	}
+	if of.Size > 0 && of.Size <= readTogetherMax {
+		err = d.ReadTogether(ctx, read)
+	} else {
+		err = read(d.Reader)
+	}
 	if err == nil {
-		err = r.shared.decode(variables)
+		err = row.shared.decode(variables)
 	}
 	return own, err
 }

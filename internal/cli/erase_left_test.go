@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // importFile uploads a file with the given name as an import of contacts.
@@ -63,8 +66,8 @@ func TestEraseFromTexts(t *testing.T) {
 		n.importFile(key, "contacts-B@one.example.csv", "email\nc@one.example\n")
 		p.must("users", "create", "b@one.example")
 		n.change(`INSERT INTO audit_log (id, team_id, actor_kind, actor_id, actor_name, action, target, detail, address,
-			user_agent, request_id, at) SELECT 'x', id, 'user', 'u', 'b@one.example', 'domain.created', '', '', '', '', '', 0
-			FROM teams WHERE name = 'Acme'`)
+			user_agent, request_id, at) VALUES ($1, (SELECT id FROM teams WHERE name = 'Acme'), 'user', 'u', 'b@one.example',
+			'domain.created', '', '', '', '', '', 0)`, db.ID(id.New()))
 		eventually(t, "all is logged and imported", func() bool {
 			return n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint = '/contacts/imports'`) == 1 &&
 				n.count(`SELECT COUNT(*) FROM contact_imports WHERE status = 'completed'`) == 1

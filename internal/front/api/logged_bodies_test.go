@@ -41,7 +41,7 @@ func (f *fixture) requestBody(t *testing.T, entryID string) string {
 // storedBody returns the request body of a log entry as the database stores it.
 func (f *fixture) storedBody(t *testing.T, entryID string) (body string) {
 	t.Helper()
-	f.Must(f.DB.QueryRow(t.Context(), `SELECT request_body FROM request_logs WHERE id = $1`, entryID).Scan(&body))
+	f.Must(f.DB.QueryRow(t.Context(), `SELECT request_body FROM request_logs WHERE id = $1`, db.ID(entryID)).Scan(&body))
 	return body
 }
 

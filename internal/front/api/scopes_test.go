@@ -63,7 +63,7 @@ func TestScopes(t *testing.T) {
 			}
 		}
 		as := func(kind teams.ActorKind, scopes teams.Scopes) http.Handler {
-			return f.ServeAs(teams.Actor{Kind: kind, ID: "x", TeamID: f.Acme.TeamID, Scopes: scopes})
+			return f.ServeAs(teams.Actor{Kind: kind, ID: dbtest.ID("x"), TeamID: f.Acme.TeamID, Scopes: scopes})
 		}
 		type asked struct {
 			name string
@@ -130,7 +130,7 @@ func TestScopesOfThePersonalExport(t *testing.T) {
 		kinds := []teams.Scope{teams.ContactsRead, teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead,
 			teams.BroadcastsRead, teams.AutomationsRead}
 		asks := func(scopes []teams.Scope) string {
-			return may(t, f.ServeAs(teams.Actor{Kind: teams.GrantActor, ID: "x", TeamID: f.Acme.TeamID,
+			return may(t, f.ServeAs(teams.Actor{Kind: teams.GrantActor, ID: dbtest.ID("x"), TeamID: f.Acme.TeamID,
 				Scopes: teams.NewScopes(scopes...)}), http.MethodGet, "/contacts/ann@reader.example/export", "")
 		}
 		if got := asks(kinds); got != "yes" {

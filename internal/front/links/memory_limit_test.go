@@ -277,7 +277,8 @@ func TestReadersWithoutBlobs(t *testing.T) {
 
 		s.log.Take()
 		var key string
-		if err := d.QueryRow(t.Context(), `SELECT blob_key FROM received_emails WHERE id = $1`, id).Scan(&key); err != nil {
+		if err := d.QueryRow(t.Context(), `SELECT blob_key FROM received_emails WHERE id = $1`, db.ID(id)).
+			Scan(&key); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Blobs.Delete(t.Context(), key); err != nil {

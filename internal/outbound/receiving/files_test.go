@@ -56,7 +56,7 @@ func TestContentIsGone(t *testing.T) {
 		f.deliver(t, "Subject: Hello\n\nHello.\n", "a@in.acme.example")
 		e := f.list(t, f.Acme.TeamID)[0]
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `DELETE FROM received_raws WHERE email_id = $1`, e.ID)
+			_, err := tx.Exec(t.Context(), `DELETE FROM received_raws WHERE email_id = $1`, db.ID(e.ID))
 			return err
 		}); err != nil {
 			t.Fatal(err)

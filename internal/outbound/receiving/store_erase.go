@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	removeEmails = 100 // maximum number of emails deleted per transaction
-	lastID       = "g" // greater than every id
+	removeEmails = 100                                    // maximum number of emails deleted per transaction
+	lastID       = "ffffffff-ffff-ffff-ffff-ffffffffffff" // greater than every id
 )
 
 // storedEmail is a received email that is to be deleted.
@@ -18,9 +18,9 @@ type storedEmail struct{ id, blobKey string }
 func storedBetween(ctx context.Context, r db.Reader, teamID, after, before string) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key FROM received_emails WHERE team_id = $1 AND id > $2 AND id < $3 ORDER
 		BY id LIMIT $4`,
-		teamID, after, before, removeEmails)
+		teamID, db.OrNoID(after), db.ID(before), removeEmails)
 	return db.Collect(rows, err, func(r db.Row) (e storedEmail, err error) {
-		err = r.Scan(&e.id, &e.blobKey)
+		err = r.Scan((*db.ID)(&e.id), &e.blobKey)
 		return e, err
 	})
 }
@@ -28,7 +28,7 @@ func storedBetween(ctx context.Context, r db.Reader, teamID, after, before strin
 // deleteReceived deletes received emails with their raw messages and events. The query finds events by their email; the
 // expression on team_id keeps SQLite from scanning all of the team's events.
 func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
-	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, teamID, ids)
+	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, teamID, db.IDs(ids))
 	tx.Queue(ctx, `DELETE FROM email_events WHERE team_id || '' = $1 AND email_id = ANY($2)`, teamID, ids)
-	tx.Queue(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
+	tx.Queue(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(ids))
 }

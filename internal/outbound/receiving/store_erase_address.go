@@ -15,7 +15,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 	err error) {
 	for _, teamID := range scope.Teams {
 		err := db.Walk(ctx, s.p.DB.Reader, "received_emails WHERE team_id = $1", "id", []any{teamID}, func(after,
-			upTo string) error {
+			upTo db.ID) error {
 			some, err := receivedFrom(ctx, s.p.DB.Reader, a, teamID, after, upTo)
 			if err != nil {
 				return err
@@ -52,15 +52,15 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 }
 
 // receivedFrom returns a team's received emails from an address, with ids in a range.
-func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after,
-	upTo string) ([]storedEmail, error) {
+func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after,
+	upTo db.ID) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key, sender, origin FROM received_emails WHERE team_id = $1 AND id > $2 AND
 		id <= $3 AND `+erasure.MayContain(4, "sender", "origin")+` ORDER BY id`, teamID, after, upTo, a.Pattern())
 	var from []storedEmail
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var e storedEmail
 		var sender, origin string
-		if err = r.Scan(&e.id, &e.blobKey, &sender, &origin); err == nil && (a.Is(sender) || a.In(origin)) {
+		if err = r.Scan((*db.ID)(&e.id), &e.blobKey, &sender, &origin); err == nil && (a.Is(sender) || a.In(origin)) {
 			from = append(from, e)
 		}
 		return none, err
@@ -70,14 +70,14 @@ func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, a
 
 // countOthersNaming counts a team's received emails with ids in a range whose fields contain an address, except for the
 // given emails, which are from the address. Only stored header fields are searched, and not the raw message.
-func countOthersNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string,
+func countOthersNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after, upTo db.ID,
 	from []storedEmail) (n int, err error) {
 	rows, err := r.Query(ctx, `SELECT id, subject, recipients, received_for, files FROM received_emails WHERE team_id = $1
 		AND id > $2 AND id <= $3 AND `+erasure.MayContain(4, "subject", "recipients", "received_for", "files"), teamID,
 		after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var id, subject, recipients, receivedFor, files string
-		err = r.Scan(&id, &subject, &recipients, &receivedFor, &files)
+		err = r.Scan((*db.ID)(&id), &subject, &recipients, &receivedFor, &files)
 		if err == nil && (a.In(subject) || a.In(recipients) || a.In(receivedFor) || a.In(files)) &&
 			!slices.ContainsFunc(from, func(e storedEmail) bool { return e.id == id }) {
 			n++

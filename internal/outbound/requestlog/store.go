@@ -19,8 +19,8 @@ const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, 
 
 func scan(r db.Row, more ...any) (e Entry, err error) {
 	var took, created int64
-	err = r.Scan(append([]any{&e.ID, &e.TeamID, &e.Actor.ID, &e.RequestID, &e.Method, &e.Endpoint, &e.Status, &e.UserAgent,
-		&took, &created, &e.Actor.Kind}, more...)...)
+	err = r.Scan(append([]any{(*db.ID)(&e.ID), &e.TeamID, (*db.ID)(&e.Actor.ID), &e.RequestID, &e.Method, &e.Endpoint,
+		&e.Status, &e.UserAgent, &took, &created, &e.Actor.Kind}, more...)...)
 	e.Duration, e.CreatedAt = time.Duration(took)*time.Microsecond, db.Time(created)
 	return e, err
 }
@@ -28,16 +28,16 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 // insert adds entries and skips those that already exist. An earlier attempt may have been committed even though its
 // connection broke before the response.
 func insert(ctx context.Context, tx *db.Tx, all []storedEntry) {
-	ids, teamIDs := make([]string, len(all)), make([]string, len(all))
-	actorIDs, actorKinds := make([]string, len(all)), make([]string, len(all))
+	ids, teamIDs := make([]db.ID, len(all)), make([]string, len(all))
+	actorIDs, actorKinds := make([]db.ID, len(all)), make([]string, len(all))
 	requestIDs, methods := make([]string, len(all)), make([]string, len(all))
 	endpoints, userAgents := make([]string, len(all)), make([]string, len(all))
 	statuses, durations, times := make([]int64, len(all)), make([]int64, len(all)), make([]int64, len(all))
 	requests, responses, emailIDs := make([]string, len(all)), make([]string, len(all)), make([]string, len(all))
 	for i := range all {
 		e := &all[i]
-		ids[i], teamIDs[i], requestIDs[i] = e.ID, e.TeamID, e.RequestID
-		actorIDs[i], actorKinds[i] = e.Actor.ID, string(e.Actor.Kind)
+		ids[i], teamIDs[i], requestIDs[i] = db.ID(e.ID), e.TeamID, e.RequestID
+		actorIDs[i], actorKinds[i] = db.ID(e.Actor.ID), string(e.Actor.Kind)
 		methods[i], endpoints[i], userAgents[i] = e.Method, e.Endpoint, e.UserAgent
 		statuses[i], durations[i], times[i] = int64(e.Status), e.Duration.Microseconds(), e.CreatedAt.UnixMicro()
 		requests[i], responses[i], emailIDs[i] = e.RequestBody, e.ResponseBody, e.emailIDs
@@ -50,7 +50,7 @@ func insert(ctx context.Context, tx *db.Tx, all []storedEntry) {
 func get(ctx context.Context, r db.Reader, teamID, entryID string) (e storedEntry, err error) {
 	var request, response string
 	e.Entry, err = scan(r.QueryRow(ctx, `SELECT `+columns+`, request_body, response_body, email_ids FROM request_logs
-		WHERE team_id = $1 AND id = $2`, teamID, entryID), &request, &response, &e.emailIDs)
+		WHERE team_id = $1 AND id = $2`, teamID, db.ID(entryID)), &request, &response, &e.emailIDs)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Log not found")
 	}
@@ -63,7 +63,8 @@ func get(ctx context.Context, r db.Reader, teamID, entryID string) (e storedEntr
 
 // entries returns a query that selects all of a team's entries.
 func entries(teamID string) page.Select {
-	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id", UUID: true,
+		Args: []any{teamID}}
 }
 
 // selected returns a query that selects a team's entries that match a filter.
@@ -92,16 +93,19 @@ func selected(teamID string, f Filter) (page.Select, error) {
 	if f.UserAgent != "" {
 		where(`LOWER(user_agent) LIKE LOWER(?) ESCAPE '\'`, "%"+like(f.UserAgent)+"%")
 	}
-	if f.KeyID != "" {
-		where("api_key_id = ? AND actor_kind = ?", f.KeyID, string(teams.KeyActor))
+	switch {
+	case id.Valid(f.KeyID):
+		where("api_key_id = ? AND actor_kind = ?", db.ID(f.KeyID), string(teams.KeyActor))
+	case f.KeyID != "": // no key has such an id
+		where("FALSE")
 	}
 	// The conditions on id let the database find the time span in the index; the conditions on the time are exact (see
 	// Entry.stamp).
 	if !f.From.IsZero() {
-		where("id >= ? AND created_at >= ?", id.First(f.From), f.From.UnixMicro())
+		where("id >= ? AND created_at >= ?", db.ID(id.First(f.From)), f.From.UnixMicro())
 	}
 	if !f.To.IsZero() {
-		where("id < ? AND created_at < ?", id.First(f.To.Add(time.Millisecond)), f.To.UnixMicro())
+		where("id < ? AND created_at < ?", db.ID(id.First(f.To.Add(time.Millisecond))), f.To.UnixMicro())
 	}
 	return s, nil
 }
@@ -150,5 +154,5 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 // deleteBefore deletes, oldest first, up to limit of a team's entries whose ids are below the given id.
 func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
-		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, before, limit)
+		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, db.ID(before), limit)
 }

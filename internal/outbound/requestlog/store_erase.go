@@ -35,7 +35,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	err error) {
 	for _, teamID := range scope.Teams {
 		err := db.Walk(ctx, d.Reader, "request_logs WHERE team_id = $1", "id", []any{teamID}, func(after,
-			upTo string) error {
+			upTo db.ID) error {
 			some, err := entriesWith(ctx, d.Reader, a, teamID, after, upTo)
 			for _, e := range some {
 				found.Add("entries of the request log in which it was replaced", 1)
@@ -57,8 +57,8 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 
 // entriesWith returns a team's entries that contain an address and have ids greater than after and not greater than
 // upTo. Those bodies of emails that contain the address are filled in.
-func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []storedEntry,
-	err error) {
+func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after, upTo db.ID) (
+	some []storedEntry, err error) {
 	referring, bodies, err := bodiesWith(ctx, r, a, teamID, after, upTo)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, af
 		a.Pattern(), referring)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var e storedEntry
-		err = r.Scan(&e.ID, &e.TeamID, &e.Endpoint, &e.UserAgent, &e.RequestBody, &e.ResponseBody, &e.emailIDs)
+		err = r.Scan((*db.ID)(&e.ID), &e.TeamID, &e.Endpoint, &e.UserAgent, &e.RequestBody, &e.ResponseBody, &e.emailIDs)
 		if err == nil && e.emailIDs != "" {
 			e.RequestBody = fill(e.RequestBody, strings.Split(e.emailIDs, ","), bodies, a.In)
 		}
@@ -83,12 +83,12 @@ func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, af
 
 // bodiesWith returns the beginnings of the bodies of emails that contain an address, and the ids of the entries between
 // two ids that refer to these emails.
-func bodiesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (entryIDs []string,
-	bodies map[string]emails.BodyStart, err error) {
+func bodiesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after, upTo db.ID) (
+	entryIDs []db.ID, bodies map[string]emails.BodyStart, err error) {
 	rows, err := r.Query(ctx, `SELECT id, email_ids FROM request_logs
 		WHERE team_id = $1 AND id > $2 AND id <= $3 AND email_ids <> '' ORDER BY id`, teamID, after, upTo)
 	all, err := db.Collect(rows, err, func(r db.Row) (e storedEntry, err error) {
-		err = r.Scan(&e.ID, &e.emailIDs)
+		err = r.Scan((*db.ID)(&e.ID), &e.emailIDs)
 		return e, err
 	})
 	if err != nil {
@@ -107,7 +107,7 @@ func bodiesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, aft
 		maps.DeleteFunc(found, func(_ string, b emails.BodyStart) bool { return !names(b.HTML, a) && !names(b.Text, a) })
 		for _, e := range some {
 			if slices.ContainsFunc(strings.Split(e.emailIDs, ","), func(id string) bool { _, ok := found[id]; return ok }) {
-				entryIDs = append(entryIDs, e.ID)
+				entryIDs = append(entryIDs, db.ID(e.ID))
 			}
 		}
 		maps.Copy(bodies, found)
@@ -123,6 +123,6 @@ func names(body *string, a erasure.Address) bool {
 // replaceIn updates an entry in which the address has been replaced.
 func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, e *storedEntry) {
 	tx.Queue(ctx, `UPDATE request_logs SET endpoint = $3, user_agent = $4, request_body = $5, response_body = $6
-		WHERE team_id = $1 AND id = $2`, e.TeamID, e.ID, a.Replace(e.Endpoint), a.Replace(e.UserAgent),
+		WHERE team_id = $1 AND id = $2`, e.TeamID, db.ID(e.ID), a.Replace(e.Endpoint), a.Replace(e.UserAgent),
 		a.Replace(e.RequestBody), a.Replace(e.ResponseBody))
 }

@@ -269,9 +269,9 @@ func TestSweepAndErase(t *testing.T) {
 				for range n {
 					tx.Queue(t.Context(), `INSERT INTO audit_log (id, team_id, actor_kind, actor_id, actor_name, action,
 						target,
-						detail, address, user_agent, request_id, at) VALUES ($1, $2, '', '', '', '', '', '', '', '', '',
-							$3)`,
-						id.At(at), teamID, at.UnixMicro())
+						detail, address, user_agent, request_id, at) VALUES ($1, $2, '', '', '', '', '', '', '', '',
+						'', $3)`,
+						db.ID(id.At(at)), teamID, at.UnixMicro())
 				}
 				return nil
 			})

@@ -18,22 +18,23 @@ const columns = `id, team_id, actor_kind, actor_id, actor_name, action, target, 
 // was committed but the database's reply was lost.
 func insert(ctx context.Context, tx *db.Tx, e *Entry) {
 	tx.Queue(ctx, `INSERT INTO audit_log (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-		ON CONFLICT (id) DO NOTHING`, e.ID, e.TeamID, e.ActorKind, e.ActorID, cut(e.ActorName, maxName), e.Action,
+		ON CONFLICT (id) DO NOTHING`, db.ID(e.ID), e.TeamID, e.ActorKind, e.ActorID, cut(e.ActorName, maxName), e.Action,
 		cut(e.Target, maxName), cut(e.Detail, maxDetail), cut(e.Address, maxAgent), cut(e.UserAgent, maxAgent),
 		cut(e.RequestID, maxAgent), e.At.UnixMicro())
 }
 
 func scan(r db.Row) (e Entry, err error) {
 	var at int64
-	err = r.Scan(&e.ID, &e.TeamID, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.Target, &e.Detail, &e.Address,
-		&e.UserAgent, &e.RequestID, &at)
+	err = r.Scan((*db.ID)(&e.ID), &e.TeamID, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.Target, &e.Detail,
+		&e.Address, &e.UserAgent, &e.RequestID, &at)
 	e.At = db.Time(at)
 	return e, err
 }
 
 // selected returns the query for a team's entries that match a filter.
 func selected(teamID string, f Filter) page.Select {
-	s := page.Select{Text: `SELECT ` + columns + ` FROM audit_log WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+	s := page.Select{Text: `SELECT ` + columns + ` FROM audit_log WHERE team_id = $1`, ID: "id", UUID: true,
+		Args: []any{teamID}}
 	where := func(condition string, values ...any) {
 		for _, v := range values {
 			s.Args = append(s.Args, v)
@@ -52,10 +53,10 @@ func selected(teamID string, f Filter) page.Select {
 	}
 	// The bounds on the id column let the index find the time range; the bounds on the "at" column are exact.
 	if !f.From.IsZero() {
-		where("id >= ? AND at >= ?", id.First(f.From.Add(-slack)), f.From.UnixMicro())
+		where("id >= ? AND at >= ?", db.ID(id.First(f.From.Add(-slack))), f.From.UnixMicro())
 	}
 	if !f.To.IsZero() {
-		where("id < ? AND at < ?", id.First(f.To.Add(slack)), f.To.UnixMicro())
+		where("id < ? AND at < ?", db.ID(id.First(f.To.Add(slack))), f.To.UnixMicro())
 	}
 	return s
 }
@@ -85,9 +86,8 @@ func part(ctx context.Context, r db.Reader, teamID string, f Filter, after strin
 
 // deleteBefore deletes up to limit of the oldest entries, across all teams, whose ids are below the given id.
 func deleteBefore(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE id < $1 ORDER BY id
-		LIMIT $2)`,
-		before, limit)
+	return tx.Exec(ctx, `DELETE FROM audit_log WHERE id <= (SELECT id FROM (SELECT id FROM audit_log WHERE id < $1
+		ORDER BY id LIMIT $2) x ORDER BY id DESC LIMIT 1)`, db.ID(before), limit)
 }
 
 func deleteTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {

@@ -178,7 +178,7 @@ CREATE INDEX invitations_expires ON invitations (expires_at);
 
 -- What people, keys, programs and the system did. An entry never changes.
 CREATE TABLE audit_log (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,           -- '' for what concerns no team, such as a failed sign-in
 	actor_kind TEXT NOT NULL,        -- key, user, grant, system, or '' for somebody unknown
 	actor_id TEXT NOT NULL,
@@ -361,8 +361,8 @@ CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 -- the list, the single entry and the sweep.
 CREATE TABLE request_logs (
 	team_id TEXT NOT NULL,
-	id TEXT NOT NULL,
-	api_key_id TEXT NOT NULL,
+	id UUID NOT NULL,
+	api_key_id UUID,                 -- of the actor, NULL for none
 	request_id TEXT NOT NULL,        -- what the answer's x-request-id said
 	method TEXT NOT NULL,
 	endpoint TEXT NOT NULL,          -- the path, without host and query
@@ -1244,7 +1244,7 @@ CREATE INDEX automation_contacts_contact ON automation_contacts (contact_id);
 -- each time they are asked for, so that accepting writes two rows and no more.
 CREATE TABLE received_emails (
 	team_id TEXT NOT NULL,
-	id TEXT NOT NULL,
+	id UUID NOT NULL,
 	domain_id UUID,                  -- NULL at the managed domain and for the operator's own addresses
 	sender TEXT NOT NULL,            -- the bare address of From
 	subject TEXT NOT NULL,
@@ -1252,7 +1252,7 @@ CREATE TABLE received_emails (
 	recipients TEXT NOT NULL,        -- JSON: to, cc, bcc, reply_to of the header
 	received_for TEXT NOT NULL,      -- JSON list: the envelope recipients that are this team's
 	files TEXT NOT NULL,             -- JSON list of the attachments without their content, '' when none
-	thread_id TEXT NOT NULL,
+	thread_id UUID NOT NULL,
 	origin TEXT NOT NULL,            -- JSON: envelope sender and client
 	authentication TEXT NOT NULL,    -- JSON, '' when not evaluated
 	spam TEXT NOT NULL,              -- JSON, '' when no filter was asked
@@ -1269,7 +1269,7 @@ CREATE INDEX received_emails_message ON received_emails (team_id, message_id, id
 -- Small raw messages: many of them share one commit, where each blob would cost an fsync of its own.
 CREATE TABLE received_raws (
 	team_id TEXT NOT NULL,
-	email_id TEXT NOT NULL,
+	email_id UUID NOT NULL,
 	content BYTEA NOT NULL,
 	PRIMARY KEY (team_id, email_id)
 );

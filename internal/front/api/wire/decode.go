@@ -36,22 +36,26 @@ func decode(body []byte, contentType string, in any) error {
 }
 
 // hasNUL reports whether JSON contains an escaped NUL, which PostgreSQL cannot store in text columns. An unescaped NUL
-// is invalid JSON.
+// is invalid JSON. The escape ends with four zeros, so hasNUL looks only at every fourth byte. A search for the escape's
+// first byte would stop at each of the many escapes with which some libraries write HTML.
 func hasNUL(body []byte) bool {
-	for rest := body; ; {
-		i := bytes.Index(rest, []byte(`\u0000`))
-		if i < 0 {
-			return false
+	for i := 3; i < len(body); i += 4 {
+		if body[i] != '0' {
+			continue
 		}
-		slashes := 1
-		for i-slashes >= 0 && rest[i-slashes] == '\\' {
-			slashes++
+		from := i // the first of the escape's zeros
+		for from > i-3 && body[from-1] == '0' {
+			from--
 		}
-		if slashes%2 == 1 {
+		before, escaped := bytes.CutSuffix(body[:from], []byte(`\u`))
+		if !escaped || !bytes.HasPrefix(body[from:], []byte("0000")) {
+			continue
+		}
+		if slashes := len(before) - len(bytes.TrimRight(before, `\`)); slashes%2 == 0 {
 			return true
 		}
-		rest = rest[i+1:]
 	}
+	return false
 }
 
 // badBody returns the fault for a JSON decoder error. The fault's message names the request field.

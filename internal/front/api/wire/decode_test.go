@@ -126,9 +126,13 @@ func TestHasNUL(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{`"a"`: false, `"\u0000"`: true, `"\\u0000"`: false, `"\\\u0000"`: true,
 		`"\\\\u0000"`:      false,
-		`"\\u0000 \u0000"`: true, `"\u0001"`: false, `"u0000"`: false} {
-		if hasNUL([]byte(text)) != want {
-			t.Errorf("%s: %v", text, !want)
+		`"\\u0000 \u0000"`: true, `"\u0001"`: false, `"u0000"`: false, `"\u000000"`: true, `"0\u00000000"`: true,
+		`"000000000000"`: false} {
+		for range 4 { // with the escape at each place within four bytes
+			if hasNUL([]byte(text)) != want {
+				t.Errorf("%s: %v", text, !want)
+			}
+			text = " " + text
 		}
 	}
 }

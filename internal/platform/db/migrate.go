@@ -28,8 +28,8 @@ var errOlderSchema = errors.New("the database was created by a build before the 
 // Migrate brings the schema up to date and returns the names of the migrations that it applied. All pending migrations
 // run in one transaction under a lock. Nodes that start at the same time therefore apply migrations only once, and a
 // failed migration changes nothing. Migrate returns an error if the text of an applied migration has changed, because
-// released migrations must never change. Migrate also returns an error if the database was created by a build before the
-// first release.
+// released migrations must never change. Migrate also returns an error if the database was created by a build before
+// the first release.
 func (d *DB) Migrate(ctx context.Context) ([]string, error) {
 	return d.migrateFrom(ctx, migrations)
 }

@@ -174,9 +174,10 @@ func TestSlowCommit(t *testing.T) {
 	}
 }
 
-// If the packets of an open connection are lost, UpdateApart ends when its context ends, even if it waits for the answer
-// to a COMMIT. The next call can change the same row. It waits neither until the driver has closed the old connection nor
-// for long until the server has ended the old transaction. A node that writes no heartbeats for too long loses its jobs.
+// If the packets of an open connection are lost, UpdateApart ends when its context ends, even if it waits for the
+// answer to a COMMIT. The next call can change the same row. It waits neither until the driver has closed the old
+// connection nor for long until the server has ended the old transaction. A node that writes no heartbeats for too long
+// loses its jobs.
 func TestStrandedApart(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	defer proxy.Cut() // otherwise Close would wait for the driver

@@ -110,8 +110,9 @@ var (
 	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS (?:TEXT|UUID)\[\]\)\)`)
 	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // a comment that PostgreSQL ignores
 
-	// rowLimit is a limit that is a parameter. SQLite's planner looks at the value of such a limit, so SQLite would prepare
-	// the statement again whenever the parameter is bound. The planner does not look at the value of an expression.
+	// rowLimit is a limit that is a parameter. SQLite's planner looks at the value of such a limit, so SQLite would
+	// prepare the statement again whenever the parameter is bound. The planner does not look at the value of an
+	// expression.
 	rowLimit = regexp.MustCompile(`\bLIMIT\s+\$(\d+)`)
 )
 

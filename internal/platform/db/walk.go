@@ -10,9 +10,9 @@ import (
 const walkRows = 2000 // number of rows that one step of Walk reads
 
 // Walk iterates over the rows of a query in steps, in order of an id column. Each call to step receives a range of ids,
-// which excludes after and includes upTo. The type of step's parameters is the type of the column. The from parameter is
-// a table name with a condition, such as "request_logs WHERE team_id = $1"; args are the condition's arguments. If no
-// condition is needed, the table name must be followed by WHERE TRUE. Walk is for queries that no index supports. If
+// which excludes after and includes upTo. The type of step's parameters is the type of the column. The from parameter
+// is a table name with a condition, such as "request_logs WHERE team_id = $1"; args are the condition's arguments. If
+// no condition is needed, the table name must be followed by WHERE TRUE. Walk is for queries that no index supports. If
 // step returns an error, Walk stops and returns it.
 func Walk[T string | ID](ctx context.Context, r Reader, from, column string, args []any,
 	step func(after, upTo T) error) error {

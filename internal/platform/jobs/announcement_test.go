@@ -31,8 +31,8 @@ func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	}
 }
 
-// TestLateAnnouncementOfADeadNode is like TestLostAnnouncementOfADeadNode, but the next heartbeat begins before the server
-// has executed the lost COMMIT. The heartbeat waits for that COMMIT and succeeds.
+// TestLateAnnouncementOfADeadNode is like TestLostAnnouncementOfADeadNode, but the next heartbeat begins before the
+// server has executed the lost COMMIT. The heartbeat waits for that COMMIT and succeeds.
 func TestLateAnnouncementOfADeadNode(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	proxy, beside := dbtest.ProxyTo(t, url), dbtest.Open(t, url)

@@ -43,8 +43,8 @@ func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 				return b.finish(ctx, j)
 			}})
 		var all []jobs.New
-		// The owner may use 56 workers: 42 for groups in doubt, including 10 for stuck groups. Only 12 jobs are in stuck groups,
-		// because at the end few of those begin each second.
+		// The owner may use 56 workers: 42 for groups in doubt, including 10 for stuck groups. Only 12 jobs are in stuck
+		// groups, because at the end few of those begin each second.
 		for i := range 96 {
 			group := "u"
 			if i%8 == 7 {

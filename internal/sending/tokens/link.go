@@ -52,8 +52,8 @@ type LinkMaker struct {
 }
 
 // NewLinkMaker returns a LinkMaker for an email's links to the given host. The host must be a name in lower case
-// without a port. If the email's id is not a UUID, NewLinkMaker returns false. The caller must call Release after creating the
-// last token.
+// without a port. If the email's id is not a UUID, NewLinkMaker returns false. The caller must call Release after
+// creating the last token.
 func NewLinkMaker(keys *keyring.Keyring, host string, of Ref, position int) (LinkMaker, bool) {
 	data := append(append(make([]byte, 0, 512), host...), 0)
 	from := len(data)

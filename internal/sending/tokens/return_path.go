@@ -13,9 +13,9 @@ import (
 // message to that destination.
 //
 // The local part is "b-" followed by 48 base32 characters in lower case. The characters encode the short id of
-// the team (4 bytes), the email's id (16 bytes), a keyed hash of the destination (2 bytes), and a MAC tag (8 bytes). Base32 is used because hosts may change
-// the case of the local part. The hash of the destination is keyed so that an attacker cannot find another domain with
-// the same hash.
+// the team (4 bytes), the email's id (16 bytes), a keyed hash of the destination (2 bytes), and a MAC tag (8 bytes).
+// Base32 is used because hosts may change the case of the local part. The hash of the destination is keyed so that an
+// attacker cannot find another domain with the same hash.
 //
 // The value of [FeedbackField] has the same form but a different purpose. If a message is forwarded, its new recipient
 // sees the header fields but not the return path. The header field must therefore not be accepted as a return path.

@@ -113,7 +113,7 @@ func (s *sqliteDB) connect(ctx context.Context, o Options) (err error) {
 			s.disconnect()
 		}
 	}()
-	if s.write, err = s.open("page_size(8192)", "cache_size(-32768)"); err != nil {
+	if s.write, err = s.open("cache_size(-32768)"); err != nil {
 		return fmt.Errorf("open %s: %w", s.path, err)
 	}
 	s.write.SetMaxOpenConns(1)

@@ -72,6 +72,7 @@ func commands() []command {
 			"postrider export contacts|emails|suppressions|logs|audit --team TEAM",
 			export},
 		{"jobs", "show waiting and parked jobs, and retry a parked one: postrider jobs [retry ID]", showJobs},
+		{"storage", "show the sizes of the database's tables, and on PostgreSQL their partitions", showStorage},
 		{"backup", "copy a running SQLite installation into one file: postrider backup FILE", backup},
 		{"listen", "show events as they happen and forward them: postrider listen --forward-to URL", listen},
 		{"bench", "measure the performance of this program on this machine", runBench},

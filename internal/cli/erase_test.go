@@ -33,6 +33,7 @@ func ownedTables(t *testing.T, d *db.DB) (all []table) {
 		query = `SELECT table_name, column_name, data_type FROM information_schema.columns
 			WHERE table_schema = current_schema() AND is_generated = 'NEVER'
 			AND table_name NOT IN (SELECT viewname FROM pg_views WHERE schemaname = current_schema())
+			AND table_name NOT IN (SELECT relname FROM pg_class WHERE relispartition)
 			ORDER BY 1, ordinal_position`
 	}
 	rows, err := d.Query(t.Context(), query)

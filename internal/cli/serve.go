@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/partitions"
 )
 
 // load reads the configuration and the command's own flags. The parameter src holds the command's own defaults.
@@ -80,6 +81,9 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	}
 	if err == nil && len(applied) == 0 {
 		fmt.Fprintln(e.out, "the database is up to date")
+	}
+	if err == nil {
+		err = partitions.New(d, partitions.Length(c.PartitionBy), log).Make(ctx)
 	}
 	return err
 }

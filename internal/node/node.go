@@ -41,6 +41,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/partitions"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -137,6 +138,12 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 	if c.MigrateOnStart || o.Beside {
 		if _, err := b.DB.Migrate(ctx); err != nil {
 			return b, err
+		}
+	}
+	if !o.Beside {
+		// Without new partitions, the default partitions take all rows.
+		if err := partitions.New(b.DB, partitions.Length(c.PartitionBy), log).Make(ctx); err != nil {
+			log.Error("partitions could not be made; the node starts without them", "error", err)
 		}
 	}
 	if b.Blobs, err = blob.Open(ctx, c.BlobURL); err != nil {

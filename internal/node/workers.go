@@ -30,6 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/nodelimits"
+	"github.com/postrider/postrider/internal/platform/partitions"
 	"github.com/postrider/postrider/internal/sending/delivery"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/tracking"
@@ -200,14 +201,46 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 	emails := func(r teams.Retention) time.Duration { return r.Emails }
 	received := func(r teams.Retention) time.Duration { return r.Received }
 	events := func(r teams.Retention) time.Duration { return r.Events }
-	return retention.New(n.Keeps(), n.Teams, now,
-		retention.Rule{Name: "emails", Period: emails, Step: n.Emails.RemoveBefore},
+	s := retention.New(n.Keeps(), n.Teams, now,
+		retention.Rule{Name: "emails", Period: emails, Step: n.Emails.RemoveBefore, Dropped: true},
 		retention.Rule{Name: "bodies", Period: bodies, Step: n.Emails.RemoveBodies},
 		retention.Rule{Name: "skipped bodies", Period: bodies, Step: n.Emails.RemoveSkippedBodies},
 		retention.Rule{Name: "received emails", Period: received, Step: n.Receiving.RemoveBefore},
 		retention.Rule{Name: "recipients of broadcasts", Period: events, Step: n.Broadcasts.RemoveRecipients},
 		retention.Rule{Name: "runs of automations", Period: events, Step: n.Automations.RemoveRuns},
 		retention.Rule{Name: "timelines", Period: events, Step: n.Emails.RemoveTimelines})
+	if n.DB.Alone() {
+		return s
+	}
+	return s.DropBy(retention.Drops{Partitions: n.Partitions(), Log: n.Log, Prepare: n.prepareDrop})
+}
+
+// prepareDrop examines the emails of a partition before it is dropped. The transaction that drops it keeps unsettled
+// emails, and emails with events that are not counted. It also keeps the events of received emails, which have a
+// retention of their own.
+func (n *Node) prepareDrop(ctx context.Context, span partitions.Span) (
+	keep func(tx *db.Tx, from, to string) ([]string, error), dropped func(ctx context.Context) error, err error) {
+	survey, err := n.Emails.Survey(ctx, span.From, span.To)
+	if err != nil {
+		return nil, nil, err
+	}
+	keep = func(tx *db.Tx, from, to string) ([]string, error) {
+		received, err := n.Receiving.Between(ctx, tx.Reader, from, to)
+		if err != nil {
+			return nil, err
+		}
+		kept, err := n.Metrics.Release(ctx, tx, from, to, append(received, survey.Unsettled...))
+		if err == nil {
+			n.Emails.ForgetSkipped(ctx, tx, survey, kept)
+		}
+		return kept, err
+	}
+	return keep, func(ctx context.Context) error { return n.Emails.Removed(ctx, survey) }, nil
+}
+
+// Partitions returns the service that makes and drops partitions.
+func (n *Node) Partitions() *partitions.Service {
+	return partitions.New(n.DB, partitions.Length(n.Config.PartitionBy), n.Log)
 }
 
 func tlsMode(name string) smtpclient.TLSMode {

@@ -109,6 +109,7 @@ func (l *loader) check() {
 	l.checkRelay()
 	l.checkNumbers()
 	l.checkNames()
+	l.oneOf("partition_by", c.PartitionBy, "day", "week", "month")
 	l.oneOf("transport", c.Transport, "direct", "relay", "capture")
 	l.oneOf("relay_tls", c.RelayTLS, "opportunistic", "required", "implicit", "none")
 	l.oneOf("log_format", c.LogFormat, "text", "json")

@@ -67,7 +67,7 @@ func TestDefaults(t *testing.T) {
 		SMTPInListen: ":25", SMTPInMaxSize: 40 << 20, SMTPInConnections: 1000, SMTPInPerAddress: 50,
 		CheckAuthentication: true,
 		SandboxDomains:      []string{"resend.dev"},
-		Roles:               []string{"api", "delivery", "jobs"}, MigrateOnStart: true,
+		Roles:               []string{"api", "delivery", "jobs"}, MigrateOnStart: true, PartitionBy: "month",
 		LogRetention: 720 * time.Hour, AuditRetention: 8760 * time.Hour, ImportRetention: 720 * time.Hour,
 		ShutdownGrace: 30 * time.Second,
 		LogLevel:      slog.LevelInfo, LogFormat: "text",

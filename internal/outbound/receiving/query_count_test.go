@@ -105,7 +105,7 @@ func TestThreadsByIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		looked := map[string]string{" FROM received_emails ": "received_emails_message",
-			" FROM emails ": "emails_pkey|sqlite_autoindex_emails_1|emails_team"}
+			" FROM emails ": "_pkey on emails|sqlite_autoindex_emails_1|emails_team|_team_id_id_idx on emails"}
 		for _, s := range trace.Take() {
 			for from, indexes := range looked {
 				if !strings.Contains(s.SQL, "SELECT") || !strings.Contains(strings.Join(strings.Fields(s.SQL), " "),

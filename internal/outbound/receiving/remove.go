@@ -107,3 +107,13 @@ func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail,
 	}
 	return gone, nil
 }
+
+// Between returns the received emails of all teams with ids in a range. Their events are in the partitions of sent
+// emails.
+func (s *Service) Between(ctx context.Context, r db.Reader, from, to string) ([]string, error) {
+	all, err := receivedBetween(ctx, r, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("list received emails: %w", err)
+	}
+	return all, nil
+}

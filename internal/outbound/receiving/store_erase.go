@@ -32,3 +32,12 @@ func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string)
 	tx.Queue(ctx, `DELETE FROM email_events WHERE team_id || '' = $1 AND email_id = ANY($2)`, teamID, ids)
 	tx.Queue(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(ids))
 }
+
+// receivedBetween returns the received emails of all teams with ids in a range.
+func receivedBetween(ctx context.Context, r db.Reader, from, to string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT CAST(id AS TEXT) FROM received_emails WHERE id >= $1 AND id < $2`, from, to)
+	return db.Collect(rows, err, func(r db.Row) (emailID string, err error) {
+		err = r.Scan(&emailID)
+		return emailID, err
+	})
+}

@@ -7,6 +7,13 @@
 // wait for a team with millions of emails. After each batch, Run pauses for as long as the batch took, so that deletion
 // takes at most half of the time that SQLite's only writer has.
 //
+// # Partitions
+//
+// On PostgreSQL, emails are in partitions by time. When the longest retention period of any team has passed for a whole
+// partition, [Service.Partition] drops it. Run leaves rows to such a drop if it is due within a day. An email may
+// therefore be kept up to a day longer than its retention period. All other rows are deleted in batches, for example
+// those of teams with a shorter period, and those of a partition that could not be dropped for two days.
+//
 // # Failures
 //
 // If Run stops or is killed at any point, the next run finds the remaining rows. An error for one team is returned
@@ -43,6 +50,9 @@ type Rule struct {
 	Name   string
 	Period func(teams.Retention) time.Duration // retention period; 0 means that rows are kept forever
 	Step   Step
+
+	// Dropped is true if whole partitions of these rows are dropped; see Drops.
+	Dropped bool
 }
 
 // Service deletes rows according to the retention rules.
@@ -51,12 +61,13 @@ type Service struct {
 	teams *teams.Service
 	now   func() time.Time
 	rules []Rule
+	drops *Drops // nil if no partitions are dropped
 }
 
 // New returns the retention service. The parameter most holds the installation's retention periods, and now is the
 // clock that measures the age of rows.
 func New(most teams.Retention, t *teams.Service, now func() time.Time, rules ...Rule) *Service {
-	return &Service{most, t, now, rules}
+	return &Service{most: most, teams: t, now: now, rules: rules}
 }
 
 // task is the work of one rule for one team.
@@ -99,6 +110,10 @@ func (s *Service) Run(ctx context.Context) error {
 // each calls the function do for every combination of a team and a rule whose rows can expire for that team.
 func (s *Service) each(ctx context.Context, do func(*task)) error {
 	now := s.now()
+	left, longest, err := s.leftToDrop(ctx, now)
+	if err != nil {
+		return err
+	}
 	for after := ""; ; {
 		some, err := s.teams.Retentions(ctx, after, teamsPerQuery)
 		if err != nil || len(some) == 0 {
@@ -108,7 +123,11 @@ func (s *Service) each(ctx context.Context, do func(*task)) error {
 			kept := team.Effective(s.most)
 			for i := range s.rules {
 				if d := s.rules[i].Period(kept); d > 0 {
-					do(&task{rule: &s.rules[i], teamID: team.TeamID, before: now.Add(-d)})
+					before := now.Add(-d)
+					if s.rules[i].Dropped && d == longest && left.Before(before) {
+						before = left
+					}
+					do(&task{rule: &s.rules[i], teamID: team.TeamID, before: before})
 				}
 			}
 			after = team.TeamID

@@ -26,6 +26,7 @@ const (
 	migrationLock  = 794613           // the advisory lock that a node holds while it migrates
 	readOnly       = "25006"          // SQLSTATE for a write on a standby, such as a former primary
 	divisionByZero = "22012"
+	lockTimeout    = "55P03" // SQLSTATE for a wait for a lock that exceeded lock_timeout
 )
 
 type postgresDB struct {
@@ -298,6 +299,12 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	return err
 }
 
+// IsLockTimeout reports whether a statement failed because it waited for a lock longer than PostgreSQL's lock_timeout.
+func IsLockTimeout(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == lockTimeout
+}
+
 // passes reports whether an error with the given SQLSTATE is caused by the state of the server rather than by the
 // statement.
 func passes(code string) bool {
@@ -308,8 +315,7 @@ func passes(code string) bool {
 		"58": // I/O error on the server
 		return true
 	}
-	// SQLSTATE 55P03 means that the wait for a lock exceeded the server's lock_timeout.
-	return code == readOnly || code == "55P03" || isConflictCode(code)
+	return code == readOnly || code == lockTimeout || isConflictCode(code)
 }
 
 func isConflict(err error) bool {

@@ -18,6 +18,13 @@
 // remaining events. Deleted events count at the start of their quarter hour and are missing from breakdowns by email.
 // If an email's earlier opens or clicks were deleted, its next open or click counts as the first.
 //
+// # Final counters
+//
+// On PostgreSQL, retention drops whole partitions with old events, without reading them ([Service.Release]). From then
+// on, the counters of all slots that ended a day before are final: they are not recounted, and queries do not read the
+// events of these slots. An event that is recorded even later is added to the final counter in its transaction. In final
+// slots, all events count at the start of their slot.
+//
 // # What is counted
 //
 // Each event counts once, except that queued, scheduled and canceled events are not counted. In addition to events,
@@ -55,6 +62,7 @@ const slot = 15 * time.Minute
 const (
 	lateness = time.Minute
 	margin   = 3 * time.Minute
+	finality = 24 * time.Hour // age of the slots that become final
 )
 
 // Query selects counts within a time span (API reference section 8.9).
@@ -95,8 +103,16 @@ func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 
 // split divides a span into slots whose counters can be used, and spans whose events must be counted. Counters are
 // complete for all times before until, except the counters of dirty slots. The counters of the slots from low to high-1
-// can be used, except for dirty slots. The events in the returned spans must be counted.
-func split(all span, until int64, dirty []int64) (low, high int64, live []span) {
+// can be used, except for dirty slots. The events in the returned spans must be counted. The slots before final only
+// have counters, which count at the starts of their slots.
+func split(all span, until, final int64, dirty []int64) (low, high int64, live []span) {
+	if first, end := up(all.from), final*slot.Microseconds(); all.from < end {
+		if all.to <= end {
+			return first, max(first, up(all.to)), nil
+		}
+		_, high, live = split(span{end, all.to}, until, 0, dirty)
+		return first, max(first, high), live
+	}
 	low, high = up(all.from), down(all.to)
 	high = max(low, min(high, up(until)))
 	add := func(from, to int64) {

@@ -90,6 +90,7 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 	if err != nil {
 		return false, err
 	}
+	dirty = slices.DeleteFunc(dirty, func(d int64) bool { return d < at.final })
 	for some := range slices.Chunk(dirty, recountStep) {
 		if ok, err := s.recount(ctx, teamID, &at, some); err != nil || !ok {
 			return false, err
@@ -138,7 +139,7 @@ func (s *Service) advanceState(ctx context.Context, teamID string, at *state, un
 		return err
 	})
 	if err == nil && ok {
-		*at = state{until, at.version + 1}
+		*at = state{until, at.version + 1, at.final, at.knownFinal}
 	}
 	return ok, err
 }

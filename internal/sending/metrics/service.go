@@ -31,6 +31,14 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		if e.TimelineID() == "" || !e.At.Before(tx.Now().Add(-lateness)) {
 			continue
 		}
+		if e.At.Before(tx.Now().Add(-finality)) {
+			if final, err := isFinal(ctx, tx.Reader, e.TeamID, down(e.At.UnixMicro())); err != nil {
+				return fmt.Errorf("read whether an old event is of a final count: %w", err)
+			} else if final {
+				addEvent(ctx, tx, e.TimelineID(), e.ID)
+				continue
+			}
+		}
 		switch e.Type {
 		case events.EmailQueued, events.EmailScheduled, events.EmailCanceled:
 		case events.EmailOpened, events.EmailClicked:
@@ -90,7 +98,7 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 	if err != nil {
 		return nil, err
 	}
-	low, high, live := split(all, at.until, dirty)
+	low, high, live := split(all, at.until, at.final, dirty)
 	var without []int64
 	for _, d := range dirty {
 		if d >= low && d < high {
@@ -98,7 +106,8 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 		}
 	}
 	if len(without) > dirtyMax {
-		low, high, live, without = 0, 0, []span{all}, nil
+		low, high, live = split(all, at.final*slot.Microseconds(), at.final, nil)
+		without = nil
 	}
 	rows, err := sumCounters(ctx, s.d.Reader, teamID, low, high, without, g, f)
 	for _, l := range live {

@@ -11,20 +11,21 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// state records the time up to which a team's events are counted. Version 0 means that no events have been counted yet.
-type state struct{ until, version int64 }
+// state records the time up to which a team's events are counted, and the first of its slots that is not final. The
+// field knownFinal is the first slot that is not final for teams whose events are all counted. Version 0 means that no events have been counted yet.
+type state struct{ until, version, final, knownFinal int64 }
 
 func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {
-	err = r.QueryRow(ctx, `SELECT until, version FROM email_counts_until WHERE team_id = $1`, teamID).Scan(&s.until,
-		&s.version)
-	if errors.Is(err, db.ErrNoRows) {
-		err = nil
-	}
+	err = r.QueryRow(ctx, `SELECT COALESCE(u.until, 0), COALESCE(u.version, 0), f.slot
+		FROM (SELECT COALESCE(MAX(slot), 0) AS slot FROM email_counts_final) f
+		LEFT JOIN email_counts_until u ON u.team_id = $1`, teamID).Scan(&s.until, &s.version,
+		&s.knownFinal)
+	s.final = min(s.knownFinal, down(s.until)) // an event that is not counted yet is not in final counters either
 	return s, err
 }
 
-// setState replaces a team's state and increments its version. If the state has changed since it was read, setState
-// returns false.
+// setState replaces a team's state and increments its version. If the state has changed since it was read, or if slots
+// have become final, setState returns false.
 func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until int64) (bool, error) {
 	var n int64
 	var err error
@@ -33,8 +34,8 @@ func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until in
 			ON CONFLICT (team_id) DO NOTHING`, teamID, until)
 	} else {
 		n, err = tx.Exec(ctx, `UPDATE email_counts_until SET until = $2, version = version + 1 WHERE team_id = $1
-			AND version = $3`,
-			teamID, until, old.version)
+			AND version = $3 AND NOT EXISTS (SELECT 1 FROM email_counts_final WHERE slot > $4)`,
+			teamID, until, old.version, old.knownFinal)
 	}
 	return n == 1, err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/partitions"
 )
 
 // Postgres opens an empty migrated database on the shared server. An earlier test may have used the same database and
@@ -112,7 +113,8 @@ var migratedTemplate = sync.OnceValues(func() (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	name = "postrider_test_" + sum[:16]
+	// The template has the partitions of its month and the next one.
+	name = "postrider_test_" + sum[:16] + db.Now().Format("_200601")
 	err = control(func(ctx context.Context, c *pgx.Conn) error {
 		const lock = 7_245_110_001
 		if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(lock)); err != nil {
@@ -146,8 +148,10 @@ func migrateDatabase(ctx context.Context, url string) error {
 		return err
 	}
 	defer d.Close()
-	_, err = d.Migrate(ctx)
-	return err
+	if _, err = d.Migrate(ctx); err != nil {
+		return err
+	}
+	return partitions.New(d, "month", slog.New(slog.DiscardHandler)).Make(ctx)
 }
 
 // databaseURL returns the URL of a database on the shared server, without a pooler.
@@ -266,4 +270,25 @@ func NewRole(t testing.TB) (name string) {
 	run("CREATE USER ")
 	t.Cleanup(func() { run("DROP USER ") })
 	return name
+}
+
+// DropPartitions drops all partitions but the default partitions, which then take all rows. The partitions of a test's
+// database cover the current and the next month.
+func DropPartitions(t testing.TB, d *db.DB) {
+	t.Helper()
+	all, err := partitions.New(d, "month", slog.New(slog.DiscardHandler)).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.Update(t.Context(), func(tx *db.Tx) error {
+		for _, p := range all {
+			if !p.Default {
+				tx.Queue(t.Context(), `DROP TABLE `+p.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -54,6 +54,12 @@ func PostgresTraced(t *testing.T) (*db.DB, *Trace) {
 	return traced(t, newPostgresURL(t))
 }
 
+// PostgresTracedAt is like PostgresTraced, on the database that url names.
+func PostgresTracedAt(t *testing.T, url string) (*db.DB, *Trace) {
+	t.Helper()
+	return traced(t, url)
+}
+
 func traced(t *testing.T, url string) (*db.DB, *Trace) {
 	t.Helper()
 	trace := &Trace{left: -1}

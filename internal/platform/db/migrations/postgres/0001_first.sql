@@ -507,7 +507,11 @@ CREATE TABLE emails (
 	updated_at BIGINT NOT NULL DEFAULT 0, -- when the state of the only recipient changed
 	rank SMALLINT NOT NULL,          -- of last_event; it only rises
 	last_event TEXT NOT NULL
-) WITH (fillfactor = 80);
+) PARTITION BY RANGE (id);
+
+-- The tables of emails are divided by the time in their ids (see internal/platform/partitions). The default partitions
+-- take the rows for which there is no other partition.
+CREATE TABLE emails_default PARTITION OF emails DEFAULT WITH (fillfactor = 80);
 
 CREATE INDEX emails_team ON emails (team_id, id);
 
@@ -531,7 +535,9 @@ CREATE TABLE email_recipients (
 	rank BIGINT NOT NULL,
 	updated_at BIGINT NOT NULL,
 	PRIMARY KEY (email_id, "position")
-);
+) PARTITION BY RANGE (email_id);
+
+CREATE TABLE email_recipients_default PARTITION OF email_recipients DEFAULT;
 
 CREATE TABLE email_attachments (
 	email_id TEXT NOT NULL,
@@ -544,7 +550,9 @@ CREATE TABLE email_attachments (
 	blob_key TEXT NOT NULL,          -- '' until the path is fetched
 	path TEXT NOT NULL,
 	PRIMARY KEY (email_id, id)
-);
+) PARTITION BY RANGE (email_id);
+
+CREATE TABLE email_attachments_default PARTITION OF email_attachments DEFAULT;
 
 CREATE INDEX email_attachments_blob ON email_attachments (blob_key) WHERE blob_key <> '';
 
@@ -557,7 +565,9 @@ CREATE TABLE email_messages (
 	-- Blobs have keys that are made when they are written, before there is an email: the rows alone say whose they are.
 	-- Large messages of before have no row here; their blob is named by the email.
 	blob_key TEXT NOT NULL DEFAULT ''
-);
+) PARTITION BY RANGE (email_id);
+
+CREATE TABLE email_messages_default PARTITION OF email_messages DEFAULT;
 
 CREATE INDEX email_messages_blob ON email_messages (blob_key) WHERE blob_key <> '';
 
@@ -585,7 +595,9 @@ CREATE TABLE email_events (
 	reply TEXT,                      -- the reply that decided, or the error
 	conversation TEXT,
 	PRIMARY KEY (email_id, id)
-);
+) PARTITION BY RANGE (email_id);
+
+CREATE TABLE email_events_default PARTITION OF email_events DEFAULT;
 
 CREATE INDEX email_events_time ON email_events (team_id, created_at);
 -- Whether an open or a click is the first of its recipient is asked for each of them, and there may be very many of
@@ -688,6 +700,11 @@ CREATE TABLE email_counts_until (
 	team_id TEXT PRIMARY KEY,
 	until BIGINT NOT NULL,
 	version BIGINT NOT NULL
+);
+
+-- The first quarter hour whose counts are not final (see internal/sending/metrics), in one row, or none.
+CREATE TABLE email_counts_final (
+	slot BIGINT PRIMARY KEY
 );
 
 -- Events that came when their time had perhaps been counted.

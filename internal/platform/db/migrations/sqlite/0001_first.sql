@@ -691,6 +691,11 @@ CREATE TABLE email_counts_until (
 	version INTEGER NOT NULL
 ) STRICT;
 
+-- The first quarter hour whose counts are not final (see internal/sending/metrics), in one row, or none.
+CREATE TABLE email_counts_final (
+	slot INTEGER PRIMARY KEY
+) STRICT;
+
 -- Events that came when their time had perhaps been counted.
 CREATE TABLE email_counts_late (
 	team_id TEXT NOT NULL,

@@ -1,0 +1,43 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// The statements in this file run only on PostgreSQL. They read the emails of all teams in a range of ids, which is
+// within one partition.
+
+// unsettledBetween returns the emails with ids in a range that are not settled.
+func unsettledBetween(ctx context.Context, r db.Reader, from, to string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT CAST(e.id AS TEXT) FROM emails e WHERE e.id >= $1 AND e.id < $2 AND NOT `+isSettled,
+		from, to)
+	return db.Collect(rows, err, scanText)
+}
+
+// fileOf is a blob's key and the email to which the blob belongs.
+type fileOf struct{ emailID, key string }
+
+// filesBetween returns at most limit keys of the blobs that belong to emails with ids in a range.
+func filesBetween(ctx context.Context, r db.Reader, from, to string, limit int) ([]fileOf, error) {
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT CAST(email_id AS TEXT), blob_key FROM email_attachments
+		WHERE email_id >= $1 AND email_id < $2 AND blob_key <> ''
+		UNION ALL SELECT CAST(b.email_id AS TEXT), COALESCE(m.blob_key, '%s' || b.email_id) FROM email_bodies b
+		LEFT JOIN email_messages m ON m.email_id = b.email_id
+		WHERE b.parts & %d <> 0 AND b.email_id >= $1 AND b.email_id < $2 LIMIT $3`, rawPrefix, isBlob), from, to, limit)
+	return db.Collect(rows, err, func(r db.Row) (f fileOf, err error) {
+		err = r.Scan(&f.emailID, &f.key)
+		f.key, _, _ = strings.Cut(f.key, fileMark)
+		return f, err
+	})
+}
+
+// deleteSkippedBetween deletes the records about skipped bodies of the emails with ids in a range, except for the kept
+// ones. The table is small.
+func deleteSkippedBetween(ctx context.Context, tx *db.Tx, from, to string, kept []string) {
+	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE email_id >= $1 AND email_id < $2
+		AND NOT EXISTS (SELECT 1 FROM UNNEST(CAST($3 AS TEXT[])) k WHERE k = CAST(email_id AS TEXT))`, from, to, kept)
+}

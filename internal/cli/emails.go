@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/erasure"
@@ -32,6 +33,9 @@ func deleteEmail(flags *flag.FlagSet) action {
 		}
 		return withTeam(ctx, n, *team, func(t teams.Team) error {
 			emailID := strings.ToLower(words[0])
+			if !id.Valid(emailID) {
+				return fault.NotFoundf("Email not found")
+			}
 			as := func(action string) context.Context {
 				return audit.With(ctx, audit.Entry{Action: action, Target: emailID})
 			}

@@ -270,6 +270,7 @@ func TestDeleteEmail(t *testing.T) {
 		})
 		p.refused("--team is missing", "emails", "delete", sent)
 		p.refused("Email not found", "emails", "delete", sent, "--team", "Other")
+		p.refused("Email not found", "emails", "delete", "the-last-one", "--team", "Acme")
 		p.refused("still to be delivered to 1", "emails", "delete", waiting, "--team", "Acme")
 		p.must("emails", "delete", strings.ToUpper(sent), "--team", "Acme")
 		for emailID, want := range map[string]string{sent: `"text":null`, waiting: `"text":"t"`} {

@@ -95,7 +95,7 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 			case name == "id" || name == "email_id" || name == "domain_id" || name == "webhook_id" || name == "message_id" ||
 				name == "contact_id" || name == "broadcast_id" || name == "import_id" || name == "automation_id" ||
 				name == "run_id":
-				value = fmt.Sprintf("%s-%03d", teamID, i)
+				value = dbtest.ID(fmt.Sprintf("%s-%03d", teamID, i))
 			case kind == "text":
 				value = fmt.Sprintf("%s-%s-%d", teamID, name, i)
 			}

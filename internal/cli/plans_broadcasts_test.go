@@ -79,7 +79,7 @@ func (d *driver) loseDomain(broadcastID string) {
 	is := func(emailID, state string) {
 		d.t.Helper()
 		eventually(d.t, "the email is "+state, func() bool {
-			return d.count(`SELECT COUNT(*) FROM emails WHERE last_event = '`+state+`' AND id = '`+emailID+`'`) > 0
+			return d.count(`SELECT COUNT(*) FROM emails WHERE last_event = '`+state+`' AND id = $1`, db.ID(emailID)) > 0
 		})
 	}
 	scheduled := d.do("POST", "/emails", `{"from":"a@acme.example","to":"late@one.example","subject":"s","text":"t",
@@ -107,7 +107,7 @@ func (d *driver) happened(ctx context.Context, broadcastID string) {
 	d.t.Helper()
 	var emailID, address string
 	if err := d.look.QueryRow(ctx, `SELECT email_id, address FROM broadcast_recipients WHERE broadcast_id = $1
-		AND email_id <> '' LIMIT 1`, db.ID(broadcastID)).Scan(&emailID, &address); err != nil {
+		AND email_id IS NOT NULL LIMIT 1`, db.ID(broadcastID)).Scan((*db.ID)(&emailID), &address); err != nil {
 		d.t.Fatal(err)
 	}
 	if err := d.DB.Update(ctx, func(tx *db.Tx) error {

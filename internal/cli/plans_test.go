@@ -46,7 +46,8 @@ var longReads = []dbtest.Allowed{
 		Reason: "a team has at most 200 members"},
 	{Text: "FROM broadcast_entered WHERE broadcast_id = $1",
 		Reason: "a broadcast has a count for each variant and each of few reasons"},
-	{Text: "FROM jobs j JOIN emails e ON e.id = j.dedupe", Reason: "a claim looks at what the team has scheduled"},
+	{Text: "FROM jobs j JOIN emails e ON e.id = CAST(j.dedupe AS UUID)",
+		Reason: "a claim looks at what the team has scheduled"},
 	{Text: "FROM oauth_keys", Reason: "there are three keys at most"},
 	{Text: "FROM email_counts_late l WHERE l.team_id = $1", Reason: "late events are counted each minute and then gone"},
 }

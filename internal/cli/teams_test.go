@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -242,13 +243,13 @@ func TestSuspendAndResume(t *testing.T) {
 		var state string
 		eventually(t, "the scheduled email fails", func() bool {
 			if err := n.DB.QueryRow(t.Context(), `SELECT last_event FROM emails WHERE id = $1`,
-				sent.ID).Scan(&state); err != nil {
+				db.ID(sent.ID)).Scan(&state); err != nil {
 				t.Fatal(err)
 			}
 			return state == "failed"
 		})
 		if n.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND data LIKE '%account_suspended%'`,
-			sent.ID) != 1 {
+			db.ID(sent.ID)) != 1 {
 			t.Error("the timeline does not say why")
 		}
 		soon(t, resume, suspend, func() bool { return !refused() })
@@ -279,7 +280,9 @@ func (n *started) due(kind string) {
 		n.t.Fatal(err)
 	}
 	err := n.DB.Update(n.t.Context(), func(tx *db.Tx) error {
-		tx.Queue(n.t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at > 1`, dedupe)
+		if id.Valid(dedupe) {
+			tx.Queue(n.t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at > 1`, db.ID(dedupe))
+		}
 		_, err := n.Queue.Move(n.t.Context(), tx, kind, lane, dedupe, tx.Now().Add(-time.Minute))
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
@@ -44,7 +45,7 @@ func (d *driver) track(emailID string) {
 	}
 	eventually(d.t, "an open and a click are recorded", func() bool {
 		return d.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type IN ('opened', 'clicked')`,
-			emailID) == 2
+			db.ID(emailID)) == 2
 	})
 	d.do("GET", "/emails/metrics?metrics=opened,opened_machine,unique_clicked_people", "")
 	for host, want := range map[string]int{"127.0.0.1": 200, "links.unknown.example": 404} {

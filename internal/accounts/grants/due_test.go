@@ -114,7 +114,7 @@ func wantDue(n *testnode.Node, emailID, reason string) {
 		n.T.Errorf("the email is %s, want %s", got, state)
 	}
 	if reason != "" && n.Count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type = 'failed'
-		AND data LIKE '%' || $2 || '%'`, emailID, reason) != 1 {
+		AND data LIKE '%' || $2 || '%'`, db.ID(emailID), reason) != 1 {
 		n.T.Errorf("the email did not fail because of %s", reason)
 	}
 }

@@ -14,8 +14,8 @@ const contactColumns = `id, team_id, address, first_name, last_name, unsubscribe
 
 func scanContact(r db.Row) (c Contact, err error) {
 	var created, updated int64
-	err = r.Scan((*db.ID)(&c.ID), &c.TeamID, &c.Address, &c.FirstName, &c.LastName, &c.Unsubscribed, &c.source, &created,
-		&updated)
+	err = r.Scan((*db.ID)(&c.ID), &c.TeamID, &c.Address, &c.FirstName, &c.LastName, &c.Unsubscribed, (*db.ID)(&c.source),
+		&created, &updated)
 	c.CreatedAt, c.UpdatedAt = db.Time(created), db.Time(updated)
 	return c, err
 }
@@ -59,7 +59,7 @@ func lockContact(ctx context.Context, tx *db.Tx, teamID, address string) (c Cont
 func insertContact(ctx context.Context, tx *db.Tx, c *Contact) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO contacts (`+contactColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (team_id, address) DO NOTHING`, db.ID(c.ID), c.TeamID, c.Address, c.FirstName, c.LastName, c.Unsubscribed,
-		c.source, c.CreatedAt.UnixMicro(), c.UpdatedAt.UnixMicro())
+		db.ID(c.source), c.CreatedAt.UnixMicro(), c.UpdatedAt.UnixMicro())
 	if err != nil {
 		return false, fmt.Errorf("insert a contact: %w", err)
 	}
@@ -80,14 +80,14 @@ func lockByID(ctx context.Context, tx *db.Tx, teamID, contactID string) (Contact
 func updateContact(ctx context.Context, tx *db.Tx, c *Contact) {
 	tx.Queue(ctx, `UPDATE contacts SET address = $3, first_name = $4, last_name = $5, unsubscribed = $6, source_id = $7,
 		updated_at = $8 WHERE id = $1 AND team_id = $2`, db.ID(c.ID), c.TeamID, c.Address, c.FirstName, c.LastName,
-		c.Unsubscribed, c.source, c.UpdatedAt.UnixMicro())
+		c.Unsubscribed, db.ID(c.source), c.UpdatedAt.UnixMicro())
 }
 
 func setSubscription(ctx context.Context, tx *db.Tx, of *Contact, c Choice, source string) {
 	tx.Queue(ctx, `INSERT INTO contact_topics (team_id, contact_id, topic_id, subscription, source_id, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (team_id, contact_id, topic_id) DO UPDATE
 		SET subscription = excluded.subscription, source_id = excluded.source_id, updated_at = excluded.updated_at`,
-		of.TeamID, db.ID(of.ID), db.ID(c.TopicID), string(c.Subscription), source, tx.Now().UnixMicro())
+		of.TeamID, db.ID(of.ID), db.ID(c.TopicID), string(c.Subscription), db.ID(source), tx.Now().UnixMicro())
 }
 
 const topicColumns = `t.id, t.team_id, t.name, t.description, t.default_subscription, t.visibility, t.created_at`
@@ -174,13 +174,13 @@ func updateTopic(ctx context.Context, tx *db.Tx, t *Topic) {
 		db.ID(t.ID), t.TeamID, t.Name, t.Description, string(t.Visibility))
 }
 
-const selectSubscribed = `SELECT ` + topicColumns + `, COALESCE(s.subscription, ''), COALESCE(s.source_id, '')
+const selectSubscribed = `SELECT ` + topicColumns + `, COALESCE(s.subscription, ''), s.source_id
 	FROM topics t LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = $2 AND s.topic_id = t.id
 	WHERE t.team_id = $1 AND t.deleted_at = 0`
 
 func scanSubscribed(r db.Row) (s TopicSubscription, err error) {
 	var t topicRow
-	err = r.Scan(t.dest(&s.chosen, &s.source)...)
+	err = r.Scan(t.dest(&s.chosen, (*db.ID)(&s.source))...)
 	s.Topic, s.Subscription = t.topic(), s.chosen
 	if s.chosen == "" {
 		s.Subscription = s.Default

@@ -51,7 +51,7 @@ func insertContacts(ctx context.Context, tx *db.Tx, teamID string, all []*Contac
 	}
 	c := columnsOf(all)
 	n, err := tx.InsertRows(ctx, `contacts (`+contactColumns+`)`, `ON CONFLICT (team_id, address) DO NOTHING`, c.ids,
-		teamID, c.addresses, c.firstNames, c.lastNames, c.unsubscribed, c.sources, c.created, c.updated)
+		teamID, c.addresses, c.firstNames, c.lastNames, c.unsubscribed, db.IDs(c.sources), c.created, c.updated)
 	if err != nil {
 		return 0, fmt.Errorf("insert contacts: %w", err)
 	}
@@ -67,7 +67,7 @@ func updateContacts(ctx context.Context, tx *db.Tx, teamID string, all []*Contac
 	tx.QueueRows(ctx, `contacts (`+contactColumns+`)`, `ON CONFLICT (id) DO UPDATE
 		SET first_name = excluded.first_name, last_name = excluded.last_name, unsubscribed = excluded.unsubscribed,
 		source_id = excluded.source_id, updated_at = excluded.updated_at`, c.ids, teamID, c.addresses, c.firstNames,
-		c.lastNames, c.unsubscribed, c.sources, c.created, c.updated)
+		c.lastNames, c.unsubscribed, db.IDs(c.sources), c.created, c.updated)
 }
 
 func textsOf(ctx context.Context, r db.Reader, teamID string, contacts, properties []string) (map[valueKey]string,
@@ -135,7 +135,7 @@ func choicesAmong(ctx context.Context, r db.Reader, teamID, topicID string, cont
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
 		var c choice
-		err = r.Scan((*db.ID)(&contactID), &c.subscription, &c.source)
+		err = r.Scan((*db.ID)(&contactID), &c.subscription, (*db.ID)(&c.source))
 		found[contactID] = c
 		return none, err
 	})
@@ -150,6 +150,6 @@ func setSubscriptions(ctx context.Context, tx *db.Tx, teamID string, c Choice, c
 		tx.QueueRows(ctx, `contact_topics (team_id, contact_id, topic_id, subscription, source_id, updated_at)`,
 			`ON CONFLICT (team_id, contact_id, topic_id) DO UPDATE SET subscription = excluded.subscription,
 			source_id = excluded.source_id, updated_at = excluded.updated_at`, teamID, db.IDs(contacts),
-			db.ID(c.TopicID), string(c.Subscription), "", tx.Now().UnixMicro())
+			db.ID(c.TopicID), string(c.Subscription), db.ID(""), tx.Now().UnixMicro())
 	}
 }

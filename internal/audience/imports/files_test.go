@@ -114,7 +114,7 @@ func TestCreatedMeanwhile(t *testing.T) {
 		done := make(chan error, 1)
 		w.Update(func(tx *db.Tx) error {
 			if _, err := tx.Exec(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
-				source_id, created_at, updated_at) VALUES ($1, $2, $3, 'Other', '', FALSE, '', 1, 1)`, db.ID(id.New()),
+				source_id, created_at, updated_at) VALUES ($1, $2, $3, 'Other', '', FALSE, NULL, 1, 1)`, db.ID(id.New()),
 				w.team, address); err != nil {
 				return err
 			}
@@ -173,8 +173,8 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	}
 	w.Update(func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
-			source_id, created_at, updated_at) VALUES ($1, $2, 'last@example.org', '', '', FALSE, '', 1, 1)`, db.ID(id.New()),
-			w.team)
+			source_id, created_at, updated_at) VALUES ($1, $2, 'last@example.org', '', '', FALSE, NULL, 1, 1)`,
+			db.ID(id.New()), w.team)
 		if err != nil {
 			return err
 		}

@@ -122,7 +122,7 @@ func (s *fixture) crowd(n int) (ids []string) {
 			for range 1000 {
 				ids = append(ids, id.At(tx.Now()))
 				tx.Queue(s.T.Context(), `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
-					source_id, created_at, updated_at) VALUES ($1, $2, $3, '', '', FALSE, '', $4, $4)`, db.ID(ids[len(ids)-1]),
+					source_id, created_at, updated_at) VALUES ($1, $2, $3, '', '', FALSE, NULL, $4, $4)`, db.ID(ids[len(ids)-1]),
 					s.Acme.TeamID, fmt.Sprintf("c%d@reader.example", len(ids)), tx.Now().UnixMicro())
 			}
 			return nil

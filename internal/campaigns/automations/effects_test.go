@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/node/testnode"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
@@ -65,7 +66,9 @@ func TestEffects(t *testing.T) {
 		if len(s.called) != 2 || !strings.Contains(s.called[0], `"sum":5`) || s.ids[0] == s.ids[1] {
 			t.Errorf("the calls are %q, %q", s.called, s.ids)
 		}
-		email := s.Email(s.text(`SELECT id FROM emails WHERE subject = 'Thank you'`))
+		var emailID string
+		s.Must(s.DB.QueryRow(t.Context(), `SELECT id FROM emails WHERE subject = 'Thank you'`).Scan((*db.ID)(&emailID)))
+		email := s.Email(emailID)
 		if email.ContactID != at.ID || email.TemplateID == "" || !slices.Equal(email.ReplyTo, []string{"help@acme.example"}) {
 			t.Errorf("the email is %+v", email)
 		}

@@ -92,7 +92,7 @@ func (s *sender) join(addresses ...string) {
 			at := tx.Now().UnixMicro()
 			contactID := id.At(tx.Now())
 			tx.Queue(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id,
-				created_at, updated_at) VALUES ($1, $2, $3, $4, '', FALSE, '', $5, $5)`, db.ID(contactID), s.Acme.TeamID,
+				created_at, updated_at) VALUES ($1, $2, $3, $4, '', FALSE, NULL, $5, $5)`, db.ID(contactID), s.Acme.TeamID,
 				address, fmt.Sprint("Reader ", i), at)
 			tx.Queue(ctx, `INSERT INTO contact_segments (team_id, segment_id, contact_id, created_at)
 				VALUES ($1, $2, $3, $4)`, s.Acme.TeamID, db.ID(s.segment), db.ID(contactID), at)
@@ -187,7 +187,7 @@ func TestEachContactGetsOneEmail(t *testing.T) {
 		}
 		var emailID string
 		s.Must(s.DB.QueryRow(t.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
-			AND address = $2`, db.ID(id), to[7]).Scan(&emailID))
+			AND address = $2`, db.ID(id), to[7]).Scan((*db.ID)(&emailID)))
 		if e := s.Email(emailID); e.Subject != "News for Reader 7" || !strings.Contains(*e.HTML, "Dear Reader 7") {
 			t.Errorf("the email of reader 7 is %q: %s", e.Subject, *e.HTML)
 		}

@@ -183,7 +183,7 @@ func TestRareRecipients(t *testing.T) {
 			_, err := tx.Exec(t.Context(), `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address,
 				state, reason, bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)
 				WITH RECURSIVE n(i) AS (SELECT 100000 UNION ALL SELECT i + 1 FROM n WHERE i < 219999)
-				SELECT $1, `+contactID+`, 'none', '', 'waiting', '', '', 0, 0, 0, FALSE, FALSE, FALSE, FALSE FROM n`, db.ID(id))
+				SELECT $1, `+contactID+`, NULL, '', 'waiting', '', '', 0, 0, 0, FALSE, FALSE, FALSE, FALSE FROM n`, db.ID(id))
 			return err
 		})
 		list := func(of broadcasts.RecipientType, p page.Page) (found []string, requests int) {

@@ -80,6 +80,6 @@ func TestDeletedContactIsLeftOut(t *testing.T) {
 func (s *sender) emailTo(broadcastID, address string) (emailID string) {
 	s.T.Helper()
 	s.Must(s.DB.QueryRow(s.T.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
-		AND address = $2`, db.ID(broadcastID), address).Scan(&emailID))
+		AND address = $2`, db.ID(broadcastID), address).Scan((*db.ID)(&emailID)))
 	return emailID
 }

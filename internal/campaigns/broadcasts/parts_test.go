@@ -53,7 +53,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 		open := func(variant int, machine bool, most int) {
 			var all []events.Event
 			for _, emailID := range s.emailsOf(id) {
-				if s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE email_id = $1 AND variant = $2`, emailID,
+				if s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE email_id = $1 AND variant = $2`, db.ID(emailID),
 					variant) == 1 && len(all) < most {
 					all = append(all, events.Event{TeamID: s.Acme.TeamID, EmailID: emailID, BroadcastID: id,
 						Type: events.EmailOpened, Data: &events.Open{Machine: events.Machine{Is: machine}}})
@@ -151,7 +151,7 @@ func TestLeavingABroadcast(t *testing.T) {
 			s.Must(err)
 		}
 		s.mustCount(1, `SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type = 'unsubscribed'
-			AND broadcast_id = $2 AND recipient = $3`, emailID, db.ID(id), to)
+			AND broadcast_id = $2 AND recipient = $3`, db.ID(emailID), db.ID(id), to)
 		all, _, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "unsubscribed"},
 			pageOf(10))
 		s.Must(err)
@@ -301,7 +301,8 @@ func TestPlaceholdersAndPreview(t *testing.T) {
 		for address, want := range map[string]string{"ann@reader.example": "free, none, -, ann@reader.example",
 			"bob@reader.example": "pro, pro, -, bob@reader.example"} {
 			var emailID string
-			s.Must(s.DB.QueryRow(ctx, `SELECT email_id FROM broadcast_recipients WHERE address = $1`, address).Scan(&emailID))
+			s.Must(s.DB.QueryRow(ctx, `SELECT email_id FROM broadcast_recipients WHERE address = $1`,
+				address).Scan((*db.ID)(&emailID)))
 			html := *s.Email(emailID).HTML
 			if !strings.Contains(html, "<p>"+want+"</p>") ||
 				!strings.Contains(html, "<body class=a><div style=\"display:none") ||

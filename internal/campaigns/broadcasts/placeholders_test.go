@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/node/testnode"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Send refuses the placeholders that templates refuse, in each field of the broadcast and of its variants.
@@ -102,7 +103,8 @@ func TestValuesOfContacts(t *testing.T) {
 				"R&amp;D: {&lt;free&gt;}}}", "<p>{&lt;free&gt;}}} own own Bonn &lt;x&gt;<x></p>", "{<free>}}} " + long},
 		} {
 			var emailID string
-			s.Must(s.DB.QueryRow(ctx, `SELECT email_id FROM broadcast_recipients WHERE address = $1`, address).Scan(&emailID))
+			s.Must(s.DB.QueryRow(ctx, `SELECT email_id FROM broadcast_recipients WHERE address = $1`,
+				address).Scan((*db.ID)(&emailID)))
 			e := s.Email(emailID)
 			if e.From != want.from || !slices.Equal(e.ReplyTo, []string{want.replyTo}) || e.Subject != want.subject {
 				t.Errorf("%s gets %q, %q, %q", address, e.From, e.ReplyTo, e.Subject)

@@ -199,7 +199,7 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 				}
 				var emailID string
 				s.Must(s.DB.QueryRow(t.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
-					AND contact_id = $2`, db.ID(id), db.ID(at[2])).Scan(&emailID))
+					AND contact_id = $2`, db.ID(id), db.ID(at[2])).Scan((*db.ID)(&emailID)))
 				if e := s.Email(emailID); e.To[0] != "new-"+to[2] || !strings.Contains(*e.HTML, "to new-"+to[2]) {
 					t.Errorf("the email to who has another address is to %s: %s", e.To, *e.HTML)
 				}

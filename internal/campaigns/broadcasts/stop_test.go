@@ -395,9 +395,9 @@ func TestGuardLooksWhenResumed(t *testing.T) {
 func (s *sender) emailsOf(broadcastID string) []string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
-		AND email_id <> '' ORDER BY contact_id`, db.ID(broadcastID))
+		AND email_id IS NOT NULL ORDER BY contact_id`, db.ID(broadcastID))
 	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
-		err = r.Scan(&id)
+		err = r.Scan((*db.ID)(&id))
 		return id, err
 	})
 	s.Must(err)

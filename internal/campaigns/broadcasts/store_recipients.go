@@ -35,7 +35,7 @@ func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 	tx.Queue(ctx, `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address, state, reason, bounce,
 		variant, opens, clicks, opened, clicked, complained, unsubscribed)
 		VALUES ($1, $2, $3, $4, $5, $6, '', $7, 0, 0, FALSE, FALSE, FALSE, FALSE)`, db.ID(r.broadcastID),
-		db.ID(r.contactID), r.emailID, r.address, string(r.state), r.reason, r.variant)
+		db.ID(r.contactID), db.ID(r.emailID), r.address, string(r.state), r.reason, r.variant)
 }
 
 // ofTeam is an SQL condition that selects the recipients (alias r) of a team's broadcast.
@@ -82,15 +82,15 @@ func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 		from = `state IN ('waiting', 'sent')`
 	}
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+ofEmail+` AND `+from,
-		db.ID(h.broadcastID),
-		h.teamID, h.emailID, string(h.state), h.reason, h.bounce)
+		db.ID(h.broadcastID), h.teamID, db.ID(h.emailID), string(h.state), h.reason, h.bounce)
 }
 
 // count adds opens, clicks and other actions to an email's recipient.
 func count(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET opens = opens + $4, clicks = clicks + $5, opened = opened OR $6,
 		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+ofEmail,
-		db.ID(h.broadcastID), h.teamID, h.emailID, h.opens, h.clicks, h.opened, h.clicked, h.complained, h.unsubscribed)
+		db.ID(h.broadcastID), h.teamID, db.ID(h.emailID), h.opens, h.clicks, h.opened, h.clicked, h.complained,
+		h.unsubscribed)
 }
 
 // countLink adds clicks on a link to the counters of the link and of the recipient.
@@ -100,12 +100,12 @@ func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string,
 		AND k.contact_id = e.contact_id AND k.link = $4) THEN 0 ELSE 1 END
 		FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id IS NOT NULL
 		ON CONFLICT (broadcast_id, link) DO UPDATE SET clicks = broadcast_links.clicks + excluded.clicks,
-		recipients = broadcast_links.recipients + excluded.recipients`, db.ID(h.broadcastID), h.teamID, h.emailID, link, url,
-		clicks)
+		recipients = broadcast_links.recipients + excluded.recipients`, db.ID(h.broadcastID), h.teamID, db.ID(h.emailID),
+		link, url, clicks)
 	tx.Queue(ctx, `INSERT INTO broadcast_clicks (broadcast_id, contact_id, link, team_id, clicks)
 		SELECT $1, e.contact_id, $4, $2, $5 FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id IS NOT NULL
 		ON CONFLICT (broadcast_id, contact_id, link) DO UPDATE SET clicks = broadcast_clicks.clicks + excluded.clicks`,
-		db.ID(h.broadcastID), h.teamID, h.emailID, link, clicks)
+		db.ID(h.broadcastID), h.teamID, db.ID(h.emailID), link, clicks)
 }
 
 // recipientFilters contains the SQL condition for each recipient type. Types that may match most recipients are
@@ -178,7 +178,7 @@ const recipientColumns = `r.contact_id, r.email_id, r.address, r.state, r.reason
 	r.clicks`
 
 func scanRecipient(r db.Row) (one Recipient, err error) {
-	err = r.Scan((*db.ID)(&one.ContactID), &one.EmailID, &one.Address, &one.State, &one.Reason, &one.BounceType,
+	err = r.Scan((*db.ID)(&one.ContactID), (*db.ID)(&one.EmailID), &one.Address, &one.State, &one.Reason, &one.BounceType,
 		&one.Variant,
 		&one.Opens, &one.Clicks)
 	return one, err
@@ -229,7 +229,8 @@ func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at 
 		args = append(args, at.clicks, at.link)
 	}
 	args = append(args, limit)
-	rows, err := r.Query(ctx, text+fmt.Sprintf(` ORDER BY clicks %s, link %s LIMIT $%d`, order, order, len(args)), args...)
+	rows, err := r.Query(ctx, text+fmt.Sprintf(` ORDER BY clicks %s, link %s LIMIT $%d`, order, order, len(args)),
+		args...)
 	all, err := db.Collect(rows, err, func(r db.Row) (l Link, err error) {
 		err = r.Scan(&l.id, &l.URL, &l.Clicks, &l.Recipients)
 		return l, err

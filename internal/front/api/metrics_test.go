@@ -96,7 +96,7 @@ func TestUsageOfCampaigns(t *testing.T) {
 			`","from":"a@acme.example","subject":"later","text":"t","send":true,"scheduled_at":"in 1 hour"}`)
 		f.sendBroadcasts()
 		var sent string
-		f.Must(d.QueryRow(t.Context(), `SELECT id FROM emails`).Scan(&sent))
+		f.Must(d.QueryRow(t.Context(), `SELECT id FROM emails`).Scan((*db.ID)(&sent)))
 		f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: sent, BroadcastID: made, Type: events.EmailSent})
 		automation := f.created(t, "POST /automations\n\n"+`{"name":"A","status":"enabled","steps":[{"key":"start",`+
 			`"type":"trigger","config":{"event_name":" user.created "}},{"key":"wait","type":"delay",`+

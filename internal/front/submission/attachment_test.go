@@ -27,7 +27,7 @@ func TestAttachmentWithoutItsPart(t *testing.T) {
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
 				tx.Queue(t.Context(), `UPDATE email_attachments SET blob_key = SUBSTR(blob_key, 1, LENGTH(blob_key) - 1) || $2
 					WHERE email_id = $1`,
-					id, index)
+					db.ID(id), index)
 				return nil
 			}); err != nil {
 				t.Fatal(err)

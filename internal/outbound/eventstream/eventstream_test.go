@@ -58,7 +58,7 @@ func messageID(eventID string) string { return "msg_" + strings.ReplaceAll(event
 // happen records an event and returns the id of its message.
 func (n *node) happen(t *testing.T, team string, typ events.Type) string {
 	t.Helper()
-	e := events.Event{ID: newID(), TeamID: team, EmailID: "e1", Type: typ}
+	e := events.Event{ID: newID(), TeamID: team, EmailID: dbtest.ID("e1"), Type: typ}
 	if err := n.d.Update(t.Context(), func(tx *db.Tx) error { return n.recorder.Record(t.Context(), tx, e) }); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestOutOfOrder(t *testing.T) {
 	d := dbtest.SQLite(t)
 	n := newNode(d)
 	tail := n.open(t, "team", "")
-	early := events.Event{ID: newID(), TeamID: "team", EmailID: "e1", Type: events.EmailSent}
+	early := events.Event{ID: newID(), TeamID: "team", EmailID: dbtest.ID("e1"), Type: events.EmailSent}
 	want(t, tail, n.happen(t, "team", events.EmailDelivered))
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
 		return n.recorder.Record(t.Context(), tx,
@@ -291,7 +291,8 @@ func TestRenderFails(t *testing.T) {
 	recorder.Listen(s)
 	record := func() error {
 		return d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailSent})
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+				Type: events.EmailSent})
 		})
 	}
 	if err := record(); err != nil {

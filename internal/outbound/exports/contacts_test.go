@@ -23,7 +23,7 @@ import (
 func insertContacts(t *testing.T, d *db.DB, teamID string, from, n int) {
 	t.Helper()
 	insert(t, d, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id, created_at,
-		updated_at) VALUES ($1, $2, $3, '', '', $4, '', $5, 0)`, from, n, func(i int) []any {
+		updated_at) VALUES ($1, $2, $3, '', '', $4, NULL, $5, 0)`, from, n, func(i int) []any {
 		return []any{db.ID(strings.Replace(number(i), "8000", "8"+teamID[len(teamID)-3:], 1)), teamID,
 			fmt.Sprintf("%05d@one.example", i), false, time.Now().UnixMicro()}
 	})

@@ -59,7 +59,7 @@ func number(i int) string {
 func suppress(t *testing.T, d *db.DB, teamID string, from, n int) {
 	t.Helper()
 	insert(t, d, `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
-		VALUES ($1, $2, $3, $4, '', $5)`, from, n, func(i int) []any {
+		VALUES ($1, $2, $3, $4, NULL, $5)`, from, n, func(i int) []any {
 		origin := suppressions.Manual
 		if i%1000 == 0 {
 			origin = suppressions.Bounce
@@ -355,14 +355,15 @@ func TestExportOfEmails(t *testing.T) {
 				VALUES ($1, $2, '', NULL, $3, 'a@one.example', $4, $5, '', NULL, '', NULL, 'delivered', 40, 0, $6, 'key', '', '')`,
 				0, 600, func(i int) []any {
 					created := at.Add(time.Duration(i) * time.Second)
-					return []any{strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1), teamID, fmt.Sprint(i),
-						strings.ReplaceAll(hostile[i%len(hostile)], "\x00", ""), `{"to":["b@two.example","c@two.example"]}`,
+					return []any{db.ID(strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1)), teamID,
+						fmt.Sprint(i), strings.ReplaceAll(hostile[i%len(hostile)], "\x00", ""),
+						`{"to":["b@two.example","c@two.example"]}`,
 						created.UnixMicro()}
 				})
 			insert(t, d, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 				updated_at) VALUES ($1, $2, $3, 'to', $4, 'two.example', $5, 40, $6)`, 0, 1200, func(i int) []any {
 				created := at.Add(time.Duration(i/2) * time.Second)
-				return []any{strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1), i % 2, teamID,
+				return []any{db.ID(strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1)), i % 2, teamID,
 					[]string{"b@two.example", "c@two.example"}[i%2], []string{"delivered", "bounced"}[i%2], created.UnixMicro()}
 			})
 		}

@@ -29,7 +29,7 @@ func storedBetween(ctx context.Context, r db.Reader, teamID, after, before strin
 // expression on team_id keeps SQLite from scanning all of the team's events.
 func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, teamID, db.IDs(ids))
-	tx.Queue(ctx, `DELETE FROM email_events WHERE team_id || '' = $1 AND email_id = ANY($2)`, teamID, ids)
+	tx.Queue(ctx, `DELETE FROM email_events WHERE team_id || '' = $1 AND email_id = ANY($2)`, teamID, db.IDs(ids))
 	tx.Queue(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(ids))
 }
 

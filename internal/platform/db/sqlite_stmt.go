@@ -67,7 +67,10 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 		native, lists = listsAsJSON(text, key.ids)
 	}
 	native = rowLimit.ReplaceAllString(native, "LIMIT CAST($$$1 AS INTEGER)")
-	st, err := c.prepare(ctx, hint.ReplaceAllString(native, "$1"))
+	native = hint.ReplaceAllString(native, "$1")
+	native = asID.ReplaceAllString(native, "UNHEX(REPLACE($1, '-', ''))")
+	native = typed.ReplaceAllString(native, "$1")
+	st, err := c.prepare(ctx, native)
 	if err != nil {
 		return nil, sqliteError("prepare", err)
 	}
@@ -114,6 +117,10 @@ var (
 	// prepare the statement again whenever the parameter is bound. The planner does not look at the value of an
 	// expression.
 	rowLimit = regexp.MustCompile(`\bLIMIT\s+\$(\d+)`)
+
+	// asID is an id in a column of texts, and typed is a parameter whose type PostgreSQL cannot see elsewhere.
+	asID  = regexp.MustCompile(`CAST\(([a-z_.]+) AS UUID\)`)
+	typed = regexp.MustCompile(`CAST\((\$\d+) AS UUID\)`)
 )
 
 // listsAsJSON replaces the operators on list parameters with SQLite's operators on JSON arrays. Lists of ids are arrays
@@ -196,7 +203,10 @@ func (c *cachedStmt) bind(args []any) ([]any, error) {
 				bound[i] = list[0]
 				continue
 			}
-			bound[i], err = jsonList(list, func(b []byte, n int64) ([]byte, error) { return strconv.AppendInt(b, n, 10), nil })
+			bound[i], err = jsonList(list, func(b []byte, n int64) ([]byte, error) {
+				return strconv.AppendInt(b, n, 10),
+					nil
+			})
 		case []float64:
 			if c.ones {
 				bound[i] = list[0]

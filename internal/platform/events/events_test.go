@@ -34,7 +34,7 @@ func TestTimeline(t *testing.T) {
 		for _, n := range []int{0, 1, 7, 8, 9, 16, 17, 40} {
 			recorder, l := &events.Recorder{}, &listener{}
 			recorder.Listen(l)
-			emailID := fmt.Sprintf("email %d", n)
+			emailID := dbtest.ID(fmt.Sprintf("email %d", n))
 			var all []events.Event
 			for i := range n {
 				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered,
@@ -72,7 +72,7 @@ func TestStatementsOfEvents(t *testing.T) {
 		for n, want := range map[int]int{0: 0, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3} {
 			all := make([]events.Event, n)
 			for i := range all {
-				all[i] = events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered}
+				all[i] = events.Event{TeamID: "team", EmailID: dbtest.ID("e"), Type: events.EmailDelivered}
 			}
 			trace.Take()
 			err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -91,13 +91,14 @@ func TestTimelineThatCannotBeRead(t *testing.T) {
 	dbtest.Loosen(t, d, "email_events")
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
-			recipient, data, created_at) VALUES ('1', 'team', 'e', NULL, NULL, 'sent', '', '', '', 'yesterday')`)
+			recipient, data, created_at) VALUES ($1, 'team', $1, NULL, NULL, 'sent', '', '', '', 'yesterday')`,
+			db.ID(dbtest.ID("e")))
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all, _, err := events.Timeline(t.Context(), d.Reader, "team", "e", page.Page{}); err == nil {
+	if all, _, err := events.Timeline(t.Context(), d.Reader, "team", dbtest.ID("e"), page.Page{}); err == nil {
 		t.Errorf("the timeline is %+v", all)
 	}
 }
@@ -116,12 +117,16 @@ func TestWhatIsRecorded(t *testing.T) {
 			data     string
 			detail   string
 		}{
-			{events.Event{ID: "1", EmailID: "e1", Type: events.EmailBounced, Data: &events.Bounce{Type: "Permanent"}}, "e1",
+			{events.Event{ID: dbtest.ID("1"), EmailID: dbtest.ID("e1"), Type: events.EmailBounced,
+				Data: &events.Bounce{Type: "Permanent"}}, dbtest.ID("e1"),
 				`"type":"Permanent"`, "permanent"},
-			{events.Event{ID: "2", EmailID: "e2", Type: events.EmailFailed, Data: &events.Failed{Reason: "why"}}, "e2",
+			{events.Event{ID: dbtest.ID("2"), EmailID: dbtest.ID("e2"), Type: events.EmailFailed,
+				Data: &events.Failed{Reason: "why"}}, dbtest.ID("e2"),
 				`{"reason":"why"}`, ""},
-			{events.Event{ID: "3", EmailID: "e3", Type: events.EmailDelivered}, "e3", "", ""},
-			{events.Event{ID: "4", Type: events.EmailReceived, Data: &events.Received{ID: "r1", Subject: "Hi"}}, "r1", "", ""},
+			{events.Event{ID: dbtest.ID("3"), EmailID: dbtest.ID("e3"), Type: events.EmailDelivered}, dbtest.ID("e3"), "",
+				""},
+			{events.Event{ID: dbtest.ID("4"), Type: events.EmailReceived, Data: &events.Received{ID: dbtest.ID("r1"),
+				Subject: "Hi"}}, dbtest.ID("r1"), "", ""},
 		} {
 			c.event.TeamID, c.event.At = "team", at
 			if err := record(c.event); err != nil {
@@ -135,11 +140,12 @@ func TestWhatIsRecorded(t *testing.T) {
 			}
 			var detail string
 			if err := d.QueryRow(t.Context(), `SELECT detail FROM email_events WHERE id = $1`,
-				c.event.ID).Scan(&detail); err != nil || detail != c.detail {
+				db.ID(c.event.ID)).Scan(&detail); err != nil || detail != c.detail {
 				t.Errorf("%s: detail %q, %v", c.event.Type, detail, err)
 			}
 		}
-		if err := record(events.Event{TeamID: "team", EmailID: "e5", Type: events.EmailFailed, Data: func() {}}); err == nil {
+		if err := record(events.Event{TeamID: "team", EmailID: dbtest.ID("e5"), Type: events.EmailFailed,
+			Data: func() {}}); err == nil {
 			t.Error("data that cannot be encoded is recorded")
 		}
 	})
@@ -152,9 +158,10 @@ func TestListenerFails(t *testing.T) {
 		recorder.Listen(first)
 		recorder.Listen(last)
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered})
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+				Type: events.EmailDelivered})
 		})
-		got, _, readErr := events.Timeline(t.Context(), d.Reader, "team", "e", page.Page{})
+		got, _, readErr := events.Timeline(t.Context(), d.Reader, "team", dbtest.ID("e"), page.Page{})
 		if !errors.Is(err, first.err) || readErr != nil || len(got) != 0 || len(last.heard) != 0 {
 			t.Errorf("%v; %d events are there, %d were heard, %v", err, len(got), len(last.heard), readErr)
 		}

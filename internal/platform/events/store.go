@@ -62,7 +62,7 @@ func insertRows(ctx context.Context, tx *db.Tx, some []*Event) error {
 		if err != nil {
 			return err
 		}
-		row := []any{e.ID, e.TeamID, e.TimelineID(), db.ID(e.DomainID), db.ID(e.BroadcastID),
+		row := []any{db.ID(e.ID), e.TeamID, db.ID(e.TimelineID()), db.ID(e.DomainID), db.ID(e.BroadcastID),
 			strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data, e.At.UnixMicro()}
 		more := without
 		if e.Attempt != nil {
@@ -119,18 +119,19 @@ type StoredAttempt struct {
 
 // Attempts returns a page of the attempts to deliver an email, oldest first, and reports whether more attempts follow.
 func Attempts(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]StoredAttempt, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: `SELECT id, recipient, started_at, duration, COALESCE(next_at, 0), outcome,
+	return page.Query(ctx, r,
+		page.Select{Text: `SELECT id, recipient, started_at, duration, COALESCE(next_at, 0), outcome,
 		destination IS NULL, COALESCE(destination, ''), COALESCE(recipients, ''), host, tls, reply, conversation
 		FROM email_events WHERE email_id = $1 AND team_id || '' = $2 AND outcome IS NOT NULL`, ID: "id",
-		Args: []any{emailID, teamID}, OldestFirst: true}, p, scanAttempt)
+			UUID: true, Args: []any{db.ID(emailID), teamID}, OldestFirst: true}, p, scanAttempt)
 }
 
 func scanAttempt(r db.Row) (a StoredAttempt, err error) {
 	var recipient, recipients string
 	var started, duration, next int64
 	var ofRecipient bool
-	if err := r.Scan(&a.ID, &recipient, &started, &duration, &next, &a.Outcome, &ofRecipient, &a.Destination, &recipients,
-		&a.Host, &a.TLS, &a.Reply, &a.Conversation); err != nil {
+	if err := r.Scan((*db.ID)(&a.ID), &recipient, &started, &duration, &next, &a.Outcome, &ofRecipient, &a.Destination,
+		&recipients, &a.Host, &a.TLS, &a.Reply, &a.Conversation); err != nil {
 		return a, err
 	}
 	a.StartedAt, a.NextAt = db.Time(started), db.Time(next)
@@ -156,7 +157,7 @@ func AttemptRecipients(ctx context.Context, r db.Reader, teamID, emailID, destin
 	limit int) ([][]string, error) {
 	rows, err := r.Query(ctx, `SELECT recipient, COALESCE(destination, ''), COALESCE(recipients, '') FROM email_events
 		WHERE email_id = $1 AND team_id || '' = $2 AND outcome = $3 AND (destination IS NULL OR destination = $4)
-		ORDER BY id DESC LIMIT $5`, emailID, teamID, outcome, destination, limit)
+		ORDER BY id DESC LIMIT $5`, db.ID(emailID), teamID, outcome, destination, limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (to []string, err error) {
 		var recipient, at, recipients string
 		if err := r.Scan(&recipient, &at, &recipients); err != nil || at == "" && domainOf(recipient) != destination {
@@ -196,10 +197,10 @@ func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 		FROM emails e WHERE e.id = $1 AND e.team_id || '' = $2
 		AND e.scheduled_at = 0 AND (e.last_event = 'queued'
 			OR EXISTS (SELECT 1 FROM email_events x WHERE x.email_id = e.id))) v
-		WHERE TRUE`, ID: "v.id", Args: []any{emailID, teamID}, OldestFirst: true}, p,
+		WHERE TRUE`, ID: "v.id", UUID: true, Args: []any{db.ID(emailID), teamID}, OldestFirst: true}, p,
 		func(r db.Row) (e Entry, err error) {
 			var at int64
-			err = r.Scan(&e.ID, &e.Type, &e.Recipient, &e.Data, &at)
+			err = r.Scan((*db.ID)(&e.ID), &e.Type, &e.Recipient, &e.Data, &at)
 			e.At = db.Time(at)
 			return e, err
 		})

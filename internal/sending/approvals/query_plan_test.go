@@ -22,7 +22,7 @@ func TestOwnListGoesByIndex(t *testing.T) {
 				recipients, subject, state, created_at, expires_at, decided_at, decided_by_kind, decided_by_id, reason,
 				email_id, request) WITH RECURSIVE n(i) AS (SELECT 10000 UNION ALL SELECT i + 1 FROM n WHERE i < 12999)
 				SELECT 'a' || i, $1, 'grant', CASE WHEN i < 10010 THEN 'own' ELSE 'other' END, '', '', 1, '',
-				CASE WHEN i < 10005 THEN 'pending' ELSE 'approved' END, i, i, i, '', '', '', '', '' FROM n`, n.Acme.TeamID)
+				CASE WHEN i < 10005 THEN 'pending' ELSE 'approved' END, i, i, i, '', '', '', NULL, '' FROM n`, n.Acme.TeamID)
 			return err
 		})
 		if d.Engine() == "postgres" {

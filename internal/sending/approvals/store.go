@@ -21,7 +21,7 @@ func fields(a *Approval) (to []any, done func()) {
 	var kind, state, by string
 	var created, expires, decided int64
 	to = []any{&a.ID, &a.TeamID, &kind, &a.Actor.ID, &a.ActorName, &a.From, &a.Recipients, &a.Subject, &state, &created,
-		&expires, &decided, &by, &a.DecidedBy.ID, &a.Reason, &a.EmailID}
+		&expires, &decided, &by, &a.DecidedBy.ID, &a.Reason, (*db.ID)(&a.EmailID)}
 	return to, func() {
 		a.Actor.Kind, a.DecidedBy.Kind, a.State = teams.ActorKind(kind), teams.ActorKind(by), State(state)
 		a.CreatedAt, a.ExpiresAt, a.DecidedAt = db.Time(created), db.Time(expires), db.Time(decided)
@@ -71,8 +71,8 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 
 // isApproved reports whether an email was accepted because a person approved it.
 func isApproved(ctx context.Context, r db.Reader, teamID, emailID string) (approved bool, err error) {
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM approvals WHERE email_id = $1 AND email_id <> ''
-		AND team_id || '' = $2 AND state = 'approved')`, emailID, teamID).Scan(&approved)
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM approvals WHERE email_id = $1 AND email_id IS NOT NULL
+		AND team_id || '' = $2 AND state = 'approved')`, db.ID(emailID), teamID).Scan(&approved)
 	return approved, err
 }
 
@@ -89,7 +89,7 @@ func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, sin
 func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
 	tx.Proof(`SELECT 1 FROM approvals WHERE id = $1`, a.ID)
 	tx.Queue(ctx, `INSERT INTO approvals (`+columns+`, request)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', '', '', '', $12)`, a.ID, a.TeamID,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', '', '', NULL, $12)`, a.ID, a.TeamID,
 		string(a.Actor.Kind), a.Actor.ID, a.ActorName, a.From, a.Recipients, a.Subject, string(a.State),
 		a.CreatedAt.UnixMicro(), a.ExpiresAt.UnixMicro(), request)
 }
@@ -99,7 +99,7 @@ func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $3, decided_at = $4, decided_by_kind = $5, decided_by_id = $6,
 		reason = $7, email_id = $8, request = '' WHERE id = $1 AND team_id = $2 AND state = 'pending'
 		AND expires_at > $4`, a.ID, a.TeamID, string(a.State), tx.Now().UnixMicro(), string(a.DecidedBy.Kind),
-		a.DecidedBy.ID, a.Reason, a.EmailID)
+		a.DecidedBy.ID, a.Reason, db.ID(a.EmailID))
 	if err != nil {
 		return false, fmt.Errorf("decide of approval %s: %w", a.ID, err)
 	}

@@ -86,7 +86,8 @@ func TestUsesAreNoted(t *testing.T) {
 	c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
 	row := func(t *testing.T, d *db.DB) (used int64, from string) {
 		t.Helper()
-		if err := d.QueryRow(t.Context(), `SELECT used_at, from_id FROM contents`).Scan(&used, &from); err != nil {
+		if err := d.QueryRow(t.Context(), `SELECT used_at, from_id FROM contents`).Scan(&used,
+			(*db.ID)(&from)); err != nil {
 			t.Fatal(err)
 		}
 		return used, from
@@ -137,7 +138,7 @@ func TestUsesAreNoted(t *testing.T) {
 			t.Error(all, err)
 		}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE contents SET from_id = $1`, id.First(tx.Now().Add(5*time.Hour)))
+			_, err := tx.Exec(t.Context(), `UPDATE contents SET from_id = $1`, db.ID(id.First(tx.Now().Add(5*time.Hour))))
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -177,7 +178,8 @@ func TestSweptLate(t *testing.T) {
 		}
 		left := func() (n int) {
 			t.Helper()
-			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM contents WHERE from_id = $1`, read[0].Until()).Scan(&n); err != nil {
+			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM contents WHERE from_id = $1`,
+				db.ID(read[0].Until())).Scan(&n); err != nil {
 				t.Fatal(err)
 			}
 			return n

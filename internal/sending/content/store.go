@@ -23,7 +23,7 @@ const (
 )
 
 // firstOf returns a lower bound for the ids of emails that use a Content at a given time.
-func firstOf(at time.Time) string { return id.First(at.Add(-usedSlack)) }
+func firstOf(at time.Time) db.ID { return db.ID(id.First(at.Add(-usedSlack))) }
 
 func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	replyTo, err := db.EncodeList(c.ReplyTo)
@@ -50,7 +50,8 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 
 // insertCopy copies a Content. The copy keeps from_id, because emails of the original may refer to the copy.
 func insertCopy(ctx context.Context, tx *db.Tx, teamID, contentID, copyID, from string) error {
-	n, err := tx.Exec(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
+	n, err := tx.Exec(ctx,
+		`INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
 		headers, html, body_text, from_id) SELECT CAST($3 AS TEXT), team_id, kept, CAST($5 AS BIGINT), CAST($5 AS BIGINT),
 		parts, CAST($4 AS TEXT), subject, reply_to, headers, html, body_text, from_id FROM contents WHERE id = $1
 		AND team_id = $2`, contentID, teamID, copyID, from, tx.Now().UnixMicro())
@@ -67,7 +68,8 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 	var created int64
 	var given int
 	var replyTo, headers, html, text string
-	err = r.QueryRow(ctx, `SELECT id, team_id, kept, created_at, parts, sender, subject, reply_to, headers, html, body_text
+	err = r.QueryRow(ctx,
+		`SELECT id, team_id, kept, created_at, parts, sender, subject, reply_to, headers, html, body_text
 		FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &created, &given,
 		&c.From, &c.Subject, &replyTo, &headers, &html, &text)
 	if errors.Is(err, db.ErrNoRows) {
@@ -139,7 +141,7 @@ func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, a
 		unusedMax)
 	all, err := db.Collect(rows, err, func(r db.Row) (Unused, error) {
 		u := Unused{TeamID: teamID}
-		err := r.Scan(&u.ID, &u.From, &u.used)
+		err := r.Scan(&u.ID, (*db.ID)(&u.From), &u.used)
 		return u, err
 	})
 	if err != nil {
@@ -150,7 +152,7 @@ func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, a
 
 func advanceFrom(ctx context.Context, tx *db.Tx, u Unused, from string) error {
 	_, err := tx.Exec(ctx, `UPDATE contents SET from_id = $5 WHERE id = $1 AND team_id = $2 AND used_at = $3
-		AND from_id = $4`, u.ID, u.TeamID, u.used, u.From, from)
+		AND from_id = $4`, u.ID, u.TeamID, u.used, db.ID(u.From), db.ID(from))
 	if err != nil {
 		return fmt.Errorf("record the first email of content %s: %w", u.ID, err)
 	}
@@ -159,7 +161,7 @@ func advanceFrom(ctx context.Context, tx *db.Tx, u Unused, from string) error {
 
 func removeUnused(ctx context.Context, tx *db.Tx, u Unused) {
 	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2 AND used_at = $3 AND from_id = $4 AND NOT kept`,
-		u.ID, u.TeamID, u.used, u.From)
+		u.ID, u.TeamID, u.used, db.ID(u.From))
 }
 
 func teamsWithUnused(ctx context.Context, r db.Reader, after string, before time.Time) ([]string, error) {

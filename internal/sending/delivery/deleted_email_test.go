@@ -23,9 +23,9 @@ func TestDeliverWhatIsGone(t *testing.T) {
 		j := jobs.Job{Kind: emails.DeliveryKind, TeamID: f.Acme.TeamID, Attempt: 1}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			for _, table := range []string{"email_bodies", "email_recipients"} {
-				tx.Queue(t.Context(), `DELETE FROM `+table+` WHERE email_id = $1`, id)
+				tx.Queue(t.Context(), `DELETE FROM `+table+` WHERE email_id = $1`, db.ID(id))
 			}
-			tx.Queue(t.Context(), `DELETE FROM emails WHERE id = $1`, id)
+			tx.Queue(t.Context(), `DELETE FROM emails WHERE id = $1`, db.ID(id))
 			return tx.QueryRow(t.Context(),
 				`UPDATE jobs SET attempt = 1, holder = id WHERE kind = $1 RETURNING id, lane, payload`,
 				j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, &j.Payload)
@@ -46,7 +46,7 @@ func TestDeliverWithoutContent(t *testing.T) {
 		f := newFixture(t, d, n.config(1), n.dns)
 		emailID := f.send("a@"+destination, "b@"+destination)
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			tx.Queue(t.Context(), `DELETE FROM email_bodies WHERE email_id = $1`, emailID)
+			tx.Queue(t.Context(), `DELETE FROM email_bodies WHERE email_id = $1`, db.ID(emailID))
 			return nil
 		}); err != nil {
 			t.Fatal(err)

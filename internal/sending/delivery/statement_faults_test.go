@@ -33,12 +33,12 @@ func TestJobsWithoutAStatement(t *testing.T) {
 		var id string
 		for name, spoil := range map[string]func(){
 			"of an email that is gone": func() {
-				exec(`DELETE FROM email_bodies WHERE email_id = $1`, id)
-				exec(`DELETE FROM email_recipients WHERE email_id = $1`, id)
-				exec(`DELETE FROM emails WHERE id = $1`, id)
+				exec(`DELETE FROM email_bodies WHERE email_id = $1`, db.ID(id))
+				exec(`DELETE FROM email_recipients WHERE email_id = $1`, db.ID(id))
+				exec(`DELETE FROM emails WHERE id = $1`, db.ID(id))
 			},
 			"of a domain that another team has": func() {
-				exec(`UPDATE emails SET domain_id = NULL, sender = 'a@taken.example' WHERE id = $1`, id)
+				exec(`UPDATE emails SET domain_id = NULL, sender = 'a@taken.example' WHERE id = $1`, db.ID(id))
 			},
 			"to a suppressed address": func() { f.suppress("manual", address(1)) },
 		} {

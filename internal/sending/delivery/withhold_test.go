@@ -140,10 +140,10 @@ func TestWithheldForADay(t *testing.T) {
 		f.Must(f.Domains.Delete(t.Context(), f.Acme.TeamID, f.Sender.ID))
 		f.Update(func(tx *db.Tx) error {
 			ctx, due := t.Context(), tx.Now().Add(-emails.WithholdFor)
-			tx.Queue(ctx, `UPDATE emails SET created_at = $2 WHERE id = $1`, soon, due.Add(3*time.Second).UnixMicro())
-			tx.Queue(ctx, `UPDATE emails SET created_at = $2 WHERE id = $1`, over, due.UnixMicro())
-			tx.Queue(ctx, `UPDATE emails SET created_at = $2, scheduled_at = $3 WHERE id = $1`, scheduled, due.UnixMicro(),
-				due.Add(time.Hour).UnixMicro())
+			tx.Queue(ctx, `UPDATE emails SET created_at = $2 WHERE id = $1`, db.ID(soon), due.Add(3*time.Second).UnixMicro())
+			tx.Queue(ctx, `UPDATE emails SET created_at = $2 WHERE id = $1`, db.ID(over), due.UnixMicro())
+			tx.Queue(ctx, `UPDATE emails SET created_at = $2, scheduled_at = $3 WHERE id = $1`, db.ID(scheduled),
+				due.UnixMicro(), due.Add(time.Hour).UnixMicro())
 			return nil
 		})
 		f.run()

@@ -43,7 +43,7 @@ func (f *fixture) exec(t *testing.T, statements ...string) {
 func TestUnknownKindOfActorWaits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.schedule(t)
-		f.exec(t, `UPDATE emails SET actor_kind = 'robot' WHERE id = '`+id+`'`)
+		f.change(`UPDATE emails SET actor_kind = 'robot' WHERE id = $1`, db.ID(id))
 		f.due(t, id)
 		f.release(t, func() bool {
 			return f.Count(`SELECT COUNT(*) FROM jobs WHERE dedupe = '`+id+`' AND failures > 0`) == 1

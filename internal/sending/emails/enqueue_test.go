@@ -259,11 +259,11 @@ func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 	}
 	aged := id.First(at.Add(-by))[:13] + emailID[13:]
 	f.change(`UPDATE contents SET used_at = $2, from_id = $3 WHERE id = (SELECT content_id FROM emails WHERE id = $1)`,
-		emailID, at.Add(-by).UnixMicro(), id.First(at.Add(-by-time.Hour)))
+		db.ID(emailID), at.Add(-by).UnixMicro(), db.ID(id.First(at.Add(-by-time.Hour))))
 	for _, column := range []string{"emails.id", "email_recipients.email_id", "email_events.email_id",
 		"email_bodies_left.email_id", "email_bodies_until.email_id"} {
 		table, column, _ := strings.Cut(column, ".")
-		f.change(`UPDATE `+table+` SET `+column+` = $2 WHERE `+column+` = $1`, emailID, aged)
+		f.change(`UPDATE `+table+` SET `+column+` = $2 WHERE `+column+` = $1`, db.ID(emailID), db.ID(aged))
 	}
 	return aged
 }

@@ -36,14 +36,15 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 		return err
 	}
 	if scope.All {
-		err = db.Walk(ctx, s.DB.Reader, "emails WHERE TRUE", "id", nil, func(after, upTo string) error {
+		err = db.Walk(ctx, s.DB.Reader, "emails WHERE TRUE", "id", nil, func(after, upTo db.ID) error {
 			return erase(emailsTo(ctx, s.DB.Reader, a, scopeAll(after, upTo)))
 		})
 	} else {
 		// Only emails that belong to the given teams are read.
 		for _, teamID := range scope.Teams {
 			if err == nil {
-				err = db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
+				err = db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after,
+					upTo db.ID) error {
 					return erase(emailsTo(ctx, s.DB.Reader, a, scopeTeam(teamID, after, upTo)))
 				})
 			}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -115,7 +116,8 @@ func TestLaterTryOfFetching(t *testing.T) {
 			}
 			id := f.Send(s)
 			f.fetch(t, id, 0)
-			if n := f.Count(`SELECT COUNT(*) FROM email_attachments WHERE email_id = $1 AND blob_key <> ''`, id); n != 1 {
+			if n := f.Count(`SELECT COUNT(*) FROM email_attachments WHERE email_id = $1 AND blob_key <> ''`,
+				db.ID(id)); n != 1 {
 				t.Errorf("%v: %d files are kept of the first try", c.paths, n)
 			}
 			f.fetch(t, id, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -130,7 +131,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 		// If an attachment's key refers to a file that does not exist in the message, the read fails instead of returning
 		// another file.
 		for _, key := range []string{"#1", "#x"} {
-			f.change(`UPDATE email_attachments SET blob_key = $2 WHERE email_id = $1`, id, key)
+			f.change(`UPDATE email_attachments SET blob_key = $2 WHERE email_id = $1`, db.ID(id), key)
 			if content, err := f.read(t, &files[0]); err == nil {
 				t.Errorf("the file %s is %q", key, content)
 			}

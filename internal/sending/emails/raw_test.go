@@ -77,8 +77,9 @@ func (f *fixture) oldRaw(t *testing.T, in emails.Raw) string {
 		}
 	}
 	if err := f.DB.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, `DELETE FROM email_messages WHERE email_id = $1`, sent)
-		tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $2 || blob_key WHERE email_id = $1`, sent, "submitted/"+sent)
+		tx.Queue(ctx, `DELETE FROM email_messages WHERE email_id = $1`, db.ID(sent))
+		tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $2 || blob_key WHERE email_id = $1`, db.ID(sent),
+			"submitted/"+sent)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

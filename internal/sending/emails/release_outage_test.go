@@ -24,7 +24,7 @@ func TestReleaseWithoutDatabase(t *testing.T) {
 		id := f.Send(s)
 		j := jobs.Job{Kind: emails.ReleaseKind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: id, Attempt: 1}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, id)
+			tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, db.ID(id))
 			return tx.QueryRow(t.Context(),
 				`UPDATE jobs SET run_at = $2, attempt = 1, holder = id WHERE dedupe = $1 RETURNING id`, id,
 				time.Now().Add(time.Minute).UnixMicro()).Scan((*db.ID)(&j.ID))

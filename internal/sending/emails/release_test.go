@@ -14,7 +14,7 @@ import (
 func (f *fixture) makeDue(t *testing.T, id string) {
 	t.Helper()
 	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-		tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, id)
+		tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1`, db.ID(id))
 		tx.Queue(t.Context(), `UPDATE jobs SET run_at = 1 WHERE dedupe = $1`, id)
 		return nil
 	}); err != nil {

@@ -293,7 +293,8 @@ func TestRemoveTimelines(t *testing.T) {
 		settled, waiting := f.sent(t)
 		f.Counted(later())
 		active := settled[0]
-		f.change(`UPDATE email_events SET created_at = created_at + $2 WHERE email_id = $1 AND type = 'delivered'`, active,
+		f.change(`UPDATE email_events SET created_at = created_at + $2 WHERE email_id = $1 AND type = 'delivered'`,
+			db.ID(active),
 			(72 * time.Hour).Microseconds())
 		f.change(`UPDATE email_counts_until SET until = until + $1`, (72 * time.Hour).Microseconds())
 		of := func(emailID string) string {
@@ -355,27 +356,27 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	now := tx.Now().UnixMicro()
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
-		VALUES ($1, $2, '', $3, $1, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, '', NULL, 'delivered', 40, 0,
-			$4)`,
-		emailID, teamID, db.ID(domainID), now)
+		VALUES ($1, $2, '', $3, $5, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, '', NULL, 'delivered', 40, 0,
+			$4)`, db.ID(
+		emailID), teamID, db.ID(domainID), now, emailID)
 	if tx.OneWriter() {
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2,
-			'<p>Hello.', 'Hello.', 3, '')`, emailID, teamID)
+			'<p>Hello.', 'Hello.', 3, '')`, db.ID(emailID), teamID)
 	} else {
 		tx.Queue(ctx, `UPDATE emails SET html = '<p>Hello.', body_text = 'Hello.', parts = 3, headers = '' WHERE id = $1`,
-			emailID)
+			db.ID(emailID))
 	}
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 		updated_at)
-		VALUES ($1, 0, $2, 'to', 'b@one.example', 'one.example', 'delivered', 40, $3)`, emailID, teamID, now)
+		VALUES ($1, 0, $2, 'to', 'b@one.example', 'one.example', 'delivered', 40, $3)`, db.ID(emailID), teamID, now)
 	for _, typ := range []string{"sent", "delivered", "opened", "clicked"} {
 		tx.Queue(ctx, `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient,
 			data, created_at)
-			VALUES ($1, $2, $3, $4, NULL, $5, '', 'b@one.example', '', $6)`, id.New(), teamID, emailID, db.ID(domainID),
-			typ, now)
+			VALUES ($1, $2, $3, $4, NULL, $5, '', 'b@one.example', '', $6)`, db.ID(id.New()), teamID, db.ID(emailID),
+			db.ID(domainID), typ, now)
 	}
 	tx.Queue(ctx, `UPDATE email_events SET started_at = created_at, duration = 0, outcome = 'delivered', host = '',
-		tls = '', reply = '250 ok', conversation = '250 ok' WHERE email_id = $1 AND type = 'delivered'`, emailID)
+		tls = '', reply = '250 ok', conversation = '250 ok' WHERE email_id = $1 AND type = 'delivered'`, db.ID(emailID))
 }
 
 // Neither the number of statements per batch nor the size of a batch depends on the total number of emails. After each

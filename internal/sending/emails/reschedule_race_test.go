@@ -87,7 +87,8 @@ func TestChangesDuringRelease(t *testing.T) {
 				}
 				j := jobs.Job{Kind: emails.ReleaseKind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: id, Attempt: 1}
 				if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-					tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = $2 WHERE id = $1`, id, time.Now().Add(c.at).UnixMicro())
+					tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = $2 WHERE id = $1`, db.ID(id),
+						time.Now().Add(c.at).UnixMicro())
 					return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = id WHERE dedupe = $1
 						RETURNING id`, id, time.Now().Add(time.Minute).UnixMicro()).Scan((*db.ID)(&j.ID))
 				}); err != nil {
@@ -108,7 +109,7 @@ func TestChangesDuringRelease(t *testing.T) {
 					t.Errorf("the email is %s, want %s", got, c.state)
 				}
 				if n := f.Count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type IN ('failed', 'queued')`,
-					id); n != 0 {
+					db.ID(id)); n != 0 {
 					t.Errorf("%d events of an email that was not to go out", n)
 				}
 				if n := f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 0 {

@@ -58,8 +58,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 	if strings.HasPrefix(messageID, "<"+e.ID) && messageID == defaultMessageID(e.ID, e.From) {
 		messageID = "" // omitted to save space
 	}
-	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, e.ID)
-	args := []any{e.ID, e.TeamID, e.Actor.ID, db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags,
+	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, db.ID(e.ID))
+	args := []any{db.ID(e.ID), e.TeamID, e.Actor.ID, db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags,
 		db.ID(e.TopicID), e.TemplateID, db.ID(e.BroadcastID), string(e.LastEvent), rank[e.LastEvent],
 		db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
 		string(e.Actor.Kind), e.shared.contentID, variables, db.ID(e.ContactID), e.only}
@@ -70,7 +70,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 	if tx.OneWriter() { // SQLite
 		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, parts, headers, html, body_text)
-			VALUES ($1, $2, $3, $4, $5, $6)`, e.ID, e.TeamID, b.parts, b.headers, b.html, b.text)
+			VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(e.ID), e.TeamID, b.parts, b.headers, b.html, b.text)
 		return nil
 	}
 	tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`, parts, headers, html, body_text)
@@ -111,9 +111,8 @@ func defaultMessageID(emailID, from string) string {
 func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *recipient) {
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 		updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
-		$9)`, e.ID, position, e.TeamID, r.kind, r.Addr(), r.Domain, string(e.LastEvent),
-		rank[e.LastEvent], e.CreatedAt.UnixMicro())
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(e.ID), position, e.TeamID, r.kind, r.Addr(), r.Domain,
+		string(e.LastEvent), rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
 // insertEmail inserts an email with its recipients and, unless the email has only shared content, its body.
@@ -140,9 +139,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 		if d.raw.blobKey != "" {
 			b.parts |= isBlob
 		}
-		tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content, blob_key) VALUES ($1, $2, $3, $4)`, e.ID,
-			e.TeamID,
-			d.raw.content, d.raw.blobKey)
+		tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content, blob_key) VALUES ($1, $2, $3, $4)`,
+			db.ID(e.ID), e.TeamID, d.raw.content, d.raw.blobKey)
 		if d.raw.UTF8 {
 			b.parts |= needsUTF8
 		}
@@ -176,7 +174,8 @@ type emailRow struct {
 }
 
 func (r *emailRow) dest(more ...any) []any {
-	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, (*db.ID)(&r.DomainID), &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags,
+	return append([]any{(*db.ID)(&r.ID), &r.TeamID, &r.Actor.ID, (*db.ID)(&r.DomainID), &r.MessageID, &r.From, &r.Subject,
+		&r.to, &r.tags,
 		(*db.ID)(&r.TopicID), &r.TemplateID, (*db.ID)(&r.BroadcastID), &r.last, &r.scheduled, &r.created,
 		&r.Actor.Kind, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
 }
@@ -251,7 +250,8 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	var variables string
 	var flags int
 	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, e.content_id, e.variables, COALESCE(b.parts, 0), `+columns+`
-		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).
+		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, db.ID(emailID),
+		teamID).
 		Scan(row.dest(append([]any{&row.shared.contentID, &variables, &flags}, dest...)...)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Email{}, 0, fault.NotFoundf("Email not found")
@@ -274,7 +274,7 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 // exists returns a NotFound fault if the team has no email with this id.
 func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	var one int
-	err := r.QueryRow(ctx, `SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, emailID, teamID).Scan(&one)
+	err := r.QueryRow(ctx, `SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, db.ID(emailID), teamID).Scan(&one)
 	if errors.Is(err, db.ErrNoRows) {
 		return fault.NotFoundf("Email not found")
 	}
@@ -296,12 +296,12 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 		return of, nil
 	}
 	rows, err := r.Query(ctx, `SELECT email_id, kind, address, state, updated_at FROM email_recipients
-		WHERE email_id = ANY($1) AND team_id = $2 ORDER BY email_id, position`, emailIDs, teamID)
+		WHERE email_id = ANY($1) AND team_id = $2 ORDER BY email_id, position`, db.IDs(emailIDs), teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID string
 		var to Recipient
 		var at int64
-		err = r.Scan(&emailID, &to.Kind, &to.Address, &to.State, &at)
+		err = r.Scan((*db.ID)(&emailID), &to.Kind, &to.Address, &to.State, &at)
 		to.UpdatedAt = db.Time(at)
 		of[emailID] = append(of[emailID], to)
 		return none, err
@@ -317,7 +317,7 @@ func pending(ctx context.Context, r db.Reader, e *Email, domain string) ([]recip
 	}
 	rows, err := r.Query(ctx, `SELECT r.kind, r.address, r.position FROM email_recipients r
 		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND r.rank < $2 ORDER BY r.position`,
-		e.ID, settled, domain)
+		db.ID(e.ID), settled, domain)
 	return db.Collect(rows, err, func(r db.Row) (to recipient, err error) {
 		var address string
 		if err := r.Scan(&to.kind, &address, &to.position); err != nil {
@@ -332,7 +332,7 @@ func pending(ctx context.Context, r db.Reader, e *Email, domain string) ([]recip
 // is not a recipient.
 func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address string) (position int, err error) {
 	err = r.QueryRow(ctx, `SELECT position FROM email_recipients WHERE email_id = $1 AND team_id = $2 AND address = $3`,
-		emailID, teamID, address).Scan(&position)
+		db.ID(emailID), teamID, address).Scan(&position)
 	if errors.Is(err, db.ErrNoRows) {
 		return -1, nil
 	}
@@ -355,7 +355,7 @@ func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err erro
 		COALESCE(OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text), 0),
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
-		WHERE e.id = $1 AND (b.parts IS NOT NULL OR e.content_id <> '')`, emailID).
+		WHERE e.id = $1 AND (b.parts IS NOT NULL OR e.content_id <> '')`, db.ID(emailID)).
 		Scan(&z.teamID, (*db.ID)(&z.domainID), &z.shared.contentID, &variables, &z.flags, &z.texts, &z.attachments)
 	if err == nil {
 		err = z.shared.decode(variables)

@@ -24,11 +24,11 @@ type recipientScope struct {
 	args  []any  // from $2 on
 }
 
-func scopeAll(after, upTo string) recipientScope {
+func scopeAll(after, upTo db.ID) recipientScope {
 	return recipientScope{`e.id > $2 AND e.id <= $3`, []any{after, upTo}}
 }
 
-func scopeTeam(teamID, after, upTo string) recipientScope {
+func scopeTeam(teamID string, after, upTo db.ID) recipientScope {
 	return recipientScope{`e.id > $2 AND e.id <= $3 AND e.team_id = $4`, []any{after, upTo, teamID}}
 }
 
@@ -62,7 +62,7 @@ func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientS
 }
 
 func scanAddressed(r db.Row) (e matchedEmail, err error) {
-	err = r.Scan(&e.id, &e.teamID, &e.others, &e.settled)
+	err = r.Scan((*db.ID)(&e.id), &e.teamID, &e.others, &e.settled)
 	return e, err
 }
 
@@ -72,7 +72,7 @@ func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID s
 	var variables, html, text, headers string
 	var flags int
 	err := r.QueryRow(ctx, `SELECT e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''), COALESCE(b.headers, ''),
-		COALESCE(b.parts, 0) FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1`, emailID).
+		COALESCE(b.parts, 0) FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1`, db.ID(emailID)).
 		Scan(&variables, &html, &text, &headers, &flags)
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil
@@ -86,9 +86,8 @@ func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID s
 // replaceInEmail replaces an address in the recipients, the subject and the tags of an email.
 func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, emailID string) error {
 	var recipients, subject, tags string
-	err := tx.QueryRow(ctx, `SELECT recipients, subject, tags FROM emails WHERE id = $1 AND team_id = $2`, emailID,
-		teamID).
-		Scan(&recipients, &subject, &tags)
+	err := tx.QueryRow(ctx, `SELECT recipients, subject, tags FROM emails WHERE id = $1 AND team_id = $2`,
+		db.ID(emailID), teamID).Scan(&recipients, &subject, &tags)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil // the email was deleted after it was found
 	}
@@ -98,9 +97,8 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 	if recipients, err = replaceInLists(a, recipients); err != nil {
 		return err
 	}
-	tx.Queue(ctx, `UPDATE emails SET recipients = $3, subject = $4, tags = $5 WHERE id = $1 AND team_id = $2`, emailID,
-		teamID,
-		recipients, a.Replace(subject), a.Replace(tags))
+	tx.Queue(ctx, `UPDATE emails SET recipients = $3, subject = $4, tags = $5 WHERE id = $1 AND team_id = $2`,
+		db.ID(emailID), teamID, recipients, a.Replace(subject), a.Replace(tags))
 	return nil
 }
 
@@ -112,13 +110,14 @@ func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, emailID 
 	for _, column := range columns {
 		text += `, COALESCE(` + column + `, '')`
 	}
-	rows, err := tx.Query(ctx, text+` FROM email_events WHERE email_id = $1`, emailID)
+	rows, err := tx.Query(ctx, text+` FROM email_events WHERE email_id = $1`, db.ID(emailID))
 	all, err := db.Collect(rows, err, func(r db.Row) ([]string, error) {
 		texts := make([]string, 1+len(columns))
 		dest := make([]any, len(texts))
 		for i := range texts {
 			dest[i] = &texts[i]
 		}
+		dest[0] = (*db.ID)(&texts[0])
 		err := r.Scan(dest...)
 		return texts, err
 	})
@@ -126,7 +125,7 @@ func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, emailID 
 		return fmt.Errorf("read the events of email %s: %w", emailID, err)
 	}
 	for _, texts := range all {
-		args := []any{emailID, texts[0]}
+		args := []any{db.ID(emailID), db.ID(texts[0])}
 		var set []string
 		for i, column := range columns {
 			if before := texts[1+i]; a.In(before) {
@@ -145,23 +144,23 @@ func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, emailID 
 // opens and clicks.
 func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
 	rows, err := tx.Query(ctx, `SELECT address FROM email_recipients WHERE email_id = $1
-		UNION SELECT recipient FROM email_events WHERE email_id = $1`, emailID)
+		UNION SELECT recipient FROM email_events WHERE email_id = $1`, db.ID(emailID))
 	all, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return fmt.Errorf("read the recipients of email %s: %w", emailID, err)
 	}
 	spellings := a.Spellings(all)
 	tx.Queue(ctx, `UPDATE email_events SET data = '' WHERE email_id = $1 AND recipient = ANY($2)
-		AND type IN ('opened', 'clicked')`, emailID, spellings)
+		AND type IN ('opened', 'clicked')`, db.ID(emailID), spellings)
 	if len(spellings) > 0 { // the destination of an attempt is shown as before
 		to, err := message.ParseAddress(spellings[0])
 		if err != nil {
 			return err
 		}
 		tx.Queue(ctx, `UPDATE email_events SET destination = COALESCE(destination, $3) WHERE email_id = $1
-			AND recipient = ANY($2) AND outcome IS NOT NULL`, emailID, spellings, to.Domain)
+			AND recipient = ANY($2) AND outcome IS NOT NULL`, db.ID(emailID), spellings, to.Domain)
 	}
 	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND address = ANY($2)`,
-		emailID, spellings, erasure.Placeholder, erasure.PlaceholderDomain)
+		db.ID(emailID), spellings, erasure.Placeholder, erasure.PlaceholderDomain)
 	return nil
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
 )
@@ -13,34 +15,35 @@ import (
 func insertAttachment(ctx context.Context, tx *db.Tx, a *Attachment) {
 	tx.Queue(ctx, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size,
 		blob_key, path)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
-		$9)`, a.ID, a.EmailID, a.TeamID, a.Filename, a.ContentType, a.ContentID, a.Size,
-		a.blobKey, a.path)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(a.ID), db.ID(a.EmailID), a.TeamID, a.Filename, a.ContentType,
+		a.ContentID, a.Size, a.blobKey, a.path)
 }
 
 const attachmentColumns = `id, email_id, team_id, filename, content_type, content_id, size, blob_key, path`
 
 func scanAttachment(r db.Row) (a Attachment, err error) {
-	err = r.Scan(&a.ID, &a.EmailID, &a.TeamID, &a.Filename, &a.ContentType, &a.ContentID, &a.Size, &a.blobKey, &a.path)
+	err = r.Scan((*db.ID)(&a.ID), (*db.ID)(&a.EmailID), &a.TeamID, &a.Filename, &a.ContentType, &a.ContentID, &a.Size,
+		&a.blobKey, &a.path)
 	return a, err
 }
 
 func attachmentsOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attachment, error) {
 	rows, err := r.Query(ctx, `SELECT `+attachmentColumns+
 		` FROM email_attachments WHERE email_id = $1 AND team_id = $2 ORDER BY id`,
-		emailID, teamID)
+		db.ID(emailID), teamID)
 	return db.Collect(rows, err, scanAttachment)
 }
 
 func pageOfAttachments(ctx context.Context, r db.Reader, teamID, emailID string,
 	p page.Page) ([]Attachment, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + attachmentColumns + ` FROM email_attachments
-		WHERE email_id = $1 AND team_id = $2`, ID: "id", Args: []any{emailID, teamID}}, p, scanAttachment)
+		WHERE email_id = $1 AND team_id = $2`, ID: "id", UUID: true, Args: []any{db.ID(emailID), teamID}}, p,
+		scanAttachment)
 }
 
 func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachmentID string) (Attachment, error) {
 	a, err := scanAttachment(r.QueryRow(ctx, `SELECT `+attachmentColumns+` FROM email_attachments
-		WHERE id = $1 AND email_id = $2 AND team_id = $3`, attachmentID, emailID, teamID))
+		WHERE id = $1 AND email_id = $2 AND team_id = $3`, db.ID(attachmentID), db.ID(emailID), teamID))
 	if errors.Is(err, db.ErrNoRows) {
 		return a, fault.NotFoundf("Attachment not found")
 	}
@@ -53,9 +56,8 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 // messageInRow reads the row of a raw message. The second result is the key of the blob with the rest of the message,
 // or "" if the row contains the whole message.
 func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, blobKey string, err error) {
-	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID,
-		teamID).
-		Scan(&text, &blobKey)
+	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`,
+		db.ID(emailID), teamID).Scan(&text, &blobKey)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, rawPrefix + emailID, nil
 	}
@@ -68,14 +70,22 @@ func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (tex
 // usedBlobs returns the keys that are used by an email of any team. SweepFiles calls it. The slice names contains the
 // keys without their prefix. If a message has no row, the name is the id of its email.
 func usedBlobs(ctx context.Context, r db.Reader, keys, names []string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE blob_key = ANY($1) AND blob_key <> ''
-		UNION ALL SELECT blob_key FROM email_messages WHERE blob_key = ANY($1) AND blob_key <> ''
-		UNION ALL SELECT '`+rawPrefix+`' || email_id FROM email_bodies WHERE email_id = ANY($2)`, keys, names)
-	return db.Collect(rows, err, scanText)
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !id.Valid(name) })
+	rows, err := r.Query(ctx, `SELECT blob_key, CAST(NULL AS UUID) FROM email_attachments WHERE blob_key = ANY($1)
+		AND blob_key <> ''
+		UNION ALL SELECT blob_key, CAST(NULL AS UUID) FROM email_messages WHERE blob_key = ANY($1) AND blob_key <> ''
+		UNION ALL SELECT '', email_id FROM email_bodies WHERE email_id = ANY($2)`, keys, db.IDs(names))
+	return db.Collect(rows, err, func(r db.Row) (key string, err error) {
+		var emailID string
+		if err = r.Scan(&key, (*db.ID)(&emailID)); key == "" {
+			key = rawPrefix + emailID
+		}
+		return key, err
+	})
 }
 
 func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {
 	tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $3, size = $4, content_type = $5 WHERE email_id = $1
 		AND id = $2`,
-		a.EmailID, a.ID, a.blobKey, a.Size, a.ContentType)
+		db.ID(a.EmailID), db.ID(a.ID), a.blobKey, a.Size, a.ContentType)
 }

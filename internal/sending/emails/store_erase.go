@@ -16,7 +16,7 @@ const (
 	removeEmails = 100     // maximum number of emails that one transaction deletes
 	removeRows   = 500     // maximum number of rows of these emails, unless a single email has more
 	bytesPerRow  = 8 << 10 // number of bytes of content that count as one row
-	lastID       = "g"     // sorts after all ids
+	lastID       = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 )
 
 // These lists contain the tables whose key begins with an email id: tables with content, tables with the timeline, and
@@ -73,12 +73,12 @@ type removable struct {
 
 // readRemovable runs one of the queries above and returns a batch of a team's emails between two ids, oldest first.
 func readRemovable(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
-	rows, err := r.Query(ctx, query, teamID, after, before, removeEmails)
+	rows, err := r.Query(ctx, query, teamID, db.OrNoID(after), db.ID(before), removeEmails)
 	return db.Collect(rows, err, scanRemovable)
 }
 
 func scanRemovable(r db.Row) (e removable, err error) {
-	err = r.Scan(&e.id, &e.settled, &e.rows)
+	err = r.Scan((*db.ID)(&e.id), &e.settled, &e.rows)
 	return e, err
 }
 
@@ -101,7 +101,8 @@ func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, up
 // bodiesUntil returns the id of the email up to which a team's bodies have been deleted, or "" if none have been
 // deleted.
 func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
-	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).Scan(&emailID)
+	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).
+		Scan((*db.ID)(&emailID))
 	if errors.Is(err, db.ErrNoRows) {
 		err = nil
 	}
@@ -112,20 +113,20 @@ func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID strin
 // deleted later.
 func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
 	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
-		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, emailID)
+		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, db.ID(emailID))
 	for _, leftID := range left {
 		tx.Queue(ctx, `INSERT INTO email_bodies_left (team_id, email_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, teamID,
-			leftID)
+			db.ID(leftID))
 	}
 }
 
 func deleteSkipped(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
-	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, teamID, emailIDs)
+	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, teamID, db.IDs(emailIDs))
 }
 
 // filesOf returns the keys of the blobs that belong to the given emails.
 func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id = ANY($1)`, emailIDs)
+	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id = ANY($1)`, db.IDs(emailIDs))
 	keys, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return nil, err
@@ -133,10 +134,17 @@ func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, err
 	for i, key := range keys {
 		keys[i], _, _ = strings.Cut(key, fileMark)
 	}
-	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT COALESCE(m.blob_key, '%s' || b.email_id) FROM email_bodies b
-		LEFT JOIN email_messages m ON m.email_id = b.email_id WHERE b.parts & %d <> 0 AND b.email_id
-		= ANY($1)`, rawPrefix, isBlob), emailIDs)
-	raws, err := db.Collect(rows, err, scanText)
+	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT b.email_id, m.email_id IS NOT NULL, COALESCE(m.blob_key, '')
+		FROM email_bodies b LEFT JOIN email_messages m ON m.email_id = b.email_id
+		WHERE b.parts & %d <> 0 AND b.email_id = ANY($1)`, isBlob), db.IDs(emailIDs))
+	raws, err := db.Collect(rows, err, func(r db.Row) (key string, err error) {
+		var emailID string
+		var hasRow bool
+		if err = r.Scan((*db.ID)(&emailID), &hasRow, &key); !hasRow {
+			key = rawPrefix + emailID
+		}
+		return key, err
+	})
 	keys = append(keys, raws...)
 	slices.Sort(keys)
 	return slices.DeleteFunc(slices.Compact(keys), func(key string) bool { return key == "" }), err
@@ -156,15 +164,14 @@ func deleteOfEmails(table string) string {
 // deleteIn deletes the rows of the given emails from the given tables.
 func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, emailIDs []string) {
 	for _, table := range tables {
-		tx.Queue(ctx, deleteOfEmails(table), teamID, emailIDs)
+		tx.Queue(ctx, deleteOfEmails(table), teamID, db.IDs(emailIDs))
 	}
 }
 
 // deleteShare removes the reference to shared content, and the variables, from the given emails.
 func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	tx.Queue(ctx, `UPDATE emails SET content_id = '', variables = '' WHERE team_id = $1 AND id = ANY($2)
-		AND content_id <> ''`,
-		teamID, emailIDs)
+		AND content_id <> ''`, teamID, db.IDs(emailIDs))
 }
 
 // contentsOf reads the emails that are recorded as the first users of the given contents. The function returns a map
@@ -175,10 +182,11 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 		firsts = append(firsts, u.From)
 	}
 	has := map[string]string{}
-	rows, err := r.Query(ctx, `SELECT id, content_id FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, firsts)
+	rows, err := r.Query(ctx, `SELECT id, content_id FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID,
+		db.IDs(firsts))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, contentID string
-		err = r.Scan(&emailID, &contentID)
+		err = r.Scan((*db.ID)(&emailID), &contentID)
 		has[emailID] = contentID
 		return none, err
 	})
@@ -192,9 +200,10 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 // first email with the content ("" if no email uses the content), the last email read, and the number of emails read.
 func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string, limit int) (found, last string, n int,
 	err error) {
-	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.content_id = $2 THEN x.id END), ''), COALESCE(MAX(x.id), ''),
-		COUNT(*) FROM (SELECT e.id, e.content_id FROM emails e WHERE e.team_id = $1 AND e.id >= $3 AND e.id < $4
-		ORDER BY e.id LIMIT $5) x`, u.TeamID, u.ID, from, u.Until(), limit).Scan(&found, &last, &n)
+	err = r.QueryRow(ctx, `WITH x AS (SELECT e.id, e.content_id FROM emails e WHERE e.team_id = $1 AND e.id >= $3
+		AND e.id < $4 ORDER BY e.id LIMIT $5) SELECT (SELECT x.id FROM x WHERE x.content_id = $2 ORDER BY x.id LIMIT 1),
+		(SELECT x.id FROM x ORDER BY x.id DESC LIMIT 1), (SELECT COUNT(*) FROM x)`, u.TeamID, u.ID, db.ID(from),
+		db.ID(u.Until()), limit).Scan((*db.ID)(&found), (*db.ID)(&last), &n)
 	if err != nil {
 		return "", "", 0, fmt.Errorf("look for emails with content %s: %w", u.ID, err)
 	}
@@ -204,7 +213,7 @@ func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string
 func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	deleteIn(ctx, tx, emailTables, teamID, emailIDs)
 	deleteSkipped(ctx, tx, teamID, emailIDs)
-	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, emailIDs)
+	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(emailIDs))
 }
 
 // deleteLooseEvents deletes a batch of the events that remain after a team's emails have been deleted, oldest first.
@@ -222,6 +231,6 @@ func deleteSomeKeys(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 // deleteSomeSkipped deletes a batch of the records about a team's deleted and skipped bodies.
 func deleteSomeSkipped(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, teamID)
-	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id <= (SELECT MAX(email_id) FROM
-		(SELECT email_id FROM email_bodies_left WHERE team_id = $1 ORDER BY email_id LIMIT $2) x)`, teamID, eraseRows)
+	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id IN
+		(SELECT email_id FROM email_bodies_left WHERE team_id = $1 ORDER BY email_id LIMIT $2)`, teamID, eraseRows)
 }

@@ -11,7 +11,7 @@ import (
 // SetDomain changes an email's sending domain to another one with the same name, which the team has added after it
 // deleted the first one.
 func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string) {
-	tx.Queue(ctx, `UPDATE emails SET domain_id = $3 WHERE id = $1 AND team_id = $2`, emailID, teamID,
+	tx.Queue(ctx, `UPDATE emails SET domain_id = $3 WHERE id = $1 AND team_id = $2`, db.ID(emailID), teamID,
 		db.ID(domainID))
 }
 
@@ -19,8 +19,8 @@ func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string)
 // sender, unless the email has one of its own.
 func setSender(ctx context.Context, tx *db.Tx, e *Email, contentID, from, domainID, keptID string) {
 	tx.Queue(ctx, `UPDATE emails SET content_id = $3, sender = $4, domain_id = $5,
-		message_id = CASE WHEN CAST($6 AS TEXT) = '' THEN message_id ELSE $6 END WHERE id = $1 AND team_id = $2`, e.ID,
-		e.TeamID, contentID, from, db.ID(domainID), keptID)
+		message_id = CASE WHEN CAST($6 AS TEXT) = '' THEN message_id ELSE $6 END WHERE id = $1 AND team_id = $2`,
+		db.ID(e.ID), e.TeamID, contentID, from, db.ID(domainID), keptID)
 }
 
 // mayBeRefused is an SQL condition that is false if no address in $2 is suppressed for the email e, and the recipient
@@ -58,7 +58,7 @@ func readOutgoing(ctx context.Context, d *db.DB, of Delivery, keys []string, o *
 		text = outgoingApart
 	}
 	read := func(r db.Reader) error {
-		return r.QueryRow(ctx, text, of.EmailID, keys).Scan(row.dest(&own, &o.body.html, &o.body.text, &o.body.flags,
+		return r.QueryRow(ctx, text, db.ID(of.EmailID), keys).Scan(row.dest(&own, &o.body.html, &o.body.text, &o.body.flags,
 			&o.body.headers, &row.shared.contentID, &variables, &o.MayBeRefused)...)
 	}
 	if of.Size > 0 && of.Size <= readTogetherMax {

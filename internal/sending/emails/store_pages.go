@@ -19,14 +19,14 @@ const lateness = time.Hour
 // bounds on the time are exact.
 func emailsWithin(teamID string, within Span) page.Select {
 	s := page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
-		Args: []any{teamID}}
+		UUID: true, Args: []any{teamID}}
 	for _, bound := range []struct {
 		at   time.Time
 		sign string
 		id   string
 	}{{within.From, ">=", id.First(within.From)}, {within.To, "<", id.First(within.To.Add(lateness))}} {
 		if !bound.at.IsZero() {
-			s.Args = append(s.Args, bound.id, bound.at.UnixMicro())
+			s.Args = append(s.Args, db.ID(bound.id), bound.at.UnixMicro())
 			s.Text += fmt.Sprintf(" AND e.id %s $%d AND e.created_at %s $%d", bound.sign, len(s.Args)-1, bound.sign,
 				len(s.Args))
 		}
@@ -54,7 +54,7 @@ func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Add
 	all := emailsWithin(teamID, Span{})
 	to := page.Select{Text: all.Text + ` AND (LOWER(e.recipient) LIKE $2 ESCAPE '\' OR e.recipient = ''
 		AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0)`,
-		ID: all.ID, Args: []any{teamID, a.Like()}}
+		ID: all.ID, UUID: true, Args: []any{teamID, a.Like()}}
 	found, next, err := page.Part(ctx, r, all, to, after, pageToRows, scanEmail, func(e Email) string { return e.ID })
 	if err != nil {
 		return nil, "", err

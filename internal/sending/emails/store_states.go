@@ -21,14 +21,15 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 	case e.OneRecipient:
 	case e.Recipient != "" && isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, e.EmailID, e.Recipient, string(to), rankOf(e),
-			e.At.UnixMicro(), settled)
+			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, db.ID(e.EmailID), e.Recipient, string(to),
+			rankOf(e), e.At.UnixMicro(), settled)
 	case e.Recipient != "":
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4`, e.EmailID, e.Recipient, string(to), rankOf(e), e.At.UnixMicro())
+			WHERE email_id = $1 AND address = $2 AND rank < $4`, db.ID(e.EmailID), e.Recipient, string(to), rankOf(e),
+			e.At.UnixMicro())
 	case to != Sent && !isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rankOf(e), e.At.UnixMicro())
+			WHERE email_id = $1 AND rank < $3`, db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro())
 	}
 }
 
@@ -40,13 +41,13 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		advanceUnmailed(ctx, tx, e, to)
 	case isTrackingState(to):
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5
-			WHERE id = $1 AND rank < $3 AND rank >= $4`, e.EmailID, string(to), rankOf(e), settled, e.At.UnixMicro())
+			WHERE id = $1 AND rank < $3 AND rank >= $4`, db.ID(e.EmailID), string(to), rankOf(e), settled, e.At.UnixMicro())
 	case to == Sent:
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),
-			rankOf(e))
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, db.ID(e.EmailID),
+			string(to), rankOf(e))
 	default:
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`, e.EmailID,
-			string(to), rankOf(e), e.At.UnixMicro())
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
+			db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro())
 	}
 }
 
@@ -55,20 +56,21 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 // canceled. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	if e.OneRecipient {
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`, e.EmailID,
-			string(to), rank[Suppressed], e.At.UnixMicro())
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
+			db.ID(e.EmailID), string(to), rank[Suppressed], e.At.UnixMicro())
 		return
 	}
 	// Two transactions may each settle one of the last two recipients. The first UPDATE makes the second transaction wait
 	// for the first one, so that the next statement sees the changes that the first transaction made. A statement that
 	// matched no row would not wait for the other transaction.
-	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
+	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, db.ID(e.EmailID))
 	tx.Queue(ctx, `UPDATE emails SET rank = $2, updated_at = $4, last_event = CASE WHEN recipient <> '' THEN $3
 		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed'
 		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'canceled') THEN 'canceled'
 		ELSE 'suppressed' END
 		WHERE id = $1 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
-		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, e.EmailID, rank[Suppressed], string(to), e.At.UnixMicro())
+		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, db.ID(e.EmailID), rank[Suppressed], string(to),
+		e.At.UnixMicro())
 }
 
 // recipientRows returns a table with the states of an email's recipients, and a condition for the addresses in $2 of
@@ -84,18 +86,19 @@ func recipientRows(o *Outgoing) (table, where string) {
 func setWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) {
 	table, where := recipientRows(o)
 	tx.Queue(ctx, `UPDATE `+table+` SET rank = CASE WHEN rank < $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
-		WHERE `+where+` AND rank < $6`, o.ID, o.To, rank[Sent], rankWithheld, rankRetryWithheld, settled)
+		WHERE `+where+` AND rank < $6`, db.ID(o.ID), o.To, rank[Sent], rankWithheld, rankRetryWithheld, settled)
 }
 
 // unsetWithheld undoes setWithheld. It locks the email, and returns false if the email does not exist or is canceled.
 func unsetWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND last_event <> 'canceled'`, o.ID)
+	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND last_event <> 'canceled'`, db.ID(o.ID))
 	if err != nil || n == 0 {
 		return false, err
 	}
 	table, where := recipientRows(o)
 	tx.Queue(ctx, `UPDATE `+table+` SET rank = CASE WHEN rank = $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
-		WHERE `+where+` AND rank IN ($3, $6)`, o.ID, o.To, rankWithheld, rankReleased, rank[Delayed], rankRetryWithheld)
+		WHERE `+where+` AND rank IN ($3, $6)`, db.ID(o.ID), o.To, rankWithheld, rankReleased, rank[Delayed],
+		rankRetryWithheld)
 	return true, nil
 }
 
@@ -103,14 +106,14 @@ func unsetWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
 // there is no such email. The first statement locks the email, so that no job of the email can be released meanwhile.
 func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2
-		AND last_event = 'delivery_delayed'`, emailID, teamID)
+		AND last_event = 'delivery_delayed'`, db.ID(emailID), teamID)
 	if err != nil || n == 0 {
 		return nil, err
 	}
 	var open, withheld int
 	err = tx.QueryRow(ctx, `SELECT COUNT(*), COUNT(CASE WHEN r.rank IN ($3, $4) THEN 1 END) FROM
 		(SELECT rank FROM email_recipients WHERE email_id = $1
-		UNION ALL SELECT rank FROM emails WHERE id = $1 AND recipient <> '') r WHERE r.rank < $2`, emailID, settled,
+		UNION ALL SELECT rank FROM emails WHERE id = $1 AND recipient <> '') r WHERE r.rank < $2`, db.ID(emailID), settled,
 		rankWithheld, rankRetryWithheld).Scan(&open, &withheld)
 	if err != nil {
 		return nil, fmt.Errorf("count the withheld recipients of email %s: %w", emailID, err)
@@ -118,12 +121,13 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 	if open == 0 || open > withheld {
 		return nil, nil
 	}
-	tx.Queue(ctx, `UPDATE emails SET last_event = $3, rank = $4, updated_at = $5 WHERE id = $1 AND team_id = $2`, emailID,
-		teamID, string(Canceled), rank[Canceled], tx.Now().UnixMicro())
+	tx.Queue(ctx, `UPDATE emails SET last_event = $3, rank = $4, updated_at = $5 WHERE id = $1 AND team_id = $2`,
+		db.ID(emailID), teamID, string(Canceled), rank[Canceled], tx.Now().UnixMicro())
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err == nil && e.only == "" {
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $5`, emailID, string(Canceled), rank[Canceled], tx.Now().UnixMicro(), settled)
+			WHERE email_id = $1 AND rank < $5`, db.ID(emailID), string(Canceled), rank[Canceled], tx.Now().UnixMicro(),
+			settled)
 	}
 	return &e, err
 }
@@ -131,7 +135,7 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 // MarkSent changes an email's state to sent, in the transaction that records an attempt. MarkSent reports whether this
 // call changed the state. If the email has several jobs, only the first attempt changes the state.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, db.ID(emailID),
 		string(Sent), rank[Sent])
 	if err != nil {
 		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)
@@ -142,6 +146,6 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 // MarkCanceled changes an email's state to canceled, in the transaction that ends its delivery job. MarkCanceled does
 // not change settled emails. The caller must record the event.
 func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
-	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5 WHERE id = $1 AND rank < $4`, emailID,
-		string(Canceled), rank[Canceled], settled, tx.Now().UnixMicro())
+	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5 WHERE id = $1 AND rank < $4`,
+		db.ID(emailID), string(Canceled), rank[Canceled], settled, tx.Now().UnixMicro())
 }

@@ -394,7 +394,7 @@ func TestJobsOfNoEmail(t *testing.T) {
 				if state == "" {
 					j.Payload = id.New()
 				} else {
-					f.change(`UPDATE emails SET last_event = $2 WHERE id = $1`, emailID, state)
+					f.change(`UPDATE emails SET last_event = $2 WHERE id = $1`, db.ID(emailID), state)
 				}
 				if err := kind.Handle(t.Context(), j); err != nil {
 					t.Errorf("%s of %s: %v", kind.Name, name, err)
@@ -492,7 +492,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 	emailID := f.fill(t, 1)[0]
 	f.change(`INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size,
 		blob_key, path)
-		VALUES ('f', $1, $2, 'a', '', '', 1, 'k', '')`, emailID, team)
+		VALUES ($3, $1, $2, 'a', '', '', 1, 'k', '')`, db.ID(emailID), team, db.ID(dbtest.ID("f")))
 	j := jobs.Job{Kind: emails.ReleaseKind, TeamID: team, Payload: emailID}
 	for _, c := range []struct {
 		column string
@@ -504,7 +504,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 			func() error { _, _, err := f.Emails.Attempts(ctx, team, emailID, page.Page{}); return err }}},
 		{"email_attachments.size", []func() error{
 			func() error { _, _, err := f.Emails.Attachments(ctx, team, emailID, page.Page{}); return err },
-			func() error { _, err := f.Emails.Attachment(ctx, team, emailID, "f"); return err },
+			func() error { _, err := f.Emails.Attachment(ctx, team, emailID, dbtest.ID("f")); return err },
 		}},
 		{"email_bodies.parts", []func() error{func() error { _, err := f.Emails.Size(ctx, emailID); return err }}},
 		{"emails.created_at", []func() error{

@@ -15,7 +15,8 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject,
-				reply_to, headers, html, body_text) VALUES ('broken', $1, TRUE, 0, 0, 0, '', '', '', '{', '', '')`, f.Acme.TeamID)
+				reply_to, headers, html, body_text, from_id)
+				VALUES ('broken', $1, TRUE, 0, 0, 0, '', '', '', '{', '', '', $2)`, f.Acme.TeamID, db.NoID)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -27,7 +28,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 			"headers":   `UPDATE email_bodies SET headers = '{' WHERE email_id = $1`} {
 			id := f.Send(hello("ann@one.example"))
 			if err := f.DB.Update(t.Context(),
-				func(tx *db.Tx) error { tx.Queue(t.Context(), text, id); return nil }); err != nil {
+				func(tx *db.Tx) error { tx.Queue(t.Context(), text, db.ID(id)); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := emails.EventSummary(t.Context(), f.DB.Reader, f.Acme.TeamID, id); !fault.Ours(err) {

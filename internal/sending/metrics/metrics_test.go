@@ -51,8 +51,9 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 				e.to = append(e.to, fmt.Sprintf("to%d@example.net", k))
 				tx.Queue(t.Context(), `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state,
 					rank, updated_at)
-					VALUES ($1, $2, 'team', 'to', $3, 'example.net', $4, 1, 0)`, e.id, k, e.to[k], map[bool]string{true: "suppressed",
-					false: "sent"}[k == 2])
+					VALUES ($1, $2, 'team', 'to', $3, 'example.net', $4, 1, 0)`, db.ID(e.id), k, e.to[k],
+					map[bool]string{true: "suppressed",
+						false: "sent"}[k == 2])
 			}
 			w.emails = append(w.emails, e)
 		}
@@ -281,8 +282,8 @@ func (w *fixture) delete(t *testing.T, e email) {
 	var released []string
 	w.update(t, func(tx *db.Tx) (err error) {
 		if released, err = metrics.RetainCounts(t.Context(), tx, "team", []string{e.id}); len(released) > 0 {
-			tx.Queue(t.Context(), `DELETE FROM email_events WHERE email_id = $1`, e.id)
-			tx.Queue(t.Context(), `DELETE FROM email_recipients WHERE email_id = $1`, e.id)
+			tx.Queue(t.Context(), `DELETE FROM email_events WHERE email_id = $1`, db.ID(e.id))
+			tx.Queue(t.Context(), `DELETE FROM email_recipients WHERE email_id = $1`, db.ID(e.id))
 		}
 		return err
 	})
@@ -440,11 +441,12 @@ func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 	const chunk = 500
 	for done := 0; done < n; done += chunk {
 		err := d.Update(context.Background(), func(tx *db.Tx) error {
-			var emailIDs, ids, kinds []string
-			var domains []db.ID
+			var emailIDs, ids, domains []db.ID
+			var kinds []string
 			var times []int64
 			for i := done; i < done+chunk; i++ {
-				emailIDs, ids = append(emailIDs, fmt.Sprintf("e%09d", i/4)), append(ids, fmt.Sprintf("%012d", i))
+				emailIDs = append(emailIDs, db.ID(dbtest.ID(fmt.Sprintf("e%09d", i/4))))
+				ids = append(ids, db.ID(dbtest.ID(fmt.Sprintf("%012d", i))))
 				domains, kinds = append(domains, db.ID(dbtest.ID(fmt.Sprintf("d%d", i/4%3)))), append(kinds, types[i%4])
 				times = append(times, from.Add(time.Duration(float64(over)*float64(i)/float64(n))).UnixMicro())
 			}
@@ -481,11 +483,11 @@ func TestRollOfManyCounters(t *testing.T) {
 			t.Helper()
 			const chunk = 1000
 			for done := 0; done < n; done += chunk {
-				var emailIDs, ids []string
-				var domains []db.ID
+				var emailIDs, ids, domains []db.ID
 				var times []int64
 				for i := done; i < done+chunk; i++ {
-					emailIDs, ids = append(emailIDs, fmt.Sprintf("%s%09d", team, i)), append(ids, fmt.Sprintf("%012d", i))
+					emailIDs = append(emailIDs, db.ID(dbtest.ID(fmt.Sprintf("%s%09d", team, i))))
+					ids = append(ids, db.ID(dbtest.ID(fmt.Sprintf("%012d", i))))
 					domains = append(domains, db.ID(dbtest.ID(fmt.Sprintf("d%d", i))))
 					times = append(times, from.Add(time.Duration(float64(over)*float64(i)/float64(n))).UnixMicro())
 				}

@@ -48,21 +48,18 @@ type late struct {
 }
 
 func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
-	tx.Queue(ctx, `INSERT INTO email_counts_late (team_id, id, email_id, at) VALUES ($1, $2, $3, $4)`, teamID, l.id,
-		l.emailID, l.at)
+	tx.Queue(ctx, `INSERT INTO email_counts_late (team_id, id, email_id, at) VALUES ($1, $2, $3, $4)`, teamID,
+		db.ID(l.id), db.ID(l.emailID), l.at)
 }
 
 // lateIDs returns a batch of the ids of a team's late entries, oldest first.
 func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, limit)
-	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
-		err = r.Scan(&x)
-		return x, err
-	})
+	return db.Collect(rows, err, scanID)
 }
 
 func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
-	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
+	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(ids))
 }
 
 // dirtySlots returns the slots whose counters are wrong, in order, up to a given time. Counters are wrong in the slots
@@ -90,7 +87,7 @@ type row struct {
 }
 
 func scanRow(r db.Row) (x row, err error) {
-	err = r.Scan(&x.slot, (*db.ID)(&x.domain), &x.email, (*db.ID)(&x.broadcast), &x.typ, &x.detail, &x.events,
+	err = r.Scan(&x.slot, (*db.ID)(&x.domain), (*db.ID)(&x.email), (*db.ID)(&x.broadcast), &x.typ, &x.detail, &x.events,
 		&x.recipients, &x.people)
 	return x, err
 }
@@ -107,18 +104,21 @@ func (f filters) where(prefix string, args []any) (string, []any) {
 	for _, c := range []struct {
 		column string
 		ids    []string
-		uuid   bool
-	}{{"domain_id", f.domains, true}, {"email_id", f.emails, false}, {"broadcast_id", f.broadcasts, true}} {
+	}{{"domain_id", f.domains}, {"email_id", f.emails}, {"broadcast_id", f.broadcasts}} {
 		if len(c.ids) > 0 {
-			if c.uuid {
-				args = append(args, db.IDs(c.ids))
-			} else {
-				args = append(args, c.ids)
-			}
+			args = append(args, db.IDs(c.ids))
 			text += fmt.Sprintf(" AND %s%s = ANY($%d)", prefix, c.column, len(args))
 		}
 	}
 	return text, args
+}
+
+// noID is an SQL expression for no id.
+const noID = `CAST(NULL AS UUID)`
+
+func scanID(r db.Row) (id string, err error) {
+	err = r.Scan((*db.ID)(&id))
+	return id, err
 }
 
 func column(wanted bool, expression, none string) string {
@@ -172,19 +172,18 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT),
 		CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
 		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"),
-		column(g.domain, "e.domain_id", "CAST(NULL AS UUID)"),
-		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "CAST(NULL AS UUID)"), recipientsOf,
-		peopleOf,
+		column(g.domain, "e.domain_id", noID),
+		column(g.email, "e.email_id", noID), column(g.broadcast, "e.broadcast_id", noID), recipientsOf, peopleOf,
 		when, counted, where)
 	if !g.email && len(f.emails) == 0 { // deleted events cannot be assigned to an email
 		args = append(args, up(s.from), up(s.to))
 		low, high := len(args)-1, len(args)
 		where, args = f.where("k.", args)
-		text += fmt.Sprintf(` UNION ALL SELECT %s, %s, '', %s, k.type, k.detail, CAST(SUM(k.events) AS BIGINT),
+		text += fmt.Sprintf(` UNION ALL SELECT %s, %s, `+noID+`, %s, k.type, k.detail, CAST(SUM(k.events) AS BIGINT),
 			CAST(SUM(k.recipients) AS BIGINT), CAST(SUM(k.people) AS BIGINT)
 			FROM email_counts_kept k WHERE k.team_id = $1 AND k.slot >= $%d AND k.slot < $%d%s GROUP BY 1, 2, 3, 4, 5, 6`,
-			column(g.slot, "k.slot", "CAST(0 AS BIGINT)"), column(g.domain, "k.domain_id", "CAST(NULL AS UUID)"),
-			column(g.broadcast, "k.broadcast_id", "CAST(NULL AS UUID)"), low, high, where)
+			column(g.slot, "k.slot", "CAST(0 AS BIGINT)"), column(g.domain, "k.domain_id", noID),
+			column(g.broadcast, "k.broadcast_id", noID), low, high, where)
 	}
 	args = append(args, limit)
 	rows, err := r.Query(ctx, fmt.Sprintf(`%s LIMIT $%d`, text, len(args)), args...)
@@ -196,12 +195,9 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []string, until int64) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT e.email_id FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1
 		AND e.created_at + 0 >= $3
-		UNION SELECT l.email_id FROM email_counts_late l WHERE l.team_id = $1 AND l.email_id = ANY($2)`, teamID, emailIDs,
-		until)
-	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
-		err = r.Scan(&x)
-		return x, err
-	})
+		UNION SELECT l.email_id FROM email_counts_late l WHERE l.team_id = $1 AND l.email_id = ANY($2)`, teamID,
+		db.IDs(emailIDs), until)
+	return db.Collect(rows, err, scanID)
 }
 
 // retainCounts adds the counts of the given emails' events to the counts of deleted events.
@@ -218,7 +214,7 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 		events = email_counts_kept.events + excluded.events,
 		recipients = email_counts_kept.recipients + excluded.recipients,
 		people = email_counts_kept.people + excluded.people`,
-		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, emailIDs, db.NoID)
+		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, db.IDs(emailIDs), db.NoID)
 }
 
 // sumCounters adds up the counters of the slots from low to high-1, except the slots in without.
@@ -230,12 +226,11 @@ func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int6
 		args, not = append(args, without), " AND c.slot <> ALL($4)"
 	}
 	where, args := f.where("c.", args)
-	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, '', %s, c.type, c.detail, CAST(SUM(c.events) AS BIGINT),
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, `+noID+`, %s, c.type, c.detail, CAST(SUM(c.events) AS BIGINT),
 		CAST(SUM(c.recipients) AS BIGINT), CAST(SUM(c.people) AS BIGINT)
 		FROM email_counts c WHERE c.team_id = $1 AND c.slot >= $2 AND c.slot < $3%s%s
-		GROUP BY 1, 2, 3, 4, 5, 6`, column(g.slot, "c.slot", "CAST(0 AS BIGINT)"),
-		column(g.domain, "c.domain_id", "CAST(NULL AS UUID)"),
-		column(g.broadcast, "c.broadcast_id", "CAST(NULL AS UUID)"), not, where), args...)
+		GROUP BY 1, 2, 3, 4, 5, 6`, column(g.slot, "c.slot", "CAST(0 AS BIGINT)"), column(g.domain, "c.domain_id", noID),
+		column(g.broadcast, "c.broadcast_id", noID), not, where), args...)
 	return db.Collect(rows, err, scanRow)
 }
 

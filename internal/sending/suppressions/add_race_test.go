@@ -24,7 +24,8 @@ func TestAddBesideRemove(t *testing.T) {
 		func(address string) error { _, err := s.Add(t.Context(), "team", []string{address}); return err },
 		func(address string) error {
 			return d.Update(t.Context(), func(tx *db.Tx) error {
-				return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+				return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+					Type:      events.EmailComplained,
 					Recipient: address, Data: &events.Complaint{}})
 			})
 		},

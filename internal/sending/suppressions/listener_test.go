@@ -36,20 +36,22 @@ func TestWhatSuppresses(t *testing.T) {
 			to := fmt.Sprintf("to%d@one.example", i)
 			for _, recipient := range []string{to, ""} { // an event without a recipient applies to the whole email
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
-					return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "other", Type: events.EmailSent},
-						events.Event{TeamID: "team", EmailID: "e", Type: c.kind, Recipient: recipient, Data: c.data})
+					return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("other"),
+						Type: events.EmailSent},
+						events.Event{TeamID: "team", EmailID: dbtest.ID("e"), Type: c.kind, Recipient: recipient, Data: c.data})
 				}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			got, err := s.Get(t.Context(), "team", to)
 			if c.want == "" && fault.KindOf(err) != fault.NotFound || c.want != "" && (err != nil || got.Origin != c.want ||
-				got.SourceID != "e") {
+				got.SourceID != dbtest.ID("e")) {
 				t.Errorf("%s %+v: %+v, %v", c.kind, c.data, got, err)
 			}
 		}
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+				Type:      events.EmailComplained,
 				Recipient: "nobody",
 				Data:      &events.Complaint{}})
 		})
@@ -91,7 +93,8 @@ func TestListsAndIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+				Type:      events.EmailComplained,
 				Recipient: "bob@one.example",
 				Data:      &events.Complaint{}})
 		}); err != nil {

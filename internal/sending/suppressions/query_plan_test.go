@@ -18,7 +18,7 @@ func TestRareOriginGoesByIndex(t *testing.T) {
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
 				WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-				SELECT 's' || i, 'team', 'to' || i, CASE WHEN i < 4 THEN 'complaint' ELSE 'bounce' END, '', 0 FROM n`)
+				SELECT 's' || i, 'team', 'to' || i, CASE WHEN i < 4 THEN 'complaint' ELSE 'bounce' END, NULL, 0 FROM n`)
 			if err == nil {
 				_, err = tx.Exec(t.Context(), `ANALYZE suppressions`)
 			}

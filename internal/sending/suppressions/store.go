@@ -15,7 +15,7 @@ const columns = `id, team_id, address, origin, source_id, created_at`
 func scan(r db.Row) (s Suppression, err error) {
 	var origin string
 	var created int64
-	err = r.Scan(&s.ID, &s.TeamID, &s.Address, &origin, &s.SourceID, &created)
+	err = r.Scan(&s.ID, &s.TeamID, &s.Address, &origin, (*db.ID)(&s.SourceID), &created)
 	s.Origin, s.CreatedAt = Origin(origin), db.Time(created)
 	return s, err
 }
@@ -34,7 +34,7 @@ func one(r db.Row) (Suppression, error) {
 func insert(ctx context.Context, tx *db.Tx, s *Suppression) (added bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (team_id, address) DO NOTHING`,
-		s.ID, s.TeamID, s.Address, string(s.Origin), s.SourceID, s.CreatedAt.UnixMicro())
+		s.ID, s.TeamID, s.Address, string(s.Origin), db.ID(s.SourceID), s.CreatedAt.UnixMicro())
 	if n > 0 {
 		tx.Proof(`SELECT 1 FROM suppressions WHERE id = $1`, s.ID)
 	}

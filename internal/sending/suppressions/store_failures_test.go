@@ -44,7 +44,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"RemoveAll", func() error { _, err := s.RemoveAll(ctx, "team", []string{"bob@one.example"}); return err }},
 			{"Recorded", func() error {
 				return d.Update(ctx, func(tx *db.Tx) error {
-					return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+					return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+						Type:      events.EmailComplained,
 						Recipient: "dan@one.example", Data: &events.Complaint{}})
 				})
 			}},

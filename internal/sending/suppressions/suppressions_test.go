@@ -40,10 +40,12 @@ func TestSuppressions(t *testing.T) {
 		}
 		t.Run("the first origin stays", func(t *testing.T) {
 			if err := d.Update(ctx, func(tx *db.Tx) error {
-				return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+				return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+					Type:      events.EmailComplained,
 					Recipient: "ann@example.net", Data: &events.Complaint{}},
-					events.Event{TeamID: "team", EmailID: "e", Type: events.EmailBounced, Recipient: "Carl@Example.net",
-						Data: &events.Bounce{Type: "Permanent", Suppress: true}})
+					events.Event{TeamID: "team", EmailID: dbtest.ID("e"), Type: events.EmailBounced,
+						Recipient: "Carl@Example.net",
+						Data:      &events.Bounce{Type: "Permanent", Suppress: true}})
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +54,7 @@ func TestSuppressions(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 			got, err = s.Get(ctx, "team", "carl@example.net")
-			if err != nil || got.Origin != suppressions.Bounce || got.SourceID != "e" {
+			if err != nil || got.Origin != suppressions.Bounce || got.SourceID != dbtest.ID("e") {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})

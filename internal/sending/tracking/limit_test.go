@@ -28,7 +28,7 @@ func (c *counted) kinds(emailID string) map[string]int {
 	c.T.Helper()
 	n := map[string]int{}
 	rows, err := c.DB.Query(c.T.Context(), `SELECT type, detail, recipient, COUNT(*) FROM email_events
-		WHERE email_id = $1 AND type IN ('opened', 'clicked') GROUP BY type, detail, recipient`, emailID)
+		WHERE email_id = $1 AND type IN ('opened', 'clicked') GROUP BY type, detail, recipient`, db.ID(emailID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var typ, detail, recipient string
 		var count int

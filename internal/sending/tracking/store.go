@@ -26,11 +26,11 @@ func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string
 		UNION SELECT id, recipient FROM emails WHERE id = ANY($1) AND recipient = ANY($2)
 		UNION SELECT id, '' FROM emails WHERE id = ANY($1)) w,
 		(SELECT 'opened' AS type UNION ALL SELECT 'clicked') t,
-		(SELECT '' AS detail UNION ALL SELECT 'machine') d`, emailIDs, recipients, recordedMax)
+		(SELECT '' AS detail UNION ALL SELECT 'machine') d`, db.IDs(emailIDs), recipients, recordedMax)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var k hitKind
 		var count int
-		err = r.Scan(&k.emailID, &k.recipient, &k.typ, &k.detail, &count)
+		err = r.Scan((*db.ID)(&k.emailID), &k.recipient, &k.typ, &k.detail, &count)
 		n[k] = count
 		return none, err
 	})
@@ -49,10 +49,11 @@ func storedEventIDs(ctx context.Context, r db.Reader, emailIDs []string, batch [
 		}
 	}
 	found := map[string]bool{}
-	rows, err := r.Query(ctx, `SELECT id FROM email_events WHERE email_id = ANY($1) AND id = ANY($2)`, emailIDs, ids)
+	rows, err := r.Query(ctx, `SELECT id FROM email_events WHERE email_id = ANY($1) AND id = ANY($2)`,
+		db.IDs(emailIDs), db.IDs(ids))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var eventID string
-		err = r.Scan(&eventID)
+		err = r.Scan((*db.ID)(&eventID))
 		found[eventID] = true
 		return none, err
 	})

@@ -230,7 +230,7 @@ func TestHitsOfWhatIsGone(t *testing.T) {
 		c.Update(func(tx *db.Tx) error {
 			for _, table := range []string{"email_events WHERE email_id", "email_recipients WHERE email_id",
 				"emails WHERE id"} {
-				tx.Queue(t.Context(), `DELETE FROM `+table+` = $1`, gone)
+				tx.Queue(t.Context(), `DELETE FROM `+table+` = $1`, db.ID(gone))
 			}
 			return nil
 		})
@@ -400,7 +400,7 @@ func TestStop(t *testing.T) {
 		}
 		var n int
 		err := c.DB.QueryRow(context.Background(), `SELECT COUNT(*) FROM email_events WHERE email_id = $1
-			AND type IN ('opened', 'clicked')`, emailID).Scan(&n)
+			AND type IN ('opened', 'clicked')`, db.ID(emailID)).Scan(&n)
 		if err != nil || n != 1201 {
 			t.Errorf("%d of 1201 hits are recorded, %v", n, err)
 		}

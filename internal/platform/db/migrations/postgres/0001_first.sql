@@ -461,9 +461,8 @@ CREATE TABLE contents (
 	html TEXT NOT NULL,
 	body_text TEXT NOT NULL,
 	-- No email with a lesser id has the content. used_at is when a use of it was noted last: an email with it was
-	-- accepted at most an hour later. A node of the release before does not write it; then all emails of the team may
-	-- have it.
-	from_id TEXT NOT NULL DEFAULT ''
+	-- accepted at most an hour later.
+	from_id UUID NOT NULL
 );
 
 CREATE INDEX contents_team ON contents (team_id, id);
@@ -478,7 +477,7 @@ CREATE TABLE emails (
 	created_at BIGINT NOT NULL,
 	scheduled_at BIGINT NOT NULL,
 	parts SMALLINT,                  -- bits: 1 html was given, 2 text was given, ...; NULL without a body of its own
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	api_key_id TEXT NOT NULL,        -- of the actor
 	-- What the actor is whose id is in api_key_id: a key, a user, a grant or the system. The column has kept its name so
@@ -525,7 +524,7 @@ CREATE RULE email_bodies_delete AS ON DELETE TO email_bodies DO INSTEAD UPDATE e
 -- SQLite keeps rows with a text as their key in two trees, of which the second has the key again: a quarter of these
 -- small tables, and a second place to write for each recipient. They are copied once.
 CREATE TABLE email_recipients (
-	email_id TEXT NOT NULL,
+	email_id UUID NOT NULL,
 	position BIGINT NOT NULL,
 	team_id TEXT NOT NULL,
 	kind TEXT NOT NULL,              -- to, cc or bcc
@@ -540,8 +539,8 @@ CREATE TABLE email_recipients (
 CREATE TABLE email_recipients_default PARTITION OF email_recipients DEFAULT;
 
 CREATE TABLE email_attachments (
-	email_id TEXT NOT NULL,
-	id TEXT NOT NULL,
+	email_id UUID NOT NULL,
+	id UUID NOT NULL,
 	team_id TEXT NOT NULL,
 	filename TEXT NOT NULL,
 	content_type TEXT NOT NULL,
@@ -559,7 +558,7 @@ CREATE INDEX email_attachments_blob ON email_attachments (blob_key) WHERE blob_k
 -- Small messages that callers composed, as they are sent: many of them share one commit, where each blob would cost
 -- an fsync of its own.
 CREATE TABLE email_messages (
-	email_id TEXT PRIMARY KEY,
+	email_id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	content BYTEA NOT NULL,
 	-- Blobs have keys that are made when they are written, before there is an email: the rows alone say whose they are.
@@ -578,8 +577,8 @@ CREATE TABLE email_events (
 	started_at BIGINT,               -- of the try
 	duration BIGINT,                 -- microseconds
 	next_at BIGINT,                  -- when it is tried again; NULL when it is not
-	email_id TEXT NOT NULL,
-	id TEXT NOT NULL,
+	email_id UUID NOT NULL,
+	id UUID NOT NULL,
 	team_id TEXT NOT NULL,
 	domain_id UUID,                  -- NULL for none
 	broadcast_id UUID,
@@ -611,7 +610,7 @@ CREATE TABLE suppressions (
 	team_id TEXT NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	origin TEXT NOT NULL,            -- bounce, complaint or manual
-	source_id TEXT NOT NULL,         -- the email that caused it, '' when none
+	source_id UUID,                  -- the email that caused it, NULL for none
 	created_at BIGINT NOT NULL
 );
 
@@ -638,7 +637,7 @@ CREATE TABLE approvals (
 	decided_by_kind TEXT NOT NULL,   -- '' unless somebody decided
 	decided_by_id TEXT NOT NULL,
 	reason TEXT NOT NULL,            -- why it was rejected or could not be sent
-	email_id TEXT NOT NULL           -- of the email that was sent, otherwise ''
+	email_id UUID                    -- of the email that was sent, NULL for none
 );
 
 CREATE INDEX approvals_team ON approvals (team_id, id);
@@ -649,17 +648,17 @@ CREATE INDEX approvals_decided ON approvals (decided_at, id) WHERE decided_at > 
 CREATE INDEX approvals_own ON approvals (team_id, actor_id, id);
 CREATE INDEX approvals_own_state ON approvals (team_id, actor_id, state, id);
 -- Whether an email was approved, which decides whether it may still be sent at its scheduled time.
-CREATE INDEX approvals_email ON approvals (email_id) WHERE email_id <> '';
+CREATE INDEX approvals_email ON approvals (email_id) WHERE email_id IS NOT NULL;
 
 -- How far the bodies of a team's emails are deleted, and the emails before that point that were not settled then.
 CREATE TABLE email_bodies_until (
 	team_id TEXT PRIMARY KEY,
-	email_id TEXT NOT NULL
+	email_id UUID NOT NULL
 );
 
 CREATE TABLE email_bodies_left (
 	team_id TEXT NOT NULL,
-	email_id TEXT NOT NULL,
+	email_id UUID NOT NULL,
 	PRIMARY KEY (team_id, email_id)
 );
 
@@ -710,8 +709,8 @@ CREATE TABLE email_counts_final (
 -- Events that came when their time had perhaps been counted.
 CREATE TABLE email_counts_late (
 	team_id TEXT NOT NULL,
-	id TEXT NOT NULL,
-	email_id TEXT NOT NULL,          -- '' when the counts of no other time can depend on it
+	id UUID NOT NULL,
+	email_id UUID,                   -- NULL when the counts of no other time can depend on it
 	at BIGINT NOT NULL,
 	PRIMARY KEY (team_id, id)
 );
@@ -761,7 +760,7 @@ CREATE TABLE contacts (
 	first_name TEXT NOT NULL,
 	last_name TEXT NOT NULL,
 	unsubscribed BOOLEAN NOT NULL,
-	source_id TEXT NOT NULL,
+	source_id UUID,
 	created_at BIGINT NOT NULL,
 	updated_at BIGINT NOT NULL
 );
@@ -832,7 +831,7 @@ CREATE TABLE contact_topics (
 	contact_id UUID NOT NULL,
 	topic_id UUID NOT NULL,
 	subscription TEXT NOT NULL,      -- opt_in or opt_out
-	source_id TEXT NOT NULL,
+	source_id UUID,
 	updated_at BIGINT NOT NULL,
 	PRIMARY KEY (team_id, contact_id, topic_id)
 );
@@ -993,7 +992,7 @@ CREATE TABLE broadcast_variants (
 CREATE TABLE broadcast_recipients (
 	broadcast_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
-	email_id TEXT NOT NULL,          -- '' when left out
+	email_id UUID,                   -- NULL when left out
 	address TEXT NOT NULL,
 	state TEXT NOT NULL,             -- waiting, sent, delivered, bounced, failed, suppressed, canceled or left_out
 	reason TEXT NOT NULL,            -- why it was left out, '' otherwise

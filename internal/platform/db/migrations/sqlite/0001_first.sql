@@ -468,9 +468,8 @@ CREATE TABLE contents (
 	html TEXT NOT NULL,
 	body_text TEXT NOT NULL,
 	-- No email with a lesser id has the content. used_at is when a use of it was noted last: an email with it was
-	-- accepted at most an hour later. A node of the release before does not write it; then all emails of the team may
-	-- have it.
-	from_id TEXT NOT NULL DEFAULT ''
+	-- accepted at most an hour later.
+	from_id BLOB NOT NULL
 ) STRICT;
 
 CREATE INDEX contents_team ON contents (team_id, id);
@@ -478,7 +477,7 @@ CREATE INDEX contents_unused ON contents (team_id, used_at, id, from_id) WHERE N
 
 -- Sent emails. What delivery touches often stands apart from what is large and read once.
 CREATE TABLE emails (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	api_key_id TEXT NOT NULL,        -- of the actor
 	domain_id BLOB,                  -- of the sender, NULL for none
@@ -511,7 +510,7 @@ CREATE TABLE emails (
 CREATE INDEX emails_team ON emails (team_id, id);
 
 CREATE TABLE email_bodies (
-	email_id TEXT PRIMARY KEY,
+	email_id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	parts INTEGER NOT NULL,          -- bits: 1 html was given, 2 text was given, 4 it has attachments
 	headers TEXT NOT NULL,           -- JSON, '' when none
@@ -522,7 +521,7 @@ CREATE TABLE email_bodies (
 -- SQLite keeps rows with a text as their key in two trees, of which the second has the key again: a quarter of these
 -- small tables, and a second place to write for each recipient. They are copied once.
 CREATE TABLE email_recipients (
-	email_id TEXT NOT NULL,
+	email_id BLOB NOT NULL,
 	position INTEGER NOT NULL,
 	team_id TEXT NOT NULL,
 	kind TEXT NOT NULL,              -- to, cc or bcc
@@ -535,8 +534,8 @@ CREATE TABLE email_recipients (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE email_attachments (
-	email_id TEXT NOT NULL,
-	id TEXT NOT NULL,
+	email_id BLOB NOT NULL,
+	id BLOB NOT NULL,
 	team_id TEXT NOT NULL,
 	filename TEXT NOT NULL,
 	content_type TEXT NOT NULL,
@@ -552,7 +551,7 @@ CREATE INDEX email_attachments_blob ON email_attachments (blob_key) WHERE blob_k
 -- Small messages that callers composed, as they are sent: many of them share one commit, where each blob would cost
 -- an fsync of its own.
 CREATE TABLE email_messages (
-	email_id TEXT PRIMARY KEY,
+	email_id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	content BLOB NOT NULL,
 	-- Blobs have keys that are made when they are written, before there is an email: the rows alone say whose they are.
@@ -569,8 +568,8 @@ CREATE TABLE email_events (
 	started_at INTEGER,              -- of the try
 	duration INTEGER,                -- microseconds
 	next_at INTEGER,                 -- when it is tried again; NULL when it is not
-	email_id TEXT NOT NULL,
-	id TEXT NOT NULL,
+	email_id BLOB NOT NULL,
+	id BLOB NOT NULL,
 	team_id TEXT NOT NULL,
 	domain_id BLOB,                  -- NULL for none
 	broadcast_id BLOB,
@@ -600,7 +599,7 @@ CREATE TABLE suppressions (
 	team_id TEXT NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	origin TEXT NOT NULL,            -- bounce, complaint or manual
-	source_id TEXT NOT NULL,         -- the email that caused it, '' when none
+	source_id BLOB,                  -- the email that caused it, NULL for none
 	created_at INTEGER NOT NULL
 ) STRICT;
 
@@ -626,7 +625,7 @@ CREATE TABLE approvals (
 	decided_by_kind TEXT NOT NULL,   -- '' unless somebody decided
 	decided_by_id TEXT NOT NULL,
 	reason TEXT NOT NULL,            -- why it was rejected or could not be sent
-	email_id TEXT NOT NULL,          -- of the email that was sent, otherwise ''
+	email_id BLOB,                   -- of the email that was sent, NULL for none
 	request TEXT NOT NULL            -- the email in JSON, with its files; '' once it is decided
 ) STRICT;
 
@@ -638,17 +637,17 @@ CREATE INDEX approvals_decided ON approvals (decided_at, id) WHERE decided_at > 
 CREATE INDEX approvals_own ON approvals (team_id, actor_id, id);
 CREATE INDEX approvals_own_state ON approvals (team_id, actor_id, state, id);
 -- Whether an email was approved, which decides whether it may still be sent at its scheduled time.
-CREATE INDEX approvals_email ON approvals (email_id) WHERE email_id <> '';
+CREATE INDEX approvals_email ON approvals (email_id) WHERE email_id IS NOT NULL;
 
 -- How far the bodies of a team's emails are deleted, and the emails before that point that were not settled then.
 CREATE TABLE email_bodies_until (
 	team_id TEXT PRIMARY KEY,
-	email_id TEXT NOT NULL
+	email_id BLOB NOT NULL
 ) STRICT;
 
 CREATE TABLE email_bodies_left (
 	team_id TEXT NOT NULL,
-	email_id TEXT NOT NULL,
+	email_id BLOB NOT NULL,
 	PRIMARY KEY (team_id, email_id)
 ) STRICT;
 
@@ -699,8 +698,8 @@ CREATE TABLE email_counts_final (
 -- Events that came when their time had perhaps been counted.
 CREATE TABLE email_counts_late (
 	team_id TEXT NOT NULL,
-	id TEXT NOT NULL,
-	email_id TEXT NOT NULL,          -- '' when the counts of no other time can depend on it
+	id BLOB NOT NULL,
+	email_id BLOB,                   -- NULL when the counts of no other time can depend on it
 	at INTEGER NOT NULL,
 	PRIMARY KEY (team_id, id)
 ) STRICT;
@@ -750,7 +749,7 @@ CREATE TABLE contacts (
 	first_name TEXT NOT NULL,
 	last_name TEXT NOT NULL,
 	unsubscribed INTEGER NOT NULL,
-	source_id TEXT NOT NULL,
+	source_id BLOB,
 	created_at INTEGER NOT NULL,
 	updated_at INTEGER NOT NULL
 ) STRICT;
@@ -820,7 +819,7 @@ CREATE TABLE contact_topics (
 	contact_id BLOB NOT NULL,
 	topic_id BLOB NOT NULL,
 	subscription TEXT NOT NULL,      -- opt_in or opt_out
-	source_id TEXT NOT NULL,
+	source_id BLOB,
 	updated_at INTEGER NOT NULL,
 	PRIMARY KEY (team_id, contact_id, topic_id)
 ) STRICT;
@@ -981,7 +980,7 @@ CREATE TABLE broadcast_variants (
 CREATE TABLE broadcast_recipients (
 	broadcast_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
-	email_id TEXT NOT NULL,          -- '' when left out
+	email_id BLOB,                   -- NULL when left out
 	address TEXT NOT NULL,
 	state TEXT NOT NULL,             -- waiting, sent, delivered, bounced, failed, suppressed, canceled or left_out
 	reason TEXT NOT NULL,            -- why it was left out, '' otherwise

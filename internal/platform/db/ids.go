@@ -3,6 +3,7 @@ package db
 import (
 	"database/sql/driver"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -39,10 +40,14 @@ func IDs(texts []string) []ID {
 	return list
 }
 
+// errNotID means that an argument of a statement is not an id. PostgreSQL's client closes the connection because of it,
+// although the server is well.
+var errNotID = errors.New("not an id")
+
 // bytes decodes the canonical text form.
 func (id ID) bytes() (b [16]byte, err error) {
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
-		return b, fmt.Errorf("%q is not an id", string(id))
+		return b, fmt.Errorf("%q is %w", string(id), errNotID)
 	}
 	var digits [32]byte
 	copy(digits[:8], id[:8])
@@ -51,7 +56,7 @@ func (id ID) bytes() (b [16]byte, err error) {
 	copy(digits[16:20], id[19:23])
 	copy(digits[20:], id[24:])
 	if _, err := hex.Decode(b[:], digits[:]); err != nil {
-		return b, fmt.Errorf("%q is not an id", string(id))
+		return b, fmt.Errorf("%q is %w", string(id), errNotID)
 	}
 	return b, nil
 }

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -75,6 +76,13 @@ func TestIDs(t *testing.T) {
 			var n int
 			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM pairs WHERE id = $1`, db.ID(wrong)).Scan(&n); err == nil {
 				t.Errorf("%q is taken for an id", wrong)
+			}
+			err := d.Update(ctx, func(tx *db.Tx) error {
+				tx.Queue(ctx, `DELETE FROM pairs WHERE id = $1`, db.ID(wrong))
+				return nil
+			})
+			if err == nil || errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrUnknown) {
+				t.Errorf("a queued statement with the id %q: %v", wrong, err)
 			}
 		}
 	})

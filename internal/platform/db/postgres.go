@@ -272,7 +272,7 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*fault.Error](err); ok {
+	if _, ok := errors.AsType[*fault.Error](err); ok || errors.Is(err, errNotID) {
 		return err
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {

@@ -271,7 +271,7 @@ func isRefusal(err error) bool {
 // inDoubt reports whether the transaction's outcome is unknown, because the COMMIT may have reached the server but no
 // answer arrived.
 func (t *pgTx) inDoubt(err error) bool {
-	return t.asked && !t.refused && t.c.IsClosed() && !pgconn.SafeToRetry(err)
+	return t.asked && !t.refused && t.c.IsClosed() && !pgconn.SafeToRetry(err) && !errors.Is(err, errNotID)
 }
 
 func (t *pgTx) rollback(ctx context.Context) {

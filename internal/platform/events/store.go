@@ -196,7 +196,7 @@ func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 		UNION ALL SELECT e.id, CAST('queued' AS TEXT), CAST('' AS TEXT), CAST('' AS TEXT), e.created_at
 		FROM emails e WHERE e.id = $1 AND e.team_id || '' = $2
 		AND e.scheduled_at = 0 AND (e.last_event = 'queued'
-			OR EXISTS (SELECT 1 FROM email_events x WHERE x.email_id = e.id))) v
+			OR EXISTS (SELECT 1 FROM email_events x WHERE x.email_id = $1))) v
 		WHERE TRUE`, ID: "v.id", UUID: true, Args: []any{db.ID(emailID), teamID}, OldestFirst: true}, p,
 		func(r db.Row) (e Entry, err error) {
 			var at int64

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/partitions"
+)
+
+// manyPartitions replaces the partitions of a test's database by one for each of the last days, and the current one.
+func manyPartitions(t *testing.T, d *db.DB, days int) {
+	t.Helper()
+	dbtest.DropPartitions(t, d)
+	today := d.Now().Truncate(24 * time.Hour)
+	for i := range days {
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			for _, table := range partitions.Emails.Tables {
+				from := today.AddDate(0, 0, -i)
+				tx.Queue(t.Context(), fmt.Sprintf(`CREATE TABLE %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO
+					('%[4]s')`, table.Name, from.Format("20060102"), id.First(from), id.First(from.AddDate(0, 0, 1))))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// allPartitions lists statements that may read all partitions, because they look for emails or events by team and time.
+var allPartitions = []string{
+	"FROM emails e WHERE e.team_id = $1 ORDER BY",               // lists
+	"WHERE e.team_id = $1 AND e.created_at >= $2",               // counts of metrics
+	"FROM email_events WHERE team_id = $1 AND created_at >= $2", // the next event that is not counted
+	"FROM email_events WHERE team_id > $1",                      // the next team with events
+	"FROM email_counts_late l",
+}
+
+var scanOf = regexp.MustCompile(`(Seq Scan|Index Scan|Index Only Scan|Bitmap Heap Scan|Tid Scan)[a-zA-Z_0-9 ]* on (email[a-z_]*?)_(default|\d{8})\b`)
+
+// Each statement of an email's way, and each page of one email, reads only one partition of each table. The others read
+// every partition by an index.
+func TestStatementsReadOnePartition(t *testing.T) {
+	t.Parallel()
+	p := &installation{t: t, dir: t.TempDir()}
+	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir, "POSTRIDER_PARTITION_BY": "day",
+		"POSTRIDER_DATABASE_URL": dbtest.PostgresURL(t)}
+	manyPartitions(t, dbtest.Open(t, p.vars["POSTRIDER_DATABASE_URL"]), 40)
+	trace := &dbtest.Trace{}
+	p.options.Trace = trace.Record
+	key := p.must("keys", "create", "--team", "Acme")
+	n := p.start()
+	beside := dbtest.Open(t, node.DatabaseURL(n.Config))
+	n.look = beside.Reader
+	d := &driver{started: n, key: key}
+	one := d.do("POST", "/emails", `{"from":"a@resend.dev","to":"delivered@resend.dev","subject":"s","text":"t",
+		"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`)
+	d.do("POST", "/emails", `{"from":"a@resend.dev","to":["delivered@resend.dev","bounced@resend.dev"],"subject":"s",
+		"html":"t"}`)
+	waiting := d.do("POST", "/emails", strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1))
+	eventually(t, "they are delivered", func() bool {
+		return n.count(`SELECT COUNT(*) FROM email_events WHERE type IN ('delivered', 'bounced')`) == 3
+	})
+	d.do("PATCH", "/emails/"+waiting, `{"scheduled_at":"in 2 hours"}`)
+	d.do("POST", "/emails/"+waiting+"/cancel", "")
+	for _, path := range []string{"", "/events", "/attempts", "/attachments"} {
+		d.do("GET", "/emails/"+one+path, "")
+	}
+	d.do("GET", "/emails", "")
+	d.do("GET", "/emails/metrics?dimensions=domain", "")
+	d.cron("cron.metrics")
+	n.end()
+	trace.SetDB(beside)
+	checked, lists := 0, 0
+	seen := map[string]bool{}
+	for _, s := range trace.Take() {
+		text := strings.Join(strings.Fields(s.SQL), " ")
+		word, _, _ := strings.Cut(text, " ")
+		if seen[text] || !strings.Contains("SELECT UPDATE DELETE WITH", word) ||
+			!regexp.MustCompile(`\b(emails|email_(recipients|attachments|messages|events|bodies))\b`).MatchString(text) {
+			continue
+		}
+		seen[text] = true
+		plan := trace.Plan(t, s)
+		read := map[string]map[string]bool{}
+		for _, m := range scanOf.FindAllStringSubmatch(plan, -1) {
+			if read[m[2]] == nil {
+				read[m[2]] = map[string]bool{}
+			}
+			read[m[2]][m[3]] = true
+			if m[1] == "Seq Scan" {
+				t.Errorf("%s\nreads a whole partition:\n%s", text, plan)
+			}
+		}
+		all := false
+		for _, part := range allPartitions {
+			all = all || strings.Contains(text, part)
+		}
+		if all {
+			lists++
+			continue
+		}
+		for table, names := range read {
+			if checked++; len(names) > 1 && !strings.Contains(plan, "Subplans Removed") && !oneAtATime(plan, table) {
+				t.Errorf("%s\nreads %d partitions of %s:\n%s", text, len(names), table, plan)
+			}
+		}
+	}
+	if checked < 15 || lists < 3 {
+		t.Errorf("only %d statements were checked, and %d lists", checked, lists)
+	}
+}
+
+// oneAtATime reports whether all scans of a table are by an id of another row, which excludes all partitions but one
+// when the statement is run.
+func oneAtATime(plan, table string) bool {
+	lines := strings.Split(plan, "\n")
+	for i, line := range lines {
+		if m := scanOf.FindStringSubmatch(line); m == nil || m[2] != table {
+			continue
+		}
+		if i+1 == len(lines) || !regexp.MustCompile(`Index Cond: .*\b(id|email_id) = (ANY )?\(?\w+\.\w+`).MatchString(lines[i+1]) {
+			return false
+		}
+	}
+	return true
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
@@ -21,14 +22,15 @@ func (n *started) old(emailID string, days int) string {
 	back := time.Duration(days) * 24 * time.Hour
 	at, _ := id.Time(emailID)
 	changed := id.First(at.Add(-back))[:24] + uuid.NewString()[24:]
-	n.change(`UPDATE emails SET id = $2 WHERE id = $1`, emailID, changed)
+	n.change(`UPDATE emails SET id = $2 WHERE id = $1`, db.ID(emailID), db.ID(changed))
 	for _, table := range []string{"email_recipients", "email_attachments", "email_messages", "email_events",
 		"email_bodies"} {
 		if table != "email_bodies" || n.DB.Alone() {
-			n.change(`UPDATE `+table+` SET email_id = $2 WHERE email_id = $1`, emailID, changed)
+			n.change(`UPDATE `+table+` SET email_id = $2 WHERE email_id = $1`, db.ID(emailID), db.ID(changed))
 		}
 	}
-	n.change(`UPDATE email_events SET created_at = created_at - $2 WHERE email_id = $1`, changed, back.Microseconds())
+	n.change(`UPDATE email_events SET created_at = created_at - $2 WHERE email_id = $1`, db.ID(changed),
+		back.Microseconds())
 	n.change(`UPDATE jobs SET dedupe = $2 WHERE dedupe = $1`, emailID, changed)
 	return changed
 }
@@ -38,15 +40,15 @@ func (n *started) opened(emailID string, ago time.Duration) {
 	n.t.Helper()
 	n.change(`INSERT INTO email_events (created_at, email_id, id, team_id, domain_id, broadcast_id, type, detail,
 		recipient, data) SELECT $2, email_id, $3, team_id, domain_id, broadcast_id, 'opened', '', recipient, ''
-		FROM email_events WHERE email_id = $1 AND type = 'delivered'`, emailID, n.DB.Now().Add(-ago).UnixMicro(),
-		id.New())
+		FROM email_events WHERE email_id = $1 AND type = 'delivered'`, db.ID(emailID),
+		n.DB.Now().Add(-ago).UnixMicro(), db.ID(id.New()))
 }
 
 // partitionOf returns the partition that has an email, or "" if no partition has it.
 func (n *started) partitionOf(emailID string) (name string) {
 	n.t.Helper()
 	err := n.DB.QueryRow(n.t.Context(), `SELECT COALESCE(MAX(CAST(CAST(tableoid AS REGCLASS) AS TEXT)), '') FROM emails
-		WHERE id = $1`, emailID).Scan(&name)
+		WHERE id = $1`, db.ID(emailID)).Scan(&name)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestRetentionByDrop(t *testing.T) {
 				json.Unmarshal([]byte(text), &e)
 				_, files := n.ask(tokens[subject], http.MethodGet, "/emails/"+emailID+"/attachments", "")
 				kept = append(kept, fmt.Sprint(subject, " ", e.Text, " ", strings.Contains(files, "a.txt"), " ",
-					n.count(`SELECT COUNT(*) FROM email_events WHERE email_id = '`+emailID+`'`)))
+					n.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1`, db.ID(emailID))))
 			}
 		}
 		slices.Sort(kept)

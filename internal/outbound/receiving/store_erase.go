@@ -35,9 +35,9 @@ func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string)
 
 // receivedBetween returns the received emails of all teams with ids in a range.
 func receivedBetween(ctx context.Context, r db.Reader, from, to string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT CAST(id AS TEXT) FROM received_emails WHERE id >= $1 AND id < $2`, from, to)
+	rows, err := r.Query(ctx, `SELECT id FROM received_emails WHERE id >= $1 AND id < $2`, db.ID(from), db.ID(to))
 	return db.Collect(rows, err, func(r db.Row) (emailID string, err error) {
-		err = r.Scan(&emailID)
+		err = r.Scan((*db.ID)(&emailID))
 		return emailID, err
 	})
 }

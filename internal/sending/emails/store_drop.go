@@ -13,9 +13,12 @@ import (
 
 // unsettledBetween returns the emails with ids in a range that are not settled.
 func unsettledBetween(ctx context.Context, r db.Reader, from, to string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT CAST(e.id AS TEXT) FROM emails e WHERE e.id >= $1 AND e.id < $2 AND NOT `+isSettled,
-		from, to)
-	return db.Collect(rows, err, scanText)
+	rows, err := r.Query(ctx, `SELECT e.id FROM emails e WHERE e.id >= $1 AND e.id < $2 AND NOT `+isSettled,
+		db.ID(from), db.ID(to))
+	return db.Collect(rows, err, func(r db.Row) (emailID string, err error) {
+		err = r.Scan((*db.ID)(&emailID))
+		return emailID, err
+	})
 }
 
 // fileOf is a blob's key and the email to which the blob belongs.
@@ -23,13 +26,14 @@ type fileOf struct{ emailID, key string }
 
 // filesBetween returns at most limit keys of the blobs that belong to emails with ids in a range.
 func filesBetween(ctx context.Context, r db.Reader, from, to string, limit int) ([]fileOf, error) {
-	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT CAST(email_id AS TEXT), blob_key FROM email_attachments
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT email_id, blob_key FROM email_attachments
 		WHERE email_id >= $1 AND email_id < $2 AND blob_key <> ''
-		UNION ALL SELECT CAST(b.email_id AS TEXT), COALESCE(m.blob_key, '%s' || b.email_id) FROM email_bodies b
+		UNION ALL SELECT b.email_id, COALESCE(m.blob_key, '%s' || CAST(b.email_id AS TEXT)) FROM email_bodies b
 		LEFT JOIN email_messages m ON m.email_id = b.email_id
-		WHERE b.parts & %d <> 0 AND b.email_id >= $1 AND b.email_id < $2 LIMIT $3`, rawPrefix, isBlob), from, to, limit)
+		WHERE b.parts & %d <> 0 AND b.email_id >= $1 AND b.email_id < $2 LIMIT $3`, rawPrefix, isBlob), db.ID(from),
+		db.ID(to), limit)
 	return db.Collect(rows, err, func(r db.Row) (f fileOf, err error) {
-		err = r.Scan(&f.emailID, &f.key)
+		err = r.Scan((*db.ID)(&f.emailID), &f.key)
 		f.key, _, _ = strings.Cut(f.key, fileMark)
 		return f, err
 	})
@@ -39,5 +43,6 @@ func filesBetween(ctx context.Context, r db.Reader, from, to string, limit int) 
 // ones. The table is small.
 func deleteSkippedBetween(ctx context.Context, tx *db.Tx, from, to string, kept []string) {
 	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE email_id >= $1 AND email_id < $2
-		AND NOT EXISTS (SELECT 1 FROM UNNEST(CAST($3 AS TEXT[])) k WHERE k = CAST(email_id AS TEXT))`, from, to, kept)
+		AND NOT EXISTS (SELECT 1 FROM UNNEST(CAST($3 AS UUID[])) k WHERE k = email_id)`, db.ID(from), db.ID(to),
+		db.IDs(kept))
 }

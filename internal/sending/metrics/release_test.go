@@ -71,7 +71,7 @@ func TestCountsOutliveDrops(t *testing.T) {
 		}
 		for _, x := range ids[:2] { // the range excludes its end
 			if !slices.Contains(kept, x) {
-				tx.Queue(t.Context(), `DELETE FROM email_events WHERE email_id = $1`, x)
+				tx.Queue(t.Context(), `DELETE FROM email_events WHERE email_id = $1`, db.ID(x))
 			}
 		}
 		return nil

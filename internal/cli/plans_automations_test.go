@@ -36,8 +36,8 @@ func (d *driver) happens(event, address, payload string) {
 func (d *driver) runs(automationID, status string, n int) {
 	d.t.Helper()
 	eventually(d.t, fmt.Sprint(n, " runs are ", status), func() bool {
-		return d.count(fmt.Sprintf(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = '%s' AND status = '%s'
-			AND (waits_until > 0 OR status <> 'running')`, automationID, status)) == n
+		return d.count(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = $1 AND status = $2
+			AND (waits_until > 0 OR status <> 'running')`, db.ID(automationID), status) == n
 	})
 }
 
@@ -95,7 +95,7 @@ func (d *driver) automate(other *driver, hook string) {
 	d.runs(id, "cancelled", 2)
 	d.happens("signup", "run0@one.example", "")
 	d.do("DELETE", "/automations/"+copied, "")
-	d.change(`UPDATE automations SET deleted_at = 1 WHERE id = $1`, copied)
+	d.change(`UPDATE automations SET deleted_at = 1 WHERE id = $1`, db.ID(copied))
 	if err := d.Automations.Sweep(d.t.Context()); err != nil {
 		d.t.Error(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/templates"
@@ -417,8 +418,8 @@ func TestLimitsOfATeam(t *testing.T) {
 			for i := n.Count(`SELECT COUNT(*) FROM automations`); i < automations.MaxTeam; i++ {
 				tx.Queue(t.Context(), `INSERT INTO automations (id, team_id, name, status, reentry, version_id,
 					epoch, revision,
-					created_at, updated_at, deleted_at) VALUES ($1, $2, 'x', 'disabled', 'always', '', 1, 1, 1, 1, 0)`,
-					fmt.Sprint("x", i), n.Acme.TeamID)
+					created_at, updated_at, deleted_at) VALUES ($1, $2, 'x', 'disabled', 'always', $1, 1, 1, 1, 1, 0)`,
+					db.ID(dbtest.ID(fmt.Sprint("x", i))), n.Acme.TeamID)
 			}
 			return nil
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // everywhere creates one run in each possible state: due, in a delay, waiting for an event, and at a webhook step.
@@ -161,18 +162,18 @@ func TestStopOverlooksARun(t *testing.T) {
 		hidden := s.runs(id)[0].ID
 		show := func(from, to string) {
 			s.Update(func(tx *db.Tx) error {
-				tx.Queue(t.Context(), `UPDATE automation_runs SET automation_id = $3 WHERE id = $1 AND automation_id = $2`, hidden,
-					from, to)
+				tx.Queue(t.Context(), `UPDATE automation_runs SET automation_id = $3 WHERE id = $1 AND automation_id = $2`,
+					db.ID(hidden), db.ID(from), db.ID(to))
 				return nil
 			})
 		}
-		show(id, "elsewhere")
+		show(id, dbtest.ID("elsewhere"))
 		for _, j := range s.due() {
 			if j.ID != begun[0].ID {
 				s.Must(s.handle(j))
 			}
 		}
-		show("elsewhere", id)
+		show(dbtest.ID("elsewhere"), id)
 		if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE status = 'running'`); n != 1 {
 			t.Errorf("%d runs are left by the job", n)
 		}
@@ -290,7 +291,7 @@ func TestStoppedRunsDoNotCount(t *testing.T) {
 			t.Helper()
 			for id, want := range map[string]int{once: wantOnce, many: wantMany} {
 				if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = $1 AND epoch = 2
-					AND status = 'running'`, id); n != want {
+					AND status = 'running'`, db.ID(id)); n != want {
 					t.Errorf("%s: %d runs and not %d", what, n, want)
 				}
 			}

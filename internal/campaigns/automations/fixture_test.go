@@ -319,11 +319,17 @@ func (s *fixture) mustRun(automationID string, want ...string) {
 // must have a row for the wait.
 func (s *fixture) consistent() {
 	s.T.Helper()
+	runID := `LOWER(HEX(r.id))`
+	if s.DB.Engine() == "postgres" {
+		runID = `REPLACE(CAST(r.id AS TEXT), '-', '')`
+	}
 	for query, what := range map[string]string{
 		`SELECT COUNT(*) FROM automation_runs r WHERE r.status = 'running' AND 1 <> (SELECT COUNT(*) FROM jobs j
-			WHERE j.kind IN ('automations.run', 'automations.call') AND j.dedupe = r.id)`: "runs have no job, or two",
+			WHERE j.kind IN ('automations.run', 'automations.call') AND REPLACE(j.dedupe, '-',
+			'') = ` + runID + `)`: "runs have no job, or two",
 		`SELECT COUNT(*) FROM jobs j WHERE j.kind IN ('automations.run', 'automations.call') AND NOT EXISTS (SELECT 1
-			FROM automation_runs r WHERE r.id = j.dedupe AND r.status = 'running')`: "jobs have no run",
+			FROM automation_runs r WHERE REPLACE(j.dedupe, '-',
+			'') = ` + runID + ` AND r.status = 'running')`: "jobs have no run",
 		`SELECT COUNT(*) FROM automation_runs r WHERE r.waits_for <> '' AND NOT EXISTS (SELECT 1 FROM automation_waits w
 			WHERE w.run_id = r.id AND w.event_name = r.waits_for AND w.contact_id = r.contact_id
 			AND w.team_id = r.team_id)`: "runs wait for events that do not find them",

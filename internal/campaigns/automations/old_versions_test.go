@@ -27,7 +27,7 @@ func (s *fixture) days(id string, n int, status automations.Status) error {
 func (s *fixture) versions(id string) string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT number FROM automation_versions WHERE automation_id = $1 ORDER BY
-		number`, id)
+		number`, db.ID(id))
 	all, err := db.Collect(rows, err, func(r db.Row) (n int, err error) {
 		err = r.Scan(&n)
 		return n, err
@@ -115,10 +115,14 @@ func TestTooManyVersions(t *testing.T) {
 	each(t, func(t *testing.T, s *fixture) {
 		id := s.automation(trigger("go"))
 		s.Update(func(tx *db.Tx) error {
+			versionID := `CAST('ffffffff-ffff-7fff-8fff-ffffff' || (100000 + n.i) AS UUID)`
+			if tx.OneWriter() { // SQLite
+				versionID = `CAST('zzzzzzzzzz' || (100000 + n.i) AS BLOB)`
+			}
 			tx.Queue(t.Context(), `INSERT INTO automation_versions (id, automation_id, team_id, number, used, created_at, steps,
 				connections) WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 999)
-				SELECT 'v' || n.i, v.automation_id, v.team_id, n.i - 1000, 1, v.created_at, v.steps, v.connections
-				FROM n JOIN automation_versions v ON v.automation_id = $1`, id)
+				SELECT `+versionID+`, v.automation_id, v.team_id, n.i - 1000, 1, v.created_at, v.steps, v.connections
+				FROM n JOIN automation_versions v ON v.automation_id = $1`, db.ID(id))
 			return nil
 		})
 		s.Must(s.days(id, 1, ""))

@@ -30,7 +30,7 @@ func (n *author) waits(automationID string, runs int) {
 	n.T.Helper()
 	testnode.Until(n.T, fmt.Sprint(runs, " runs wait"), func() bool {
 		return n.Count(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = $1 AND waits_until > 0`,
-			automationID) == runs
+			db.ID(automationID)) == runs
 	})
 }
 

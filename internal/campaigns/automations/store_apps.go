@@ -15,7 +15,7 @@ func listOfApps(ctx context.Context, r db.Reader, teamID string, grantIDs []stri
 	return db.Collect(rows, err, func(r db.Row) (a AppAutomation, err error) {
 		var status Status
 		var halted int64
-		err = r.Scan(&a.ID, &a.Name, &a.GrantID, &status, &halted)
+		err = r.Scan((*db.ID)(&a.ID), &a.Name, &a.GrantID, &status, &halted)
 		a.Enabled = status == Enabled
 		a.Halted = halted > 0 && !a.Enabled
 		return a, err
@@ -25,21 +25,22 @@ func listOfApps(ctx context.Context, r db.Reader, teamID string, grantIDs []stri
 // appOf returns the grant of the connected app that is responsible for an automation, or ErrNoRows if no app is.
 func appOf(ctx context.Context, r db.Reader, teamID, automationID string) (grantID string, err error) {
 	err = r.QueryRow(ctx, `SELECT grant_id FROM automation_apps WHERE automation_id = $1 AND team_id || '' = $2`,
-		automationID, teamID).Scan(&grantID)
+		db.ID(automationID), teamID).Scan(&grantID)
 	return grantID, err
 }
 
 func saveApp(ctx context.Context, tx *db.Tx, teamID, automationID, grantID string) {
 	tx.Queue(ctx, `INSERT INTO automation_apps (automation_id, team_id, grant_id, halted_at) VALUES ($1, $2, $3, 0)
-		ON CONFLICT (automation_id) DO UPDATE SET grant_id = excluded.grant_id, halted_at = 0`, automationID, teamID,
+		ON CONFLICT (automation_id) DO UPDATE SET grant_id = excluded.grant_id, halted_at = 0`, db.ID(automationID), teamID,
 		grantID)
 }
 
 func deleteApp(ctx context.Context, tx *db.Tx, teamID, automationID string) {
-	tx.Queue(ctx, `DELETE FROM automation_apps WHERE automation_id = $1 AND team_id || '' = $2`, automationID, teamID)
+	tx.Queue(ctx, `DELETE FROM automation_apps WHERE automation_id = $1 AND team_id || '' = $2`, db.ID(automationID),
+		teamID)
 }
 
 func markHalted(ctx context.Context, tx *db.Tx, teamID, automationID string) {
 	tx.Queue(ctx, `UPDATE automation_apps SET halted_at = $3 WHERE automation_id = $1 AND team_id || '' = $2`,
-		automationID, teamID, tx.Now().UnixMicro())
+		db.ID(automationID), teamID, tx.Now().UnixMicro())
 }

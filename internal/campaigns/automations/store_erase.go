@@ -2,6 +2,7 @@ package automations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/postrider/postrider/internal/platform/db"
@@ -23,12 +24,12 @@ type deleted struct {
 // deletedBefore returns a batch of automations, across all teams, that were deleted before the given time. The batch is
 // sorted by team id and automation id, and begins after the automation in the parameter after.
 func deletedBefore(ctx context.Context, r db.Reader, before int64, after deleted) ([]deleted, error) {
-	rows, err := r.Query(ctx, `SELECT a.team_id, a.id, (SELECT MIN(r.id) FROM automation_runs r
-		WHERE r.automation_id = a.id AND r.status = 'running') IS NOT NULL
+	rows, err := r.Query(ctx, `SELECT a.team_id, a.id, EXISTS (SELECT 1 FROM automation_runs r
+		WHERE r.automation_id = a.id AND r.status = 'running')
 		FROM automations a WHERE a.deleted_at <> 0 AND a.deleted_at < $1 AND (a.team_id, a.id) > ($2, $3)
-		ORDER BY a.team_id, a.id LIMIT $4`, before, after.teamID, after.id, eraseRows)
+		ORDER BY a.team_id, a.id LIMIT $4`, before, after.teamID, db.OrNoID(after.id), eraseRows)
 	all, err := db.Collect(rows, err, func(r db.Row) (d deleted, err error) {
-		err = r.Scan(&d.teamID, &d.id, &d.running)
+		err = r.Scan(&d.teamID, (*db.ID)(&d.id), &d.running)
 		return d, err
 	})
 	if err != nil {
@@ -48,13 +49,13 @@ func automationsOf(ctx context.Context, r db.Reader, teamID, after string) ([]st
 	return ids(ctx, r, `SELECT id FROM (
 		SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 AND id > $2
 		UNION ALL SELECT id FROM automations WHERE team_id = $1 AND deleted_at <> 0 AND id > $2) x
-		ORDER BY id LIMIT $3`, teamID, after, eraseRows)
+		ORDER BY id LIMIT $3`, teamID, db.OrNoID(after), eraseRows)
 }
 
 func ids(ctx context.Context, r db.Reader, text string, args ...any) ([]string, error) {
 	rows, err := r.Query(ctx, text, args...)
 	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
-		err = r.Scan(&id)
+		err = r.Scan((*db.ID)(&id))
 		return id, err
 	})
 	if err != nil {
@@ -70,10 +71,11 @@ func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 	if err != nil || len(some) == 0 {
 		return 0, err
 	}
-	tx.Queue(ctx, `DELETE FROM automation_triggers WHERE automation_id = ANY($1) AND team_id || '' = $2`, some, teamID)
-	tx.Queue(ctx, `DELETE FROM automation_apps WHERE automation_id = ANY($1) AND team_id || '' = $2`, some, teamID)
+	tx.Queue(ctx, `DELETE FROM automation_triggers WHERE automation_id = ANY($1) AND team_id || '' = $2`, db.IDs(some),
+		teamID)
+	tx.Queue(ctx, `DELETE FROM automation_apps WHERE automation_id = ANY($1) AND team_id || '' = $2`, db.IDs(some), teamID)
 	return tx.Exec(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1, deleted_at = $4
-		WHERE id = ANY($1) AND team_id || '' = $2`, some, teamID, string(Disabled), tx.Now().UnixMicro())
+		WHERE id = ANY($1) AND team_id || '' = $2`, db.IDs(some), teamID, string(Disabled), tx.Now().UnixMicro())
 }
 
 // runSize contains a run's id and the number of its steps.
@@ -83,7 +85,7 @@ type runSize struct {
 }
 
 func scanRunSize(r db.Row) (s runSize, err error) {
-	err = r.Scan(&s.id, &s.steps)
+	err = r.Scan((*db.ID)(&s.id), &s.steps)
 	return s, err
 }
 
@@ -121,7 +123,7 @@ func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([
 // eraseRows rows in total. The second result says whether the contact may have more runs.
 func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
-		AND id > $3 ORDER BY id LIMIT $4`, db.ID(contactID), teamID, after, eraseRows)
+		AND id > $3 ORDER BY id LIMIT $4`, db.ID(contactID), teamID, db.OrNoID(after), eraseRows)
 	all, err := db.Collect(rows, err, scanRunSize)
 	if err != nil {
 		return nil, false, fmt.Errorf("look for the runs of a contact: %w", err)
@@ -135,7 +137,7 @@ func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []runSize) {
 	if len(all) == 0 {
 		return
 	}
-	runs := idsOf(all)
+	runs := db.IDs(idsOf(all))
 	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($1) AND team_id || '' = $2`, runs, teamID)
 	tx.Queue(ctx, `DELETE FROM automation_run_steps WHERE run_id = ANY($1) AND team_id = $2`, runs, teamID)
 	tx.Queue(ctx, `DELETE FROM automation_runs WHERE id = ANY($1) AND team_id || '' = $2`, runs, teamID)
@@ -144,7 +146,7 @@ func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []runSize) {
 // clearRuns deletes a batch of an automation's runs.
 func clearRuns(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	rows, err := tx.Query(ctx, `SELECT id, steps FROM automation_runs WHERE automation_id = $1 AND team_id || '' = $2
-		ORDER BY id LIMIT $3`, automationID, teamID, eraseRows)
+		ORDER BY id LIMIT $3`, db.ID(automationID), teamID, eraseRows)
 	all, err := db.Collect(rows, err, scanRunSize)
 	if err != nil {
 		return 0, err
@@ -157,25 +159,25 @@ func clearRuns(ctx context.Context, tx *db.Tx, teamID, automationID string) (int
 func clearContacts(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM automation_contacts WHERE automation_id = $1 AND team_id = $2 AND contact_id <= (
 		SELECT contact_id FROM (SELECT contact_id FROM automation_contacts WHERE automation_id = $1
-		ORDER BY contact_id LIMIT $3) x ORDER BY contact_id DESC LIMIT 1)`, automationID, teamID, eraseRows)
+		ORDER BY contact_id LIMIT $3) x ORDER BY contact_id DESC LIMIT 1)`, db.ID(automationID), teamID, eraseRows)
 }
 
 func clearVersions(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM automation_versions WHERE automation_id = $1 AND team_id = $2 AND number <= (
 		SELECT MAX(number) FROM (SELECT number FROM automation_versions WHERE automation_id = $1
-		ORDER BY number LIMIT $3) x)`, automationID, teamID, eraseVersions)
+		ORDER BY number LIMIT $3) x)`, db.ID(automationID), teamID, eraseVersions)
 }
 
 func deleteAutomation(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM automations WHERE id = $1 AND team_id = $2 AND deleted_at <> 0`, automationID,
-		teamID)
+	return tx.Exec(ctx, `DELETE FROM automations WHERE id = $1 AND team_id = $2 AND deleted_at <> 0`,
+		db.ID(automationID), teamID)
 }
 
 // runRange selects those runs of an automation whose ids are greater than after and at most upTo.
 type runRange struct{ teamID, automationID, after, upTo string }
 
 func (s *runRange) args(more ...any) []any {
-	return append([]any{s.automationID, s.teamID, s.after, s.upTo}, more...)
+	return append([]any{db.ID(s.automationID), s.teamID, db.OrNoID(s.after), db.ID(s.upTo)}, more...)
 }
 
 // inRunRange is an SQL condition that selects the runs (alias r) in a runRange.
@@ -183,9 +185,12 @@ const inRunRange = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 
 
 // nextRangeEnd returns the last run id in an automation's next runRange, or "" if no more runs follow.
 func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after string) (upTo string, err error) {
-	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM automation_runs WHERE automation_id = $1
-		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x`, automationID, teamID, after,
-		rangeRuns).Scan(&upTo)
+	err = r.QueryRow(ctx, `SELECT x.id FROM (SELECT id FROM automation_runs WHERE automation_id = $1
+		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x ORDER BY x.id DESC LIMIT 1`, db.ID(automationID), teamID,
+		db.OrNoID(after), rangeRuns).Scan((*db.ID)(&upTo))
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("find the end of a range of runs: %w", err)
 	}
@@ -205,7 +210,7 @@ func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure
 		ORDER BY r.id`, batch.args(a.Pattern(), db.ID(contactID))...)
 	var some []runWithAddress
 	all, err := db.Collect(rows, err, func(r db.Row) (n runWithAddress, err error) {
-		err = r.Scan(&n.id, &n.payload, &n.received, &n.pending)
+		err = r.Scan((*db.ID)(&n.id), &n.payload, &n.received, &n.pending)
 		return n, err
 	})
 	if err != nil {
@@ -225,7 +230,7 @@ func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *runWithAddre
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
 		received = CASE WHEN received = $5 THEN $6 ELSE received END,
 		pending = CASE WHEN pending = $7 THEN $8 ELSE pending END, revision = revision + 1
-		WHERE id = $1 AND team_id = $2`, n.id, teamID, n.payload, a.Replace(n.payload), n.received,
+		WHERE id = $1 AND team_id = $2`, db.ID(n.id), teamID, n.payload, a.Replace(n.payload), n.received,
 		a.Replace(n.received), n.pending, a.Replace(n.pending))
 }
 
@@ -246,7 +251,7 @@ func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasur
 		AND `+erasure.MayContain(5, "s.output", "s.message")+` AND r.contact_id IS DISTINCT FROM $6
 		ORDER BY s.run_id, s.position`, batch.args(a.Pattern(), db.ID(contactID))...)
 	all, err := db.Collect(rows, err, func(r db.Row) (n stepWithAddress, err error) {
-		err = r.Scan(&n.run, &n.position, &n.output, &n.message)
+		err = r.Scan((*db.ID)(&n.run), &n.position, &n.output, &n.message)
 		return n, err
 	})
 	if err != nil {
@@ -263,10 +268,10 @@ func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasur
 
 func replaceInStep(ctx context.Context, tx *db.Tx, teamID string, n *stepWithAddress, a erasure.Address) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = $4, message = $5 WHERE run_id = $1 AND position = $2
-		AND team_id = $3 AND output = $6 AND message = $7`, n.run, n.position, teamID, a.Replace(n.output),
+		AND team_id = $3 AND output = $6 AND message = $7`, db.ID(n.run), n.position, teamID, a.Replace(n.output),
 		a.Replace(n.message), n.output, n.message)
 }
 
 // ErasableTexts are the texts of automations in which an erasure replaces an address.
 var ErasableTexts = erasure.Texts{Kind: "names of automations in which it was replaced", Table: "automations",
-	Columns: []string{"name"}}
+	Columns: []string{"name"}, UUID: true}

@@ -29,7 +29,7 @@ const (
 func countRuns(ctx context.Context, r db.Reader, teamID string, since time.Time, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM automations a JOIN automation_runs r
 		ON r.automation_id = a.id AND r.id >= $2 WHERE a.team_id = $1 AND a.deleted_at = 0 LIMIT $3) x`, teamID,
-		id.First(since), most).Scan(&n)
+		db.ID(id.First(since)), most).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the runs of automations: %w", err)
 	}
@@ -43,7 +43,8 @@ type shownRow struct {
 }
 
 func (r *shownRow) dest(more ...any) []any {
-	return append([]any{&r.ID, &r.TeamID, &r.AutomationID, (*db.ID)(&r.ContactID), &r.epoch, &r.Status, &r.Reason,
+	return append([]any{(*db.ID)(&r.ID), &r.TeamID, (*db.ID)(&r.AutomationID), (*db.ID)(&r.ContactID), &r.epoch, &r.Status,
+		&r.Reason,
 		&r.Event,
 		&r.Step, &r.waits, &r.WaitsFor, &r.created, &r.ended, &r.Version}, more...)
 }
@@ -74,11 +75,11 @@ func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }
 	if len(statuses) == 0 || len(statuses) == 4 {
-		return []runList{{where: ` WHERE r.automation_id = $1 AND r.team_id = $2`, args: []any{of.ID, of.TeamID}}}
+		return []runList{{where: ` WHERE r.automation_id = $1 AND r.team_id = $2`, args: []any{db.ID(of.ID), of.TeamID}}}
 	}
 	by := func(status RunStatus, cond string, more ...any) {
 		lists = append(lists, runList{` WHERE r.automation_id = $1 AND r.team_id = $2 AND r.status = $3`, cond,
-			append([]any{of.ID, of.TeamID, string(status)}, more...)})
+			append([]any{db.ID(of.ID), of.TeamID, string(status)}, more...)})
 	}
 	switch {
 	case has(Running) && has(Cancelled):
@@ -97,12 +98,13 @@ func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 }
 
 func (l *runList) search(ctx context.Context, r db.Reader, p page.Page) ([]Run, bool, string, error) {
-	some := page.Select{Text: `SELECT ` + shownColumns + shownFrom + l.where + l.cond, ID: "r.id", Args: l.args}
+	some := page.Select{Text: `SELECT ` + shownColumns + shownFrom + l.where + l.cond, ID: "r.id", UUID: true,
+		Args: l.args}
 	if l.cond == "" {
 		all, more, err := page.Query(ctx, r, some, p, scanShown)
 		return all, more, "", err
 	}
-	all := page.Select{Text: `SELECT r.id FROM automation_runs r` + l.where, ID: "r.id", Args: l.args[:3]}
+	all := page.Select{Text: `SELECT r.id FROM automation_runs r` + l.where, ID: "r.id", UUID: true, Args: l.args[:3]}
 	return page.Search(ctx, r, all, some, p, scanShown)
 }
 
@@ -111,8 +113,8 @@ func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string
 	var row shownRow
 	var versionID, steps, connections string
 	err := r.QueryRow(ctx, `SELECT `+shownColumns+`, v.id, v.steps, v.connections`+shownFrom+` WHERE r.id = $1
-		AND r.automation_id = $2 AND r.team_id = $3`, runID, automationID, teamID).
-		Scan(row.dest(&versionID, &steps, &connections)...)
+		AND r.automation_id = $2 AND r.team_id = $3`, db.ID(runID), db.ID(automationID), teamID).
+		Scan(row.dest((*db.ID)(&versionID), &steps, &connections)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Run{}, nil, runNotFound()
 	}
@@ -127,7 +129,7 @@ func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string
 // many steps as its graph.
 func stepsOf(ctx context.Context, r db.Reader, teamID, runID string) ([]RunStep, error) {
 	rows, err := r.Query(ctx, `SELECT step, status, output, reason, message, started_at, completed_at
-		FROM automation_run_steps WHERE run_id = $1 AND team_id = $2 ORDER BY position`, runID, teamID)
+		FROM automation_run_steps WHERE run_id = $1 AND team_id = $2 ORDER BY position`, db.ID(runID), teamID)
 	all, err := db.Collect(rows, err, func(r db.Row) (step RunStep, err error) {
 		var output string
 		var failure engine.Failure

@@ -14,16 +14,16 @@ import (
 // insertWait inserts the row that is used to find a waiting run when its event arrives.
 func insertWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `INSERT INTO automation_waits (team_id, event_name, contact_id, run_id) VALUES ($1, $2, $3, $4)
-		ON CONFLICT DO NOTHING`, r.teamID, event, db.ID(r.contactID), r.id)
+		ON CONFLICT DO NOTHING`, r.teamID, event, db.ID(r.contactID), db.ID(r.id))
 }
 
 func deleteWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `DELETE FROM automation_waits WHERE team_id = $1 AND event_name = $2 AND contact_id = $3
-		AND run_id = $4`, r.teamID, event, db.ID(r.contactID), r.id)
+		AND run_id = $4`, r.teamID, event, db.ID(r.contactID), db.ID(r.id))
 }
 
 func deleteWaits(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
-	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($2) AND team_id || '' = $1`, teamID, runIDs)
+	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($2) AND team_id || '' = $1`, teamID, db.IDs(runIDs))
 }
 
 // trigger is an automation's trigger row, with the data needed to begin a run.
@@ -37,11 +37,12 @@ type trigger struct {
 const triggerColumns = `automation_id, version_id, epoch, reentry, step, next_step, wait_event, wait_timeout`
 
 // noTrigger contains an empty value for each of triggerColumns except the first.
-const noTrigger = `'', 0, '', '', '', '', 0`
+const noTrigger = `NULL, 0, '', '', '', '', 0`
 
 // dest returns the destinations for scanning triggerColumns, preceded by the destinations in before.
 func (t *trigger) dest(timeout *int64, before ...any) []any {
-	return append(before, &t.automationID, &t.versionID, &t.epoch, &t.reentry, &t.opening.Trigger, &t.opening.Next,
+	return append(before, (*db.ID)(&t.automationID), (*db.ID)(&t.versionID), &t.epoch, &t.reentry, &t.opening.Trigger,
+		&t.opening.Next,
 		&t.opening.Event, timeout)
 }
 
@@ -53,7 +54,7 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 		WHERE team_id = $1 AND event_name = $2
 		UNION ALL SELECT 1, w.run_id, `+noTrigger+` FROM (SELECT run_id FROM automation_waits WHERE team_id = $1
 		AND event_name = $2 AND contact_id = $3 AND run_id > $4 ORDER BY run_id LIMIT $5) w ORDER BY 1, 2`, teamID, event,
-		db.ID(contactID), after, maxWoken+1)
+		db.ID(contactID), db.OrNoID(after), maxWoken+1)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var kind int
 		var timeout int64
@@ -82,7 +83,7 @@ func waitingVersions(ctx context.Context, r db.Reader, teamID, event, contactID 
 		WHERE team_id = $1 AND event_name = $2 AND contact_id = $3 ORDER BY run_id LIMIT $4) w
 		JOIN automation_runs r ON r.id = w.run_id AND r.team_id = $1`, teamID, event, db.ID(contactID), maxWoken)
 	ids, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
-		err = r.Scan(&id)
+		err = r.Scan((*db.ID)(&id))
 		return id, err
 	})
 	if err != nil {
@@ -94,8 +95,8 @@ func waitingVersions(ctx context.Context, r db.Reader, teamID, event, contactID 
 // waitedEvents returns the events that an automation version waits for at any step.
 func waitedEvents(ctx context.Context, r db.Reader, teamID, versionID string) (names []string, err error) {
 	var list string
-	err = r.QueryRow(ctx, `SELECT wait_events FROM automation_versions WHERE id = $1 AND team_id = $2`, versionID,
-		teamID).Scan(&list)
+	err = r.QueryRow(ctx, `SELECT wait_events FROM automation_versions WHERE id = $1 AND team_id = $2`,
+		db.ID(versionID), teamID).Scan(&list)
 	if err == nil && list == "" {
 		var steps string
 		if steps, _, err = getVersion(ctx, r, teamID, versionID); err == nil {
@@ -119,7 +120,7 @@ func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []stri
 	rows, err := r.Query(ctx, `WITH n (name) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
 		SELECT 0, event_name, `+triggerColumns+` FROM automation_triggers
 		WHERE team_id = $1 AND event_name = ANY($2)
-		UNION ALL SELECT 1, n.name, '', `+noTrigger+` FROM n WHERE EXISTS (SELECT 1 FROM automation_waits w
+		UNION ALL SELECT 1, n.name, NULL, `+noTrigger+` FROM n WHERE EXISTS (SELECT 1 FROM automation_waits w
 		WHERE w.team_id = $1 AND w.event_name = n.name) ORDER BY 1, 2, 3`, teamID, events, events)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var kind int
@@ -182,7 +183,7 @@ func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 	var last, lastLimited string
 	err := tx.QueryRow(ctx, `INSERT INTO automation_contacts AS c (automation_id, contact_id, team_id, active, begun,
 		hour_from, hour_begun, last_run_id, limited_at, limited_run_id, epoch)
-		VALUES ($1, $2, $3, $10, $10, $5, 1, $4, 0, '', $12)
+		VALUES ($1, $2, $3, $10, $10, $5, 1, $4, 0, NULL, $12)
 		ON CONFLICT (automation_id, contact_id) DO UPDATE SET
 		active = CASE WHEN `+admits+` THEN $10 + CASE WHEN c.epoch < $12 THEN 0 ELSE c.active END ELSE c.active END,
 		epoch = CASE WHEN `+admits+` THEN $12 ELSE c.epoch END,
@@ -193,9 +194,10 @@ func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 		last_run_id = CASE WHEN `+admits+` THEN $4 ELSE c.last_run_id END,
 		limited_at = CASE WHEN `+reportsLimit+` THEN $5 ELSE c.limited_at END,
 		limited_run_id = CASE WHEN `+reportsLimit+` THEN $4 ELSE c.limited_run_id END
-		RETURNING last_run_id, limited_run_id`, t.automationID, db.ID(contactID), teamID, runID, now.UnixMicro(),
+		RETURNING last_run_id,
+		limited_run_id`, db.ID(t.automationID), db.ID(contactID), teamID, db.ID(runID), now.UnixMicro(),
 		now.Add(-time.Hour).UnixMicro(), activeLimit, everLimit, int64(maxHourly), counts, int64(maxActive), t.epoch).
-		Scan(&last, &lastLimited)
+		Scan((*db.ID)(&last), (*db.ID)(&lastLimited))
 	if err != nil {
 		return notAdmitted, fmt.Errorf("count a run of automation %s: %w", t.automationID, err)
 	}

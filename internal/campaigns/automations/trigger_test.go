@@ -59,7 +59,7 @@ func TestStorm(t *testing.T) {
 			step("day", engine.Delay, `{"duration": "1 day"}`))
 		count := func(id string) string {
 			return s.text(`SELECT COUNT(CASE WHEN status = 'failed' THEN 1 END) || ' of ' || COUNT(*) FROM automation_runs
-				WHERE automation_id = $1`, id)
+				WHERE automation_id = $1`, db.ID(id))
 		}
 		if w, e := count(waits), count(ends); w != "1 of 21" || e != "1 of 101" {
 			t.Errorf("failed are %s that wait and %s that end", w, e)
@@ -259,7 +259,7 @@ func TestReceivedIsBounded(t *testing.T) {
 		s.mustRun(little, "completed: start w0 w1 w2 w3 w4 w5 set")
 		s.mustRun(much, "failed(received_too_large): start w0 w1 w2 w3 w4=failed(received_too_large)")
 		size := func(id string) int {
-			return s.Count(`SELECT LENGTH(received) FROM automation_runs WHERE automation_id = $1`, id)
+			return s.Count(`SELECT LENGTH(received) FROM automation_runs WHERE automation_id = $1`, db.ID(id))
 		}
 		if l, m := size(little), size(much); l > 200 || m > 128<<10 {
 			t.Errorf("%d and %d bytes are kept", l, m)
@@ -431,7 +431,8 @@ func TestEventsOfEmails(t *testing.T) {
 			if len(got) != 2 || got[0].ContactID != a || got[1].ContactID != moved {
 				t.Errorf("%s: %+v", kind, got)
 			}
-			payload := s.text(`SELECT MIN(payload) FROM automation_runs WHERE automation_id = $1`, ids[kind])
+			payload := s.text(`SELECT MIN(payload) FROM automation_runs WHERE automation_id = $1`,
+				db.ID(ids[kind]))
 			if !strings.Contains(payload, email) || !strings.Contains(payload, `"subject":"Hi"`) {
 				t.Errorf("%s: the payload is %s", kind, payload)
 			}
@@ -510,13 +511,13 @@ func TestManyEventsAtOnce(t *testing.T) {
 			t.Errorf("%d runs have begun, %d of them in one transaction", n, most)
 		}
 		for _, id := range ids {
-			if n := s.Count(`SELECT COUNT(DISTINCT contact_id) FROM automation_runs WHERE automation_id = $1`, id); n !=
-				crowd-1 {
+			if n := s.Count(`SELECT COUNT(DISTINCT contact_id) FROM automation_runs WHERE automation_id = $1`,
+				db.ID(id)); n != crowd-1 {
 				t.Errorf("%d contacts have a run", n)
 			}
 		}
 		if n := s.Count(`SELECT COUNT(*) FROM automation_runs WHERE automation_id = $1 AND status = 'completed'`,
-			waits); n != crowd-1 {
+			db.ID(waits)); n != crowd-1 {
 			t.Errorf("%d runs that waited have gone on", n)
 		}
 		s.consistent()
@@ -543,7 +544,7 @@ func TestDepthOfJobs(t *testing.T) {
 		}
 		s.work()
 		s.mustRun(left, "completed: start")
-		if n := s.Count(`SELECT depth FROM automation_runs WHERE automation_id = $1`, left); n != 1 {
+		if n := s.Count(`SELECT depth FROM automation_runs WHERE automation_id = $1`, db.ID(left)); n != 1 {
 			t.Errorf("the run has the depth %d", n)
 		}
 	})

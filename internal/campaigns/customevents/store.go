@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -24,7 +23,7 @@ const (
 func scan(r db.Row) (def Definition, err error) {
 	var fields string
 	var created, updated int64
-	if err = r.Scan(&def.ID, &def.TeamID, &def.Name, &fields, &created, &updated); err != nil {
+	if err = r.Scan((*db.ID)(&def.ID), &def.TeamID, &def.Name, &fields, &created, &updated); err != nil {
 		return def, err
 	}
 	def.CreatedAt, def.UpdatedAt = db.Time(created), db.Time(updated)
@@ -53,16 +52,16 @@ func insert(ctx context.Context, tx *db.Tx, def *Definition) error {
 	if err != nil {
 		return err
 	}
-	tx.Proof(`SELECT 1 FROM custom_events WHERE id = $1`, def.ID)
-	tx.Queue(ctx, `INSERT INTO custom_events (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6)`, def.ID, def.TeamID,
+	tx.Proof(`SELECT 1 FROM custom_events WHERE id = $1`, db.ID(def.ID))
+	tx.Queue(ctx, `INSERT INTO custom_events (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(def.ID), def.TeamID,
 		def.Name, fields, def.CreatedAt.UnixMicro(), db.Micros(def.UpdatedAt))
 	return nil
 }
 
 func get(ctx context.Context, r db.Reader, teamID, idOrName string) (Definition, error) {
-	key, value := "name", idOrName
+	key, value := "name", any(idOrName)
 	if id.Valid(idOrName) {
-		key, value = "id", strings.ToLower(idOrName)
+		key, value = "id", db.ID(idOrName)
 	}
 	def, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM custom_events WHERE team_id = $1 AND `+key+` = $2`,
 		teamID, value))
@@ -88,7 +87,7 @@ func notFound() error { return fault.NotFoundf("Event not found") }
 
 func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Definition, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM custom_events WHERE team_id = $1`,
-		ID: "id", Args: []any{teamID}}, p, scan)
+		ID: "id", UUID: true, Args: []any{teamID}}, p, scan)
 }
 
 func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
@@ -106,16 +105,17 @@ func update(ctx context.Context, tx *db.Tx, def *Definition) error {
 		return err
 	}
 	tx.QueueOne(ctx, notFound(), `UPDATE custom_events SET fields = $3, updated_at = $4 WHERE id = $1 AND team_id = $2`,
-		def.ID, def.TeamID, fields, def.UpdatedAt.UnixMicro())
+		db.ID(def.ID), def.TeamID, fields, def.UpdatedAt.UnixMicro())
 	return nil
 }
 
 // remove deletes a definition. The transaction fails with a NotFound fault if the definition has already been deleted.
 func remove(ctx context.Context, tx *db.Tx, def *Definition) {
-	tx.QueueOne(ctx, notFound(), `DELETE FROM custom_events WHERE id = $1 AND team_id = $2`, def.ID, def.TeamID)
+	tx.QueueOne(ctx, notFound(), `DELETE FROM custom_events WHERE id = $1 AND team_id = $2`, db.ID(def.ID), def.TeamID)
 }
 
 func erase(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM custom_events WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
-		(SELECT id FROM custom_events WHERE team_id = $1 ORDER BY id LIMIT $2) x)`, teamID, eraseRows)
+	return tx.Exec(ctx, `DELETE FROM custom_events WHERE team_id = $1 AND id <= (SELECT id FROM
+		(SELECT id FROM custom_events WHERE team_id = $1 ORDER BY id LIMIT $2) x ORDER BY id DESC LIMIT 1)`, teamID,
+		eraseRows)
 }

@@ -121,8 +121,11 @@ func TestUsageOfCampaigns(t *testing.T) {
 			t.Errorf("usage %+v", usage)
 		}
 		f.Update(func(tx *db.Tx) error { // the runs began long ago
-			_, err := tx.Exec(t.Context(), `UPDATE automation_runs SET id = '0199' || SUBSTR(id, 5) WHERE automation_id = $1`,
-				automation)
+			rows, err := tx.Query(t.Context(), `SELECT id FROM automation_runs WHERE automation_id = $1`, db.ID(automation))
+			runs, err := db.Collect(rows, err, func(r db.Row) (id db.ID, err error) { err = r.Scan(&id); return id, err })
+			for _, id := range runs {
+				tx.Queue(t.Context(), `UPDATE automation_runs SET id = $2 WHERE id = $1`, id, "0199"+id[4:])
+			}
 			return err
 		})
 		if read(); usage.AutomationRuns.Used != 0 {

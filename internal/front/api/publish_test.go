@@ -34,7 +34,7 @@ func TestAppsPublish(t *testing.T) {
 				!strings.Contains(text, "does not publish templates")) {
 				t.Errorf("%s publishes: %d %s", name, status, text)
 			}
-			published := f.Count(`SELECT COUNT(*) FROM templates WHERE alias = $1 AND published_id <> ''`, name)
+			published := f.Count(`SELECT COUNT(*) FROM templates WHERE alias = $1 AND published_id IS NOT NULL`, name)
 			if (published == 1) != (c.status == http.StatusOK) {
 				t.Errorf("%s: %d published", name, published)
 			}

@@ -17,9 +17,10 @@ import (
 func state(t *testing.T, d *db.DB) (all string) {
 	t.Helper()
 	for _, query := range []string{
-		`SELECT id || name || alias || current_id || published_id || versions || revision || deleted FROM templates
+		`SELECT CAST(id AS TEXT) || name || alias || CAST(current_id AS TEXT) || COALESCE(CAST(published_id AS TEXT), '')
+			|| versions || revision || deleted FROM templates
 			ORDER BY id`,
-		`SELECT id || number || content_id || published_at || variables FROM template_versions ORDER BY id`,
+		`SELECT CAST(id AS TEXT) || number || content_id || published_at || variables FROM template_versions ORDER BY id`,
 		`SELECT id || kept FROM contents ORDER BY id`,
 	} {
 		rows, err := d.Query(t.Context(), query)

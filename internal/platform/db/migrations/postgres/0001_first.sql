@@ -492,9 +492,9 @@ CREATE TABLE emails (
 	recipients TEXT NOT NULL,        -- JSON: to, cc, bcc, reply_to as the caller wrote them; '' if recipient says the same
 	tags TEXT NOT NULL,              -- JSON, '' when none
 	topic_id UUID,
-	template_id TEXT NOT NULL,
+	template_id UUID,
 	broadcast_id UUID,
-	-- The contact to whom a broadcast sent the email, '' for all other emails: what happens to the email is noted of it.
+	-- The contact to whom a broadcast sent the email, NULL for all other emails: what happens to the email is noted of it.
 	contact_id UUID,
 	-- '' is an email with a body of its own.
 	content_id TEXT NOT NULL DEFAULT '',
@@ -717,12 +717,12 @@ CREATE TABLE email_counts_late (
 
 -- Templates. What a template says is in its versions, which never change; each has a content of its own.
 CREATE TABLE templates (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
 	alias TEXT NOT NULL,             -- '' for none
-	current_id TEXT NOT NULL,        -- the newest version
-	published_id TEXT NOT NULL,      -- the version that emails are sent with, '' for none
+	current_id UUID NOT NULL,        -- the newest version
+	published_id UUID,               -- the version that emails are sent with, NULL for none
 	versions BIGINT NOT NULL,        -- the number of the newest version
 	revision BIGINT NOT NULL,        -- greater after each change
 	created_at BIGINT NOT NULL,
@@ -735,12 +735,13 @@ CREATE INDEX templates_team ON templates (team_id, id);
 CREATE UNIQUE INDEX templates_alias ON templates (team_id, alias) WHERE alias <> '';
 CREATE INDEX templates_deleted ON templates (id) WHERE deleted;
 -- Templates whose newest version is not published, which the page of connected apps offers to publish.
-CREATE INDEX templates_unpublished ON templates (team_id, id) WHERE NOT deleted AND current_id <> published_id;
+CREATE INDEX templates_unpublished ON templates (team_id, id)
+	WHERE NOT deleted AND current_id IS DISTINCT FROM published_id;
 
 CREATE TABLE template_versions (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	template_id TEXT NOT NULL,
+	template_id UUID NOT NULL,
 	number BIGINT NOT NULL,          -- from 1, without gaps
 	content_id TEXT NOT NULL,
 	created_at BIGINT NOT NULL,
@@ -1101,7 +1102,7 @@ CREATE TABLE broadcast_clicks (
 
 -- Events that callers define: a name by which they send them, and what their payloads look like.
 CREATE TABLE custom_events (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
 	fields TEXT NOT NULL,            -- JSON: the types of the payload's members by their names; '' for no schema
@@ -1115,12 +1116,12 @@ CREATE INDEX custom_events_team ON custom_events (team_id, id);
 -- Automations. epoch counts how often one was stopped: a run of an older epoch is cancelled, whatever its row says
 -- yet.
 CREATE TABLE automations (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
 	status TEXT NOT NULL,            -- enabled or disabled
 	reentry TEXT NOT NULL,           -- always, once_at_a_time or once
-	version_id TEXT NOT NULL,        -- with which runs begin
+	version_id UUID NOT NULL,        -- with which runs begin
 	epoch BIGINT NOT NULL,
 	revision BIGINT NOT NULL,        -- counts the changes
 	created_at BIGINT NOT NULL,
@@ -1133,8 +1134,8 @@ CREATE INDEX automations_deleted ON automations (team_id, id) WHERE deleted_at <
 
 -- The graphs that an automation has, and had when its runs began. They never change.
 CREATE TABLE automation_versions (
-	id TEXT PRIMARY KEY,
-	automation_id TEXT NOT NULL,
+	id UUID PRIMARY KEY,
+	automation_id UUID NOT NULL,
 	team_id TEXT NOT NULL,
 	number BIGINT NOT NULL,          -- from 1
 	used BIGINT NOT NULL,            -- 1 once the automation was enabled with it: runs can have begun with it
@@ -1152,8 +1153,8 @@ CREATE UNIQUE INDEX automation_versions_number ON automation_versions (automatio
 CREATE TABLE automation_triggers (
 	team_id TEXT NOT NULL,
 	event_name TEXT NOT NULL,
-	automation_id TEXT NOT NULL,
-	version_id TEXT NOT NULL,
+	automation_id UUID NOT NULL,
+	version_id UUID NOT NULL,
 	epoch BIGINT NOT NULL,
 	reentry TEXT NOT NULL,
 	step TEXT NOT NULL,              -- the key of the trigger
@@ -1168,7 +1169,7 @@ CREATE INDEX automation_triggers_automation ON automation_triggers (automation_i
 -- The automations whose steps a connected app wrote or that it enabled last. Such an automation stops when the app
 -- may no longer change automations.
 CREATE TABLE automation_apps (
-	automation_id TEXT PRIMARY KEY,
+	automation_id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	grant_id TEXT NOT NULL,
 	halted_at BIGINT NOT NULL        -- when it stopped because of the app, 0 if it has not
@@ -1178,10 +1179,10 @@ CREATE INDEX automation_apps_grant ON automation_apps (team_id, grant_id, automa
 
 -- A contact on its way through a version. A run that is running has a job.
 CREATE TABLE automation_runs (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	automation_id TEXT NOT NULL,
-	version_id TEXT NOT NULL,
+	automation_id UUID NOT NULL,
+	version_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
 	contact_gone BIGINT NOT NULL,    -- 1 once the contact was deleted: then nothing is kept of it when the run ends
 	epoch BIGINT NOT NULL,
@@ -1213,7 +1214,7 @@ CREATE INDEX automation_runs_ended ON automation_runs (team_id, ended_at, id) WH
 
 -- What each step of a run did.
 CREATE TABLE automation_run_steps (
-	run_id TEXT NOT NULL,
+	run_id UUID NOT NULL,
 	position BIGINT NOT NULL,        -- from 0
 	team_id TEXT NOT NULL,
 	step TEXT NOT NULL,              -- the key
@@ -1231,7 +1232,7 @@ CREATE TABLE automation_waits (
 	team_id TEXT NOT NULL,
 	event_name TEXT NOT NULL,
 	contact_id UUID NOT NULL,
-	run_id TEXT NOT NULL,
+	run_id UUID NOT NULL,
 	PRIMARY KEY (team_id, event_name, contact_id, run_id)
 );
 
@@ -1240,7 +1241,7 @@ CREATE INDEX automation_waits_run ON automation_waits (run_id);
 -- What a contact has done in an automation, by which rules of entry are decided: whoever begins or ends a run of it
 -- changes its row.
 CREATE TABLE automation_contacts (
-	automation_id TEXT NOT NULL,
+	automation_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
 	team_id TEXT NOT NULL,
 	epoch BIGINT NOT NULL,           -- whose runs active counts: those of older ones are canceled
@@ -1248,9 +1249,9 @@ CREATE TABLE automation_contacts (
 	begun BIGINT NOT NULL,           -- runs in all
 	hour_from BIGINT NOT NULL,       -- when the hour began in which hour_begun were begun
 	hour_begun BIGINT NOT NULL,
-	last_run_id TEXT NOT NULL,       -- the run that began last
+	last_run_id UUID NOT NULL,       -- the run that began last
 	limited_at BIGINT NOT NULL,      -- when a run last said that a limit was reached, 0 never
-	limited_run_id TEXT NOT NULL,    -- that run, '' for none
+	limited_run_id UUID,             -- that run, NULL for none
 	PRIMARY KEY (automation_id, contact_id)
 );
 

@@ -72,7 +72,7 @@ func (s *sender) ended(kind string) {
 func (s *sender) dueNow(kind string) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
-		_, err := tx.Exec(s.T.Context(), `UPDATE jobs SET run_at = 1 WHERE kind = $1 AND holder = ''`, kind)
+		_, err := tx.Exec(s.T.Context(), `UPDATE jobs SET run_at = 1 WHERE kind = $1 AND holder IS NULL`, kind)
 		return err
 	})
 	s.DB.Hint("jobs", kind+"\t"+s.Acme.TeamID+"\t1")

@@ -128,7 +128,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"Recorded by an email", func() { one(); n++; f.send(t, fmt.Sprintf("bob%d@one.example", n)) }, func() error {
 				return d.Update(ctx, func(tx *db.Tx) error {
 					var id string
-					if err := d.QueryRow(ctx, `SELECT MAX(id) FROM emails`).Scan(&id); err != nil {
+					if err := d.QueryRow(ctx, `SELECT id FROM emails ORDER BY id DESC LIMIT 1`).Scan((*db.ID)(&id)); err != nil {
 						return err
 					}
 					return f.Recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailSent})

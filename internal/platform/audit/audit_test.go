@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	return d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `INSERT INTO custom_events (id, team_id, name, fields, created_at, updated_at)
-			VALUES ($1, 'team', $1, '', 0, 0)`, id.New())
+			VALUES ($1, 'team', $2, '', 0, 0)`, db.ID(id.New()), id.New())
 		if more != nil {
 			return more(tx)
 		}

@@ -26,18 +26,6 @@ func (f *fixture) due(t *testing.T, emailID string) {
 	}
 }
 
-func (f *fixture) exec(t *testing.T, statements ...string) {
-	t.Helper()
-	for _, text := range statements {
-		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), text)
-			return err
-		}); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-	}
-}
-
 // If a newer release enqueues a job with an unknown kind of actor, the job stays in the queue until a node with the
 // newer release handles it.
 func TestUnknownKindOfActorWaits(t *testing.T) {

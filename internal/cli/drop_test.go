@@ -55,8 +55,8 @@ func (n *started) partitionOf(emailID string) (name string) {
 	return name
 }
 
-// Retention on PostgreSQL drops partitions. What remains is the same as on SQLite, which deletes in batches: emails
-// that wait, emails whose events are not counted yet, younger emails, and all counts.
+// Retention on PostgreSQL drops partitions, and SQLite deletes in batches. Both keep the same rows: emails that wait,
+// emails whose events are not counted yet, younger emails, and all counts.
 func TestRetentionByDrop(t *testing.T) {
 	t.Parallel()
 	remains := map[string]string{}

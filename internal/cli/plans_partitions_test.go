@@ -43,7 +43,11 @@ var allPartitions = []string{
 	"FROM email_counts_late l",
 }
 
-var scanOf = regexp.MustCompile(`(Seq Scan|Index Scan|Index Only Scan|Bitmap Heap Scan|Tid Scan)[a-zA-Z_0-9 ]* on (email[a-z_]*?)_(default|\d{8})\b`)
+var (
+	scanOf = regexp.MustCompile(`(Seq Scan|Index Scan|Index Only Scan|Bitmap Heap Scan|Tid Scan)[a-zA-Z_0-9 ]* on ` +
+		`(email[a-z_]*?)_(default|\d{8})\b`)
+	joined = regexp.MustCompile(`Index Cond: .*\b(id|email_id) = (ANY )?\(?\w+\.\w+`)
+)
 
 // Each statement of an email's way, and each page of one email, reads only one partition of each table. The others read
 // every partition by an index.
@@ -126,7 +130,7 @@ func oneAtATime(plan, table string) bool {
 		if m := scanOf.FindStringSubmatch(line); m == nil || m[2] != table {
 			continue
 		}
-		if i+1 == len(lines) || !regexp.MustCompile(`Index Cond: .*\b(id|email_id) = (ANY )?\(?\w+\.\w+`).MatchString(lines[i+1]) {
+		if i+1 == len(lines) || !joined.MatchString(lines[i+1]) {
 			return false
 		}
 	}

@@ -65,7 +65,8 @@ func showPartitions(ctx context.Context, e *env, n *node.Node) error {
 	fmt.Fprintln(e.out)
 	for _, p := range all {
 		if p.Default && p.Rows > 0 {
-			fmt.Fprintf(e.out, "The default partition %s has rows: those with ids of an unusual time, those kept from a dropped "+
+			fmt.Fprintf(e.out, "The default partition %s has rows: those with ids of an unusual time, those kept from a "+
+				"dropped "+
 				"partition, and those whose partition is missing. A job moves the last ones within 15 minutes.\n", p.Name)
 		}
 	}

@@ -312,13 +312,14 @@ func FuzzTracked(f *testing.F) {
 	d := dbtest.SQLite(f)
 	service := testnode.Bare(f, d, testnode.Options{}).Emails
 	handler := links.NewTracked(service, tracking.New(d, &events.Recorder{}, service, slog.New(slog.DiscardHandler)))
-	good := token(keys, "track", tokens.TrackedLink{Ref: tokens.Ref{EmailID: "0199d6a4-0000-7000-8000-000000000000"}, URL: shopLink})
+	of := tokens.Ref{EmailID: "0199d6a4-0000-7000-8000-000000000000"}
+	good := token(keys, "track", tokens.TrackedLink{Ref: of, URL: shopLink})
 	for _, seed := range []string{"/c/" + good, "/o/" + good, "/c/" + good + "?x", "/c//evil.example", "/c/%0d%0aX:y"} {
 		f.Add(seed, "https://a.example/")
 	}
 	f.Fuzz(func(t *testing.T, path, url string) {
 		for _, path := range []string{path,
-			"/c/" + token(keys, "track", tokens.TrackedLink{Ref: tokens.Ref{EmailID: "0199d6a4-0000-7000-8000-000000000000"}, URL: url})} {
+			"/c/" + token(keys, "track", tokens.TrackedLink{Ref: of, URL: url})} {
 			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // HEAD requests do not keep hits in memory
 			r.URL.Path = path
 			w := httptest.NewRecorder()

@@ -75,7 +75,8 @@ func (t Texts) walk(ctx context.Context, r db.Reader, teamID string, step func(a
 }
 
 // matching returns the rows that contain the address and have ids in a range. Each row is its id and its texts.
-func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID string, after, upTo any) ([][]string, error) {
+func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID string,
+	after, upTo any) ([][]string, error) {
 	text := `SELECT id, ` + strings.Join(t.Columns, ", ") + ` FROM ` + t.Table + ` WHERE team_id = $1 AND id > $2
 		AND id <= $3 AND ` + MayContain(4, t.Columns...)
 	if t.Condition != "" {

@@ -40,7 +40,8 @@ const (
 	SELECT id, lane, team_id, payload, attempt, tries, failures, last_error, created_at FROM claimed
 	UNION ALL
 	SELECT CAST(NULL AS UUID), l.lane, '', '', 0, 0, 0, '', j.run_at FROM l CROSS JOIN LATERAL (SELECT run_at FROM jobs
-		WHERE kind = $3 AND lane = l.lane AND run_at >= l.first AND run_at < $1 AND holder IS NULL AND id NOT IN (SELECT id FROM claimed)
+		WHERE kind = $3 AND lane = l.lane AND run_at >= l.first AND run_at < $1 AND holder IS NULL
+			AND id NOT IN (SELECT id FROM claimed)
 		ORDER BY run_at LIMIT 1) AS j`
 	claimLane = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder IS NULL
 		AND lane = $5 ORDER BY run_at LIMIT $6) ` + take + ` WHERE id IN (SELECT id FROM due)` + taken

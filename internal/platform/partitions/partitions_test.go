@@ -199,7 +199,8 @@ func TestDefaultPartition(t *testing.T) {
 	tomorrow := today.Add(day)
 	s.exec(`CREATE TABLE emails` + tomorrow.Format("_20060102") + ` (id BIGINT)`)
 	err := s.service("day").Make(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "already exists") || !strings.Contains(err.Error(), "default partition") {
+	if err == nil || !strings.Contains(err.Error(), "already exists") ||
+		!strings.Contains(err.Error(), "default partition") {
 		t.Errorf("conflicting tables: %v", err)
 	}
 	if n := len(s.spans("emails")); n != 6 {

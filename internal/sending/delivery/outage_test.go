@@ -56,7 +56,8 @@ func (f *fixture) dueOnce(id string) {
 		return err
 	})
 	var lane string
-	if err := f.DB.QueryRow(f.T.Context(), `SELECT lane FROM jobs WHERE payload LIKE $1`, "%"+id+"%").Scan(&lane); err != nil {
+	err := f.DB.QueryRow(f.T.Context(), `SELECT lane FROM jobs WHERE payload LIKE $1`, "%"+id+"%").Scan(&lane)
+	if err != nil {
 		f.T.Fatal(err)
 	}
 	f.DB.Hint("jobs", emails.DeliveryKind+"\t"+lane+"\t1")

@@ -21,8 +21,8 @@ const columns = `id, team_id, name, region, return_path, tracking_subdomain, old
 func scan(r db.Row) (d Domain, err error) {
 	var old, status, checks string
 	var since, checked, created int64
-	err = r.Scan((*db.ID)(&d.ID), &d.TeamID, &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old, &d.TLS, &d.OpenTracking,
-		&d.ClickTracking, &d.Sending, &d.Receiving, &status, &checks, &d.rsa.sealed, &d.ed25519.sealed, &d.rsa.record,
+	err = r.Scan((*db.ID)(&d.ID), &d.TeamID, &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old, &d.TLS,
+		&d.OpenTracking, &d.ClickTracking, &d.Sending, &d.Receiving, &status, &checks, &d.rsa.sealed, &d.ed25519.sealed, &d.rsa.record,
 		&d.ed25519.record, &d.Placeholder, &since, &checked, &created)
 	if errors.Is(err, db.ErrNoRows) {
 		return d, fault.NotFoundf("Domain not found")

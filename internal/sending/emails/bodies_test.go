@@ -48,7 +48,8 @@ func TestBodies(t *testing.T) {
 		if e.HTML == nil || *e.HTML != *s.HTML || e.Text == nil || *e.Text != "" {
 			t.Errorf("the bodies are %v and %v", e.HTML, e.Text)
 		}
-		if n := f.Count(`SELECT COUNT(*) FROM emails WHERE message_id <> ''`); n != 0 || e.MessageID != "<"+own+"@acme.example>" {
+		n := f.Count(`SELECT COUNT(*) FROM emails WHERE message_id <> ''`)
+		if n != 0 || e.MessageID != "<"+own+"@acme.example>" {
 			t.Errorf("%d emails have stored Message-IDs; one is shown with %s", n, e.MessageID)
 		}
 		if text := f.compose(t, own); !strings.Contains(text, "X-A: b") || !strings.Contains(text, "Hello, you. you.") {

@@ -22,8 +22,8 @@
 //
 // On PostgreSQL, retention drops whole partitions with old events, without reading them ([Service.Release]). From then
 // on, the counters of all slots that ended a day before are final: they are not recounted, and queries do not read the
-// events of these slots. An event that is recorded even later is added to the final counter in its transaction. In final
-// slots, all events count at the start of their slot.
+// events of these slots. An event that is recorded even later is added to the final counter in its transaction. In
+// final slots, all events count at the start of their slot.
 //
 // # What is counted
 //

@@ -12,7 +12,8 @@ import (
 )
 
 // state records the time up to which a team's events are counted, and the first of its slots that is not final. The
-// field knownFinal is the first slot that is not final for teams whose events are all counted. Version 0 means that no events have been counted yet.
+// field knownFinal is the first slot that is not final for teams whose events are all counted. Version 0 means that no
+// events have been counted yet.
 type state struct{ until, version, final, knownFinal int64 }
 
 func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {

@@ -47,7 +47,8 @@ func TestLinks(t *testing.T) {
 		{Ref{77, anEmail}, -1, ""},
 		{Ref{77, anEmail}, 0, ""},
 		{Ref{77, anEmail}, MaxPosition, "https://a.example/?a=1&b=2"},
-		{Ref{1<<31 - 1, id.New()}, 7, "https://ä.example/" + strings.Repeat("x", render.MaxTarget-len("https://ä.example/"))},
+		{Ref{1<<31 - 1, id.New()}, 7,
+			"https://ä.example/" + strings.Repeat("x", render.MaxTarget-len("https://ä.example/"))},
 	} {
 		token := linkToken(t, keys, want)
 		if len(token) > LinkMax {
@@ -133,7 +134,8 @@ func FuzzReadLink(f *testing.F) {
 			return
 		}
 		made := []byte(linkToken(t, keys, TrackedLink{Ref{77, anEmail}, position, url}))
-		if got, err := ReadLink(keys, string(made), aHost); err != nil || got != (TrackedLink{Ref{77, anEmail}, position, url}) {
+		want := TrackedLink{Ref{77, anEmail}, position, url}
+		if got, err := ReadLink(keys, string(made), aHost); err != nil || got != want {
 			t.Errorf("the token of %d and %q is read as %+v, %v", position, url, got, err)
 		}
 		made[uint(flip)/8%uint(len(made))] ^= 1 << (uint(flip) % 8)

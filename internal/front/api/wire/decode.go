@@ -36,8 +36,8 @@ func decode(body []byte, contentType string, in any) error {
 }
 
 // hasNUL reports whether JSON contains an escaped NUL, which PostgreSQL cannot store in text columns. An unescaped NUL
-// is invalid JSON. The escape ends with four zeros, so hasNUL looks only at every fourth byte. A search for the escape's
-// first byte would stop at each of the many escapes with which some libraries write HTML.
+// is invalid JSON. The escape ends with four zeros, so hasNUL looks only at every fourth byte. A search for the first
+// byte of the escape would stop at each of the many escapes with which some libraries write HTML.
 func hasNUL(body []byte) bool {
 	for i := 3; i < len(body); i += 4 {
 		if body[i] != '0' {

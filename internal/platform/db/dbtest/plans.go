@@ -181,7 +181,8 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 			bounded = true
 		case strings.Contains(p.Type, "Sort") || p.Type == "Aggregate" || p.Type == "Hash":
 			bounded = false // a sort, aggregate or hash reads all its input before it returns its first row
-		case each && strings.HasPrefix(p.Table, "email_events") && !narrow(p.Cond, repeated...) && ofEvents(p.Cond, "", s.SQL, tables):
+		case each && strings.HasPrefix(p.Table, "email_events") && !narrow(p.Cond, repeated...) &&
+			ofEvents(p.Cond, "", s.SQL, tables):
 			long = append(long, fmt.Sprintf("%s of %s for each event, %s", p.Type, p.Table, p.Cond))
 		case p.Type == "Tid Scan": // reads single rows
 		case tables[p.Table] != nil && strings.Contains(p.Type, "Scan") && !bounded && !narrow(p.Cond):

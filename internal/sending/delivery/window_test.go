@@ -63,6 +63,7 @@ func TestStallingAddressOfManyDestinations(t *testing.T) {
 		f.flood(f.Acme, from, 200, func(i int) string { return "a@" + domainOf(i) })
 		f.run()
 		f.await(events.EmailDelayed, 199)
+		g.full(t, 1)
 		if g.highest() != 1 || f.count(events.EmailDelivered) != 0 {
 			t.Errorf("%d conversations hung at one address", g.highest())
 		}

@@ -222,7 +222,7 @@ func (d *driver) contentsOf(teamID string) {
 	}
 	shared, unused, released := add(true), add(false), add(true)
 	for _, c := range []content.Content{shared, unused, released} {
-		d.change(`UPDATE contents SET used_at = 1 WHERE id = $1`, c.ID)
+		d.change(`UPDATE contents SET used_at = 1 WHERE id = $1`, db.ID(c.ID))
 	}
 	if err := d.DB.Update(ctx, func(tx *db.Tx) error {
 		d.Contents.Release(ctx, tx, teamID,
@@ -246,7 +246,7 @@ func (d *driver) contentsOf(teamID string) {
 		d.t.Fatal(err)
 	}
 	for id, want := range map[string]int{shared.ID: 1, unused.ID: 0, released.ID: 0} {
-		if n := d.count(`SELECT COUNT(*) FROM contents WHERE id = '` + id + `'`); n != want {
+		if n := d.count(`SELECT COUNT(*) FROM contents WHERE id = $1`, db.ID(id)); n != want {
 			d.t.Errorf("content %s is there %d times, want %d", id, n, want)
 		}
 	}

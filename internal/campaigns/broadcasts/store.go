@@ -23,10 +23,9 @@ func scan(r db.Row) (b Broadcast, err error) {
 	var options string
 	var created, scheduled, started, sent, next, paused int64
 	err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Name, (*db.ID)(&b.SegmentID), (*db.ID)(&b.TopicID), &b.PreviewText,
-		&b.contentID, &options, &b.Status,
-		&b.Reason, &b.guarded, &b.by.Kind, &b.by.ID, &b.revision, &created, &scheduled, &started, &sent,
-		(*db.ID)(&b.position),
-		&b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut, &paused, &b.significance)
+		(*db.ID)(&b.contentID), &options, &b.Status, &b.Reason, &b.guarded, &b.by.Kind, &b.by.ID, &b.revision, &created,
+		&scheduled, &started, &sent, (*db.ID)(&b.position), &b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut, &paused,
+		&b.significance)
 	if err != nil {
 		return b, err
 	}
@@ -65,8 +64,8 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	tx.Proof(`SELECT 1 FROM broadcasts WHERE id = $1`, db.ID(b.ID))
 	tx.Queue(ctx, `INSERT INTO broadcasts (`+columns+`, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
 		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $15)`, db.ID(b.ID), b.TeamID, b.Name,
-		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, b.contentID, options, string(b.Status), string(b.Reason),
-		b.guarded, string(b.by.Kind),
+		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, db.ID(b.contentID), options, string(b.Status),
+		string(b.Reason), b.guarded, string(b.by.Kind),
 		b.by.ID, b.revision, b.CreatedAt.UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt),
 		db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner, db.Micros(b.nextAt), b.Entered, b.LeftOut,
 		db.Micros(b.pausedAt), int(b.significance))
@@ -156,11 +155,11 @@ func lockStatus(ctx context.Context, tx *db.Tx, broadcastID string) (status Stat
 // senderOf returns a broadcast with only its team, its status, the actor that sent it, and its variants. Of each
 // variant, only the content id is set.
 func senderOf(ctx context.Context, r db.Reader, broadcastID string) (b Broadcast, err error) {
-	rows, err := r.Query(ctx, `SELECT b.id, b.team_id, b.status, b.actor_kind, b.actor_id, COALESCE(v.content_id, '')
+	rows, err := r.Query(ctx, `SELECT b.id, b.team_id, b.status, b.actor_kind, b.actor_id, v.content_id
 		FROM broadcasts b LEFT JOIN broadcast_variants v ON v.broadcast_id = b.id WHERE b.id = $1
 		LIMIT $2`, db.ID(broadcastID), MaxVariants)
 	b.Variants, err = db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
-		err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Status, &b.by.Kind, &b.by.ID, &v.contentID)
+		err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Status, &b.by.Kind, &b.by.ID, (*db.ID)(&v.contentID))
 		return v, err
 	})
 	if err == nil && len(b.Variants) == 0 {
@@ -177,14 +176,14 @@ func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	}
 	tx.Queue(ctx, `UPDATE broadcasts SET name = $3, segment_id = $4, topic_id = $5, preview_text = $6, content_id = $7,
 		options = $8, revision = $9, updated_at = $10 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID, b.Name,
-		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, b.contentID, options, b.revision, tx.Now().UnixMicro())
+		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, db.ID(b.contentID), options, b.revision, tx.Now().UnixMicro())
 	return nil
 }
 
 // setContent saves the id of the content that holds a broadcast's own text.
 func setContent(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	tx.Queue(ctx, `UPDATE broadcasts SET content_id = $3 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID,
-		b.contentID)
+		db.ID(b.contentID))
 }
 
 // save saves the fields of a locked broadcast that change after it is sent.
@@ -214,7 +213,8 @@ func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
 		}
 		tx.Queue(ctx, `INSERT INTO broadcast_variants (broadcast_id, number, team_id, content_id, given, sender, subject,
 			preview_text, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, db.ID(b.ID), i, b.TeamID,
-			v.contentID, v.givenBits(), text(v.From), text(v.Subject), text(v.PreviewText), text(v.HTML), text(v.Plain))
+			db.ID(v.contentID), v.givenBits(), text(v.From), text(v.Subject), text(v.PreviewText), text(v.HTML),
+			text(v.Plain))
 	}
 }
 
@@ -225,7 +225,7 @@ func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		var given int
 		var sender, subject, preview, html, text string
-		err = r.Scan(&v.contentID, &given, &sender, &subject, &preview, &html, &text)
+		err = r.Scan((*db.ID)(&v.contentID), &given, &sender, &subject, &preview, &html, &text)
 		for bit, f := range []struct {
 			dst  **string
 			text *string
@@ -250,7 +250,7 @@ func variantSenders(ctx context.Context, r db.Reader, teamID, broadcastID string
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		var given int
 		var sender string
-		if err = r.Scan(&v.contentID, &given, &sender); given&1 != 0 {
+		if err = r.Scan((*db.ID)(&v.contentID), &given, &sender); given&1 != 0 {
 			v.From = &sender
 		}
 		return v, err
@@ -266,7 +266,7 @@ func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID strin
 	rows, err := r.Query(ctx, `SELECT content_id FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2
 		ORDER BY number`, db.ID(broadcastID), teamID)
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
-		err = r.Scan(&v.contentID)
+		err = r.Scan((*db.ID)(&v.contentID))
 		return v, err
 	})
 	if err != nil {
@@ -277,7 +277,7 @@ func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID strin
 
 func setVariantContent(ctx context.Context, tx *db.Tx, b *Broadcast, number int, contentID string) {
 	tx.Queue(ctx, `UPDATE broadcast_variants SET content_id = $4 WHERE broadcast_id = $1 AND team_id = $2
-		AND number = $3`, db.ID(b.ID), b.TeamID, number, contentID)
+		AND number = $3`, db.ID(b.ID), b.TeamID, number, db.ID(contentID))
 }
 
 // setVariantSender saves the sender and the content id of one of a broadcast's variants.
@@ -287,7 +287,7 @@ func setVariantSender(ctx context.Context, tx *db.Tx, b *Broadcast, number int, 
 		from = *v.From
 	}
 	tx.Queue(ctx, `UPDATE broadcast_variants SET sender = $4, content_id = $5 WHERE broadcast_id = $1 AND team_id = $2
-		AND number = $3`, db.ID(b.ID), b.TeamID, number, from, v.contentID)
+		AND number = $3`, db.ID(b.ID), b.TeamID, number, from, db.ID(v.contentID))
 }
 
 func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {

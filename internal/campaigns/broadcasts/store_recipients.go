@@ -64,7 +64,7 @@ func contentOfRecipient(ctx context.Context, r db.Reader, teamID, broadcastID, c
 	err error) {
 	err = r.QueryRow(ctx, `SELECT v.content_id FROM broadcast_recipients r JOIN broadcast_variants v
 		ON v.broadcast_id = r.broadcast_id AND v.number = r.variant WHERE r.broadcast_id = $1 AND v.team_id = $2
-		AND r.contact_id = $3`, db.ID(broadcastID), teamID, db.ID(contactID)).Scan(&contentID)
+		AND r.contact_id = $3`, db.ID(broadcastID), teamID, db.ID(contactID)).Scan((*db.ID)(&contentID))
 	return contentID, err
 }
 

@@ -283,7 +283,7 @@ func TestContentsGo(t *testing.T) {
 			}
 			s := ""
 			for _, c := range []struct{ name, id string }{{"used", used}, {"unused", unused}, {"kept", keptID}} {
-				if f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1`, c.id) == 1 {
+				if f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1`, db.ID(c.id)) == 1 {
 					s += c.name + " "
 				}
 			}
@@ -293,7 +293,7 @@ func TestContentsGo(t *testing.T) {
 			t.Errorf("at once there are %q", s)
 		}
 		f.change(`UPDATE contents SET used_at = 1`) // long before the emails, as if their use had not been recorded
-		f.change(`UPDATE contents SET used_at = $2 WHERE id = $1`, used, f.DB.Now().UnixMicro())
+		f.change(`UPDATE contents SET used_at = $2 WHERE id = $1`, db.ID(used), f.DB.Now().UnixMicro())
 		if s := left(); s != "used kept " {
 			t.Errorf("after a while there are %q", s)
 		}

@@ -72,7 +72,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	// One of the two contents was last used before the deleted email was created, the other one afterwards. No email uses
 	// either content now.
 	since := f.add(t, news())
-	f.change(`UPDATE contents SET used_at = used_at - 9000000000 WHERE id = $1`, since)
+	f.change(`UPDATE contents SET used_at = used_at - 9000000000 WHERE id = $1`, db.ID(since))
 	if err := f.Emails.SweepContents(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,8 @@ func TestSweepContentsInSteps(t *testing.T) {
 		if n := sweep(); n != 2 {
 			t.Errorf("1,501 emails are looked at in %d steps", n)
 		}
-		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1 AND from_id = $2`, used, db.ID(emailID)); n != 1 {
+		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1 AND from_id = $2`, db.ID(used),
+			db.ID(emailID)); n != 1 {
 			t.Error("it is not noted that the emails of the content begin with the last")
 		}
 		if n := sweep(); n != 0 {
@@ -210,7 +211,7 @@ func TestSweepContentsInSteps(t *testing.T) {
 		if n := sweep(); n != 1 {
 			t.Errorf("the last is looked at in %d steps", n)
 		}
-		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1`, used); n != 0 {
+		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1`, db.ID(used)); n != 0 {
 			t.Error("a content that no email has is left")
 		}
 	})

@@ -62,7 +62,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 	args := []any{db.ID(e.ID), e.TeamID, e.Actor.ID, db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags,
 		db.ID(e.TopicID), db.ID(e.TemplateID), db.ID(e.BroadcastID), string(e.LastEvent), rank[e.LastEvent],
 		db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
-		string(e.Actor.Kind), e.shared.contentID, variables, db.ID(e.ContactID), e.only}
+		string(e.Actor.Kind), db.ID(e.shared.contentID), variables, db.ID(e.ContactID), e.only}
 	if b == nil {
 		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
 		return nil
@@ -252,7 +252,7 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, e.content_id, e.variables, COALESCE(b.parts, 0), `+columns+`
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, db.ID(emailID),
 		teamID).
-		Scan(row.dest(append([]any{&row.shared.contentID, &variables, &flags}, dest...)...)...)
+		Scan(row.dest(append([]any{(*db.ID)(&row.shared.contentID), &variables, &flags}, dest...)...)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Email{}, 0, fault.NotFoundf("Email not found")
 	}
@@ -355,8 +355,9 @@ func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err erro
 		COALESCE(OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text), 0),
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
-		WHERE e.id = $1 AND (b.parts IS NOT NULL OR e.content_id <> '')`, db.ID(emailID)).
-		Scan(&z.teamID, (*db.ID)(&z.domainID), &z.shared.contentID, &variables, &z.flags, &z.texts, &z.attachments)
+		WHERE e.id = $1 AND (b.parts IS NOT NULL OR e.content_id IS NOT NULL)`, db.ID(emailID)).
+		Scan(&z.teamID, (*db.ID)(&z.domainID), (*db.ID)(&z.shared.contentID), &variables, &z.flags, &z.texts,
+			&z.attachments)
 	if err == nil {
 		err = z.shared.decode(variables)
 	}

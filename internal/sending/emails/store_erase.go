@@ -170,8 +170,8 @@ func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, em
 
 // deleteShare removes the reference to shared content, and the variables, from the given emails.
 func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
-	tx.Queue(ctx, `UPDATE emails SET content_id = '', variables = '' WHERE team_id = $1 AND id = ANY($2)
-		AND content_id <> ''`, teamID, db.IDs(emailIDs))
+	tx.Queue(ctx, `UPDATE emails SET content_id = NULL, variables = '' WHERE team_id = $1 AND id = ANY($2)
+		AND content_id IS NOT NULL`, teamID, db.IDs(emailIDs))
 }
 
 // contentsOf reads the emails that are recorded as the first users of the given contents. The function returns a map
@@ -186,7 +186,7 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 		db.IDs(firsts))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, contentID string
-		err = r.Scan((*db.ID)(&emailID), &contentID)
+		err = r.Scan((*db.ID)(&emailID), (*db.ID)(&contentID))
 		has[emailID] = contentID
 		return none, err
 	})
@@ -202,7 +202,7 @@ func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string
 	err error) {
 	err = r.QueryRow(ctx, `WITH x AS (SELECT e.id, e.content_id FROM emails e WHERE e.team_id = $1 AND e.id >= $3
 		AND e.id < $4 ORDER BY e.id LIMIT $5) SELECT (SELECT x.id FROM x WHERE x.content_id = $2 ORDER BY x.id LIMIT 1),
-		(SELECT x.id FROM x ORDER BY x.id DESC LIMIT 1), (SELECT COUNT(*) FROM x)`, u.TeamID, u.ID, db.ID(from),
+		(SELECT x.id FROM x ORDER BY x.id DESC LIMIT 1), (SELECT COUNT(*) FROM x)`, u.TeamID, db.ID(u.ID), db.ID(from),
 		db.ID(u.Until()), limit).Scan((*db.ID)(&found), (*db.ID)(&last), &n)
 	if err != nil {
 		return "", "", 0, fmt.Errorf("look for emails with content %s: %w", u.ID, err)

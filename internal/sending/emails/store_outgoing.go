@@ -20,7 +20,7 @@ func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string)
 func setSender(ctx context.Context, tx *db.Tx, e *Email, contentID, from, domainID, keptID string) {
 	tx.Queue(ctx, `UPDATE emails SET content_id = $3, sender = $4, domain_id = $5,
 		message_id = CASE WHEN CAST($6 AS TEXT) = '' THEN message_id ELSE $6 END WHERE id = $1 AND team_id = $2`,
-		db.ID(e.ID), e.TeamID, contentID, from, db.ID(domainID), keptID)
+		db.ID(e.ID), e.TeamID, db.ID(contentID), from, db.ID(domainID), keptID)
 }
 
 // mayBeRefused is an SQL condition that is false if no address in $2 is suppressed for the email e, and the recipient
@@ -59,7 +59,7 @@ func readOutgoing(ctx context.Context, d *db.DB, of Delivery, keys []string, o *
 	}
 	read := func(r db.Reader) error {
 		return r.QueryRow(ctx, text, db.ID(of.EmailID), keys).Scan(row.dest(&own, &o.body.html, &o.body.text, &o.body.flags,
-			&o.body.headers, &row.shared.contentID, &variables, &o.MayBeRefused)...)
+			&o.body.headers, (*db.ID)(&row.shared.contentID), &variables, &o.MayBeRefused)...)
 	}
 	if of.Size > 0 && of.Size <= readTogetherMax {
 		err = d.ReadTogether(ctx, read)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -16,7 +17,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject,
 				reply_to, headers, html, body_text, from_id)
-				VALUES ('broken', $1, TRUE, 0, 0, 0, '', '', '', '{', '', '', $2)`, f.Acme.TeamID, db.NoID)
+				VALUES ($2, $1, TRUE, 0, 0, 0, '', '', '', '{', '', '', $2)`, f.Acme.TeamID, db.ID(dbtest.ID("broken")))
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -24,7 +25,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		for name, text := range map[string]string{"recipients": `UPDATE emails SET recipients = '{' WHERE id = $1`,
 			"tags":      `UPDATE emails SET tags = '{' WHERE id = $1`,
 			"variables": `UPDATE emails SET variables = '{' WHERE id = $1`,
-			"content":   `UPDATE emails SET content_id = 'broken' WHERE id = $1`,
+			"content":   `UPDATE emails SET content_id = (SELECT id FROM contents WHERE headers = '{') WHERE id = $1`,
 			"headers":   `UPDATE email_bodies SET headers = '{' WHERE email_id = $1`} {
 			id := f.Send(hello("ann@one.example"))
 			if err := f.DB.Update(t.Context(),

@@ -104,7 +104,8 @@ func (r *versionRow) dest() []any {
 }
 
 func (r *versionRow) itemDest() []any {
-	return []any{(*db.ID)(&r.ID), &r.TeamID, (*db.ID)(&r.TemplateID), &r.Number, &r.contentID, &r.created, &r.published}
+	return []any{(*db.ID)(&r.ID), &r.TeamID, (*db.ID)(&r.TemplateID), &r.Number, (*db.ID)(&r.contentID), &r.created,
+		&r.published}
 }
 
 // item returns the version without its variables.
@@ -171,9 +172,9 @@ type published struct {
 func getPublished(ctx context.Context, r db.Reader, teamID, idOrAlias string) (p published, err error) {
 	var variables string
 	condition, normal := named(idOrAlias)
-	err = r.QueryRow(ctx, `SELECT t.id, v.id, COALESCE(v.content_id, ''), COALESCE(v.variables, '')
+	err = r.QueryRow(ctx, `SELECT t.id, v.id, v.content_id, COALESCE(v.variables, '')
 		FROM templates t LEFT JOIN template_versions v ON v.id = t.published_id WHERE `+condition, teamID, normal).
-		Scan((*db.ID)(&p.templateID), (*db.ID)(&p.versionID), &p.contentID, &variables)
+		Scan((*db.ID)(&p.templateID), (*db.ID)(&p.versionID), (*db.ID)(&p.contentID), &variables)
 	if errors.Is(err, db.ErrNoRows) {
 		return p, notFound()
 	}
@@ -255,7 +256,7 @@ func insertVersion(ctx context.Context, tx *db.Tx, v *Version) error {
 	tx.Proof(`SELECT 1 FROM template_versions WHERE id = $1`, db.ID(v.ID))
 	tx.Queue(ctx, `INSERT INTO template_versions (id, team_id, template_id, number, content_id, created_at, published_at,
 		variables) VALUES ($1, $2, $3, $4, $5, $6, $7,
-		$8)`, db.ID(v.ID), v.TeamID, db.ID(v.TemplateID), v.Number, v.contentID,
+		$8)`, db.ID(v.ID), v.TeamID, db.ID(v.TemplateID), v.Number, db.ID(v.contentID),
 		v.CreatedAt.UnixMicro(), db.Micros(v.PublishedAt), variables)
 	return nil
 }
@@ -311,7 +312,7 @@ func someVersions(ctx context.Context, r db.Reader, t *Template) ([]Version, err
 		WHERE team_id = $1 AND template_id = $2 ORDER BY id LIMIT $3`, t.TeamID, db.ID(t.ID), clearVersions)
 	all, err := db.Collect(rows, err, func(r db.Row) (v Version, err error) {
 		var published int64
-		err = r.Scan((*db.ID)(&v.ID), &v.contentID, &published)
+		err = r.Scan((*db.ID)(&v.ID), (*db.ID)(&v.contentID), &published)
 		v.PublishedAt = db.Time(published)
 		return v, err
 	})

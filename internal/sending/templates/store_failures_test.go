@@ -20,8 +20,9 @@ func state(t *testing.T, d *db.DB) (all string) {
 		`SELECT CAST(id AS TEXT) || name || alias || CAST(current_id AS TEXT) || COALESCE(CAST(published_id AS TEXT), '')
 			|| versions || revision || deleted FROM templates
 			ORDER BY id`,
-		`SELECT CAST(id AS TEXT) || number || content_id || published_at || variables FROM template_versions ORDER BY id`,
-		`SELECT id || kept FROM contents ORDER BY id`,
+		`SELECT CAST(id AS TEXT) || number || CAST(content_id AS TEXT) || published_at || variables FROM template_versions
+			ORDER BY id`,
+		`SELECT CAST(id AS TEXT) || kept FROM contents ORDER BY id`,
 	} {
 		rows, err := d.Query(t.Context(), query)
 		list, err := db.Collect(rows, err, func(r db.Row) (s string, err error) {

@@ -448,7 +448,7 @@ CREATE INDEX domain_claims_name ON domain_claims (name, created_at);
 -- What many emails share: a broadcast's text, or that of a template's version. It never changes. What is large comes
 -- last, because the rest is read without it.
 CREATE TABLE contents (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	kept BOOLEAN NOT NULL,           -- somebody may send by it again; otherwise it goes when the last email of it does
 	used_at BIGINT NOT NULL,         -- when an email of it was entered last, up to an hour behind
@@ -496,8 +496,7 @@ CREATE TABLE emails (
 	broadcast_id UUID,
 	-- The contact to whom a broadcast sent the email, NULL for all other emails: what happens to the email is noted of it.
 	contact_id UUID,
-	-- '' is an email with a body of its own.
-	content_id TEXT NOT NULL DEFAULT '',
+	content_id UUID,                 -- NULL if the email has only a body of its own
 	-- JSON: what stands in the content's placeholders in this email, '' when nothing does.
 	variables TEXT NOT NULL DEFAULT '',
 	headers TEXT,                    -- JSON, '' when none
@@ -743,7 +742,7 @@ CREATE TABLE template_versions (
 	team_id TEXT NOT NULL,
 	template_id UUID NOT NULL,
 	number BIGINT NOT NULL,          -- from 1, without gaps
-	content_id TEXT NOT NULL,
+	content_id UUID NOT NULL,
 	created_at BIGINT NOT NULL,
 	published_at BIGINT NOT NULL,    -- when it was published last, 0 for never
 	variables TEXT NOT NULL          -- JSON, '' when none
@@ -939,7 +938,7 @@ CREATE TABLE broadcasts (
 	segment_id UUID NOT NULL,
 	topic_id UUID,                   -- NULL for none
 	preview_text TEXT NOT NULL,
-	content_id TEXT NOT NULL,        -- as it was written
+	content_id UUID NOT NULL,        -- as it was written
 	options TEXT NOT NULL,           -- JSON: pace, A/B test, limits
 	status TEXT NOT NULL,            -- draft, scheduled, queued, paused, canceled, sent or failed
 	reason TEXT NOT NULL,            -- why it is paused or failed, '' otherwise
@@ -979,7 +978,7 @@ CREATE TABLE broadcast_variants (
 	broadcast_id UUID NOT NULL,
 	number BIGINT NOT NULL,
 	team_id TEXT NOT NULL,
-	content_id TEXT NOT NULL,        -- what is sent; '' before the start
+	content_id UUID,                 -- what is sent; NULL before the start
 	given BIGINT NOT NULL,           -- bits: 1 from, 2 subject, 4 preview text, 8 html, 16 text
 	sender TEXT NOT NULL,
 	subject TEXT NOT NULL,

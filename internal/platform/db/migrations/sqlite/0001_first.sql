@@ -455,7 +455,7 @@ CREATE INDEX domain_claims_name ON domain_claims (name, created_at);
 -- What many emails share: a broadcast's text, or that of a template's version. It never changes. What is large comes
 -- last, because the rest is read without it.
 CREATE TABLE contents (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	kept INTEGER NOT NULL,           -- somebody may send by it again; otherwise it goes when the last email of it does
 	used_at INTEGER NOT NULL,        -- when an email of it was entered last, up to an hour behind
@@ -497,8 +497,7 @@ CREATE TABLE emails (
 	-- that a node of an older release goes on working beside newer ones; what it writes, and all that was written
 	-- before, is of keys.
 	actor_kind TEXT NOT NULL DEFAULT 'key',
-	-- '' is an email with a body of its own.
-	content_id TEXT NOT NULL DEFAULT '',
+	content_id BLOB,                 -- NULL if the email has only a body of its own
 	-- JSON: what stands in the content's placeholders in this email, '' when nothing does.
 	variables TEXT NOT NULL DEFAULT '',
 	-- The contact to whom a broadcast sent the email, NULL for all other emails: what happens to the email is noted of it.
@@ -732,7 +731,7 @@ CREATE TABLE template_versions (
 	team_id TEXT NOT NULL,
 	template_id BLOB NOT NULL,
 	number INTEGER NOT NULL,         -- from 1, without gaps
-	content_id TEXT NOT NULL,
+	content_id BLOB NOT NULL,
 	created_at INTEGER NOT NULL,
 	published_at INTEGER NOT NULL,   -- when it was published last, 0 for never
 	variables TEXT NOT NULL          -- JSON, '' when none
@@ -927,7 +926,7 @@ CREATE TABLE broadcasts (
 	segment_id BLOB NOT NULL,
 	topic_id BLOB,                   -- NULL for none
 	preview_text TEXT NOT NULL,
-	content_id TEXT NOT NULL,        -- as it was written
+	content_id BLOB NOT NULL,        -- as it was written
 	options TEXT NOT NULL,           -- JSON: pace, A/B test, limits
 	status TEXT NOT NULL,            -- draft, scheduled, queued, paused, canceled, sent or failed
 	reason TEXT NOT NULL,            -- why it is paused or failed, '' otherwise
@@ -967,7 +966,7 @@ CREATE TABLE broadcast_variants (
 	broadcast_id BLOB NOT NULL,
 	number INTEGER NOT NULL,
 	team_id TEXT NOT NULL,
-	content_id TEXT NOT NULL,        -- what is sent; '' before the start
+	content_id BLOB,                 -- what is sent; NULL before the start
 	given INTEGER NOT NULL,          -- bits: 1 from, 2 subject, 4 preview text, 8 html, 16 text
 	sender TEXT NOT NULL,
 	subject TEXT NOT NULL,

@@ -93,7 +93,7 @@ func (b *measurement) audience(ctx context.Context, contacts int) error {
 // open opens the running node's database.
 func (a *audienceRun) open(ctx context.Context) (err error) {
 	c := config.Config{DataDir: a.data(), DatabaseURL: config.Secret(a.url),
-		DatabaseDirectURL: config.Secret(a.directURL), BlobURL: filepath.Join(a.data(), "blobs")}
+		DatabaseDirectURL: config.Secret(a.directURL), BlobURL: a.blobs(), SecretKey: config.Secret(a.secret)}
 	if a.store, err = node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Beside: true}); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package bench measures the performance of this program on the current machine: API requests, delivery, receiving,
-// SMTP submission, hostile tenants and campaigns. docs/performance.md has the results.
+// SMTP submission, hostile tenants and campaigns. It also fills large stores. docs/performance.md has the results.
 //
 // The benchmark starts a node as a separate process and measures it over HTTP and SMTP. It reads the CPU time and
 // memory of the process from /proc. A benchmark fails if it cannot take a measurement, but never because a result is
@@ -7,7 +7,9 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -79,12 +81,20 @@ func Run(ctx context.Context, e Env, args []string) error {
 	snapshot := flags.Bool("snapshot", false,
 		"run with a transaction open from start to end, and report how many pages a claim reads; needs PostgreSQL "+
 			"with pg_stat_statements")
+	flags.IntVar(&b.fills, "fill", 0, "fill the store with so many delivered emails of the past, such as 20000000, and "+
+		"measure nothing, except with --lists; on SQLite, --data-dir names the folder of the store")
+	flags.IntVar(&b.days, "days", 30, "days over which the emails of --fill are spread")
+	flags.IntVar(&b.teams, "teams", 100, "number of teams of --fill; the n-th has a share proportional to 1/n")
+	lists := flags.Bool("lists", false, "measure requests for lists and single emails on a store that --fill has filled")
+	flags.IntVar(&b.requests, "requests", 500, "requests of each kind and team for --lists")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.Load(flags, args)
 	if err != nil {
 		return err
 	}
-	b.url, b.directURL = string(c.DatabaseURL), string(c.DatabaseDirectURL)
+	if err := b.use(flags, c); err != nil {
+		return err
+	}
 	if b.dir, err = os.MkdirTemp("", "postrider-bench-"); err != nil {
 		return err
 	}
@@ -96,6 +106,14 @@ func Run(ctx context.Context, e Env, args []string) error {
 		return fmt.Errorf("start the sink: %w", err)
 	}
 	defer func() { b.sink.Close() }()
+	if b.fills > 0 {
+		if err := b.fill(ctx, c); err != nil || !*lists {
+			return err
+		}
+	}
+	if *lists {
+		return b.lists(ctx)
+	}
 	if *inbound {
 		return b.inbound(ctx)
 	}
@@ -117,14 +135,38 @@ func Run(ctx context.Context, e Env, args []string) error {
 	return b.run(ctx)
 }
 
+// benchSecret is the secret key of all nodes that the benchmark starts, unless one is configured. A key that is new in
+// each run could not read the signing keys that an earlier run has stored in the same PostgreSQL database.
+const benchSecret = "62656e63682062656e63682062656e63682062656e63682062656e6368206265"
+
+// use reads the settings of the store. The folder data_dir is used only if a flag names it, because the benchmark must
+// not change the store of the node that runs with the same environment.
+func (b *measurement) use(flags *flag.FlagSet, c config.Config) error {
+	b.url, b.directURL = string(c.DatabaseURL), string(c.DatabaseDirectURL)
+	b.partitionBy, b.secret = c.PartitionBy, cmp.Or(string(c.SecretKey), benchSecret)
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "data-dir" {
+			b.kept = c.DataDir
+		}
+	})
+	if b.fills < 0 || b.fills > 0 && (b.days < 1 || b.teams < 1) {
+		return errors.New("--fill, --days and --teams must be positive")
+	}
+	return nil
+}
+
 // measurement is one run of the benchmark.
 type measurement struct {
 	env                                 Env
 	emails, conns, bytes, backlog, runs int
+	fills, days, teams, requests        int
 	unsigned                            bool
 	profile                             string
 	url                                 string // URL of PostgreSQL; "" means SQLite
 	directURL                           string // URL of PostgreSQL behind a pooler; "" means no pooler
+	partitionBy                         string
+	secret                              string // the secret key, as 64 hexadecimal digits
+	kept                                string // folder that is kept after the benchmark; "" means a temporary one
 	dns                                 string // DNS server of the node; "" means the system's
 	// flags for a node that delivers directly; nil if the node relays to the sink
 	direct []string
@@ -261,4 +303,12 @@ func (b *measurement) html() string {
 	return strings.Repeat("<p>Hello, this is a paragraph of the message body.</p>\n", b.bytes/55+1)[:b.bytes]
 }
 
-func (b *measurement) data() string { return filepath.Join(b.dir, "data") }
+// data returns the measured node's data_dir.
+func (b *measurement) data() string {
+	if b.kept != "" {
+		return b.kept
+	}
+	return filepath.Join(b.dir, "data")
+}
+
+func (b *measurement) blobs() string { return filepath.Join(b.data(), "blobs") }

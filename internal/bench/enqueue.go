@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 // enqueue measures how fast emails with the same content are enqueued for many recipients, without a separate node
 // process. Nothing is delivered.
 func (b *measurement) enqueue(ctx context.Context, c config.Config, recipients int) error {
-	c.DataDir, c.BlobURL = b.data(), filepath.Join(b.data(), "blobs")
+	c.DataDir, c.BlobURL, c.SecretKey = b.data(), b.blobs(), config.Secret(b.secret)
 	n, err := node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Version: b.env.Version})
 	if err != nil {
 		return err

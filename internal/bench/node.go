@@ -46,7 +46,8 @@ func (b *measurement) start(ctx context.Context, args ...string) (*measuredNode,
 	cmd := exec.Command(self, args...)
 	cmd.Stderr = b.env.ErrOut
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), "POSTRIDER_DATABASE_URL="+b.url, "POSTRIDER_DATABASE_DIRECT_URL="+b.directURL,
+		"POSTRIDER_PARTITION_BY="+b.partitionBy, "POSTRIDER_SECRET_KEY="+b.secret)
 	if b.unsigned {
 		cmd.Env = append(cmd.Env, EnvUnsigned+"=1")
 	}

@@ -166,14 +166,17 @@ func New(d *db.DB, l Length, log *slog.Logger) *Service { return &Service{d, l, 
 
 // Make makes the partitions of the current period and of the next ones. Make returns an error if one cannot be made,
 // after it has tried all of them.
-func (s *Service) Make(ctx context.Context) error {
+func (s *Service) Make(ctx context.Context) error { return s.MakeSince(ctx, s.d.Now()) }
+
+// MakeSince is like Make, but also makes the missing partitions of earlier periods, from the given time on. It is for
+// rows that are inserted with ids of the past.
+func (s *Service) MakeSince(ctx context.Context, since time.Time) error {
 	if s.d.Alone() {
 		return nil
 	}
 	var failed error
 	for _, f := range Families {
-		now := s.d.Now()
-		all, err := s.missing(ctx, f, Span{s.length.start(now), s.length.horizon(now)})
+		all, err := s.missing(ctx, f, Span{s.length.start(since), s.length.horizon(s.d.Now())})
 		for _, span := range all {
 			if err := s.add(ctx, f, span); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("make the partitions of %s of %s, whose rows the default partition "+

@@ -169,6 +169,30 @@ func TestMake(t *testing.T) {
 	}
 }
 
+// MakeSince also makes the partitions of the past, except for those that exist.
+func TestMakeSince(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	today := s.Now().Truncate(day)
+	s.make("day")
+	for range 2 {
+		if err := s.service("day").MakeSince(t.Context(), today.Add(-5*day+time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want []string
+	for i := -5; i < 8; i++ {
+		from := today.Add(time.Duration(i) * day)
+		want = append(want, partitions.Span{From: from, To: from.Add(day)}.String())
+	}
+	if diff := cmp.Diff(want, s.spans("email_messages")); diff != "" {
+		t.Error(diff)
+	}
+	if name := s.where(s.email(at(today.Add(-4 * day)))); name != today.Add(-4*day).Format("20060102") {
+		t.Errorf("an email of four days ago is in %s", name)
+	}
+}
+
 // Nodes that start at the same time make each partition once.
 func TestMakeOnTwoNodes(t *testing.T) {
 	t.Parallel()

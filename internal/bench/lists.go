@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// lists measures requests for lists and single emails on a store that [measurement.fill] has filled, one request at a
+// time. The places in the lists are spread evenly over the time of the fill.
+func (b *measurement) lists(ctx context.Context) error {
+	n, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer n.stop()
+	l := lister{b: b, n: n, random: rand.New(rand.NewPCG(1, 2)), until: time.Now().Add(-fillAge),
+		took: map[string][]time.Duration{}}
+	teams := b.fillTeams()
+	b.say("Postrider %s on %s: requests of %d teams, one at a time, over %d days", b.env.Version, b.engine(), len(teams),
+		b.days)
+	for i := range b.requests {
+		for _, team := range teams {
+			if err := l.ask(ctx, fillKey(team)); err != nil {
+				return fmt.Errorf("request %d of team %d, which --fill makes with the same --teams and --days: %w", i, team, err)
+			}
+		}
+	}
+	for _, what := range l.order {
+		all := l.took[what]
+		slices.Sort(all)
+		b.say("%-38s p50 %6.2f ms, p99 %6.2f ms, at most %6.2f ms   %d requests", what, ms(all[len(all)/2]),
+			ms(all[len(all)*99/100]), ms(all[len(all)-1]), len(all))
+	}
+	return nil
+}
+
+// lister measures the requests of the benchmark lists.
+type lister struct {
+	b      *measurement
+	n      *measuredNode
+	random *rand.Rand
+	until  time.Time
+	order  []string
+	took   map[string][]time.Duration // by what was asked
+}
+
+// ask makes one request of each kind for a team.
+func (l *lister) ask(ctx context.Context, key string) error {
+	if _, err := l.get(ctx, key, "GET /emails, the newest", "/emails?limit=100"); err != nil {
+		return err
+	}
+	place := idAt(l.random, l.until.Add(-time.Duration(l.random.Float64()*float64(l.b.days)*float64(24*time.Hour))))
+	ids, err := l.get(ctx, key, "GET /emails after an email", "/emails?limit=100&after="+place)
+	if err != nil {
+		return err
+	}
+	if _, err := l.get(ctx, key, "GET /emails before an email", "/emails?limit=100&before="+place); err != nil {
+		return err
+	}
+	if len(ids) > 0 {
+		path := "/emails/" + ids[l.random.IntN(len(ids))]
+		if _, err := l.get(ctx, key, "GET /emails/{id}", path); err != nil {
+			return err
+		}
+		if _, err := l.get(ctx, key, "GET /emails/{id}/events", path+"/events"); err != nil {
+			return err
+		}
+	}
+	logs, err := l.get(ctx, key, "GET /logs after an entry", "/logs?limit=100&after="+place)
+	if err == nil && len(logs) > 0 {
+		_, err = l.get(ctx, key, "GET /logs/{id}", "/logs/"+logs[l.random.IntN(len(logs))])
+	}
+	return err
+}
+
+// get makes a request, records the time that it took, and returns the ids of the listed items.
+func (l *lister) get(ctx context.Context, key, what, path string) (ids []string, err error) {
+	began := time.Now()
+	text, status, err := l.n.callAs(ctx, key, http.MethodGet, path, "")
+	took := time.Since(began)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("GET %s: status %d: %.300s", path, status, text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if l.took[what] == nil {
+		l.order = append(l.order, what)
+	}
+	l.took[what] = append(l.took[what], took)
+	var list struct{ Data []struct{ ID string } }
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("GET %s: %w", path, err)
+	}
+	for _, item := range list.Data {
+		ids = append(ids, item.ID)
+	}
+	return ids, nil
+}

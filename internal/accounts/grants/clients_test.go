@@ -242,7 +242,7 @@ func TestStrangersWriteLittle(t *testing.T) {
 		if n := f.recorded(audit.ClientRegistered); n != 1 {
 			t.Errorf("%d registrations are recorded", n)
 		}
-		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1 AND target = $2 AND actor_id = ''`,
+		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1 AND target = $2 AND actor_id IS NULL`,
 			audit.ClientRegistered, f.client.ID); n != 1 {
 			t.Error("the registration is recorded as somebody's, or another one")
 		}

@@ -91,12 +91,12 @@ func TestKeyDeleted(t *testing.T) {
 		tokens, others, code := f.granted(by, ""), f.granted(f.Acme, ""), f.code(by, "")
 		f.works(tokens.Access, true)
 		request := audit.With(ctx, audit.Entry{TeamID: f.Acme.TeamID, ActorKind: string(teams.UserActor),
-			ActorID: "ann", Action: "api_key.deleted"})
+			ActorID: dbtest.ID("ann"), Action: "api_key.deleted"})
 		f.Must(f.Node.Teams.DeleteKey(request, f.Acme.TeamID, key.ID))
 		f.works(tokens.Access, false)
 		f.works(others.Access, true)
-		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE actor_id = 'ann' AND target = $1
-			AND (action = 'api_key.deleted' OR action = $2)`, key.ID, audit.GrantRevoked); n != 2 {
+		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE actor_id = $3 AND target = $1
+			AND (action = 'api_key.deleted' OR action = $2)`, key.ID, audit.GrantRevoked, db.ID(dbtest.ID("ann"))); n != 2 {
 			t.Errorf("%d entries tell of the key and of what ended with it", n)
 		}
 		_, err = f.refresh(tokens.Refresh)

@@ -19,8 +19,8 @@ const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name,
 func scanGrant(r db.Row) (g Grant, err error) {
 	var scope, reason string
 	var created, used, expires, revoked, since int64
-	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, &g.KeyID, &g.ClientID, &g.ClientName, &g.LogoURI, &scope, &g.Resource,
-		&created, &used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval,
+	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, (*db.ID)(&g.KeyID), &g.ClientID, &g.ClientName, &g.LogoURI, &scope,
+		&g.Resource, &created, &used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval,
 		&since)
 	g.dailySince = db.Time(since)
 	g.Scopes, g.RevokedReason = storedScopes(scope), Reason(reason)
@@ -60,7 +60,7 @@ func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
 		approval, key_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, g.ID, g.TeamID, g.UserID,
 		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(),
-		g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval, g.KeyID)
+		g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval, db.ID(g.KeyID))
 }
 
 func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
@@ -117,7 +117,7 @@ func setRevokedOf(ctx context.Context, tx *db.Tx, teamID, userID string) (int64,
 func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
 		WHERE team_id = $1 AND user_id = '' AND key_id = $2 AND revoked_reason = ''`,
-		teamID, keyID, tx.Now().UnixMicro(), string(KeyDeleted))
+		teamID, db.ID(keyID), tx.Now().UnixMicro(), string(KeyDeleted))
 }
 
 // lockRefreshState returns the refresh state of an active grant and locks its row. The UPDATE statement changes no
@@ -172,7 +172,7 @@ const codeColumns = `hash, grant_id, team_id, user_id, client_id, scope, resourc
 func scanCode(r db.Row) (c storedCode, err error) {
 	var expires int64
 	err = r.Scan(&c.Hash, &c.GrantID, &c.TeamID, &c.UserID, &c.ClientID, &c.Scope, &c.Resource, &c.RedirectURI,
-		&c.Challenge, &expires, &c.Limits.Recipients, &c.Limits.Emails, &c.Limits.Approval, &c.KeyID)
+		&c.Challenge, &expires, &c.Limits.Recipients, &c.Limits.Emails, &c.Limits.Approval, (*db.ID)(&c.KeyID))
 	c.ExpiresAt = db.Time(expires)
 	return c, err
 }
@@ -183,7 +183,7 @@ func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time
 		`INSERT INTO oauth_codes (`+codeColumns+`, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)`,
 		c.Hash, c.GrantID, c.TeamID, c.UserID, c.ClientID, c.Scope, c.Resource, c.RedirectURI, c.Challenge,
-		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, c.KeyID)
+		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, db.ID(c.KeyID))
 }
 
 // useCode marks an authorization code as used and returns it, or ErrNoRows if the code is unknown or already used. The
@@ -209,7 +209,8 @@ func deleteCodesOf(ctx context.Context, tx *db.Tx, teamID, userID string) error 
 }
 
 func deleteCodesOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = '' AND key_id = $2`, teamID, keyID)
+	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = '' AND key_id = $2`, teamID,
+		db.ID(keyID))
 	return err
 }
 

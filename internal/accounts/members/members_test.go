@@ -193,7 +193,7 @@ func TestRoles(t *testing.T) {
 		owner := b.Member(b.Acme.TeamID, "owner@acme.example", teams.Owner)
 		admin := b.Member(b.Acme.TeamID, "admin@acme.example", teams.Admin)
 		ann := b.Member(b.Acme.TeamID, "ann@acme.example", teams.Member)
-		program := teams.Actor{Kind: teams.GrantActor, ID: "g", TeamID: b.Acme.TeamID,
+		program := teams.Actor{Kind: teams.GrantActor, ID: dbtest.ID("g"), TeamID: b.Acme.TeamID,
 			Scopes: teams.NewScopes(teams.MembersRead, teams.MembersWrite)}
 		for name, test := range map[string]struct {
 			by   teams.Actor

@@ -157,7 +157,7 @@ const invitationTables = `invitations i JOIN teams t ON t.id = i.team_id`
 func scanInvitation(r db.Row) (v Invitation, err error) {
 	var role, kind string
 	var created, sent, expires int64
-	err = r.Scan(&v.ID, &v.TeamID, &v.TeamName, &v.Email, &role, &kind, &v.By.ID, &v.sends, &created, &sent, &expires)
+	err = r.Scan(&v.ID, &v.TeamID, &v.TeamName, &v.Email, &role, &kind, (*db.ID)(&v.By.ID), &v.sends, &created, &sent, &expires)
 	v.Role, v.By.Kind = teams.Role(role), teams.ActorKind(kind)
 	v.CreatedAt, v.SentAt, v.ExpiresAt = db.Time(created), db.Time(sent), db.Time(expires)
 	return v, err
@@ -167,9 +167,8 @@ func insertInvitation(ctx context.Context, tx *db.Tx, v *Invitation, hash string
 	tx.Proof(`SELECT 1 FROM invitations WHERE id = $1`, v.ID)
 	tx.Queue(ctx, `INSERT INTO invitations (id, team_id, email, role, token_hash, state, actor_kind, actor_id, sends,
 		created_at, sent_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, v.ID, v.TeamID,
-		v.Email, string(v.Role), hash, open, string(v.By.Kind), v.By.ID, v.sends, v.CreatedAt.UnixMicro(),
-		v.SentAt.UnixMicro(),
-		v.ExpiresAt.UnixMicro())
+		v.Email, string(v.Role), hash, open, string(v.By.Kind), db.ID(v.By.ID), v.sends, v.CreatedAt.UnixMicro(),
+		v.SentAt.UnixMicro(), v.ExpiresAt.UnixMicro())
 }
 
 // byToken looks up an open invitation by the hash of its token. The token also determines the team, so the query does
@@ -233,7 +232,7 @@ func revokeFor(ctx context.Context, tx *db.Tx, teamID, email string) error {
 // revokeOf revokes the open invitations to the given roles that a user has sent, and returns their ids and addresses.
 func revokeOf(ctx context.Context, tx *db.Tx, teamID, userID string, roles []string) ([]Invitation, error) {
 	rows, err := tx.Query(ctx, `UPDATE invitations SET state = $4 WHERE team_id = $1 AND state = $5
-		AND actor_kind = $6 AND actor_id = $2 AND role = ANY($3) RETURNING id, email`, teamID, userID, roles, revoked,
+		AND actor_kind = $6 AND actor_id = $2 AND role = ANY($3) RETURNING id, email`, teamID, db.ID(userID), roles, revoked,
 		open, string(teams.UserActor))
 	all, err := db.Collect(rows, err, func(r db.Row) (v Invitation, err error) {
 		err = r.Scan(&v.ID, &v.Email)
@@ -257,7 +256,7 @@ func endInvitation(ctx context.Context, tx *db.Tx, teamID, invitationID, state s
 func updateResent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) error {
 	n, err := tx.Exec(ctx, `UPDATE invitations SET token_hash = $3, sends = $4, sent_at = $5, expires_at = $6,
 		actor_kind = $8, actor_id = $9 WHERE team_id = $1 AND id = $2 AND state = $7`, v.TeamID, v.ID, hash, v.sends,
-		v.SentAt.UnixMicro(), v.ExpiresAt.UnixMicro(), open, string(v.By.Kind), v.By.ID)
+		v.SentAt.UnixMicro(), v.ExpiresAt.UnixMicro(), open, string(v.By.Kind), db.ID(v.By.ID))
 	if err == nil && n == 0 {
 		return goneInvitation()
 	}

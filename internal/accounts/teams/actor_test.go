@@ -133,7 +133,7 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 			"from the same domain":    {all, ownDomain, ofDomain, fault.Internal, ""},
 			"from other domains, too": {all, ownDomain, sending, fault.Forbidden, "domain_id"},
 		} {
-			by := teams.Actor{Kind: teams.GrantActor, ID: "g", TeamID: team.ID, Scopes: c.scopes, DomainID: c.domain}
+			by := teams.Actor{Kind: teams.GrantActor, ID: dbtest.ID("g"), TeamID: team.ID, Scopes: c.scopes, DomainID: c.domain}
 			k, token, err := s.CreateKey(t.Context(), by, c.give)
 			if c.kind == fault.Internal && err == nil {
 				continue
@@ -153,11 +153,11 @@ func TestActive(t *testing.T) {
 		s, team := oneTeam(t, d)
 		k, _ := newKey(t, s, team.ID, "k")
 		for by, want := range map[teams.ActorRef]bool{
-			{Kind: teams.KeyActor, ID: k.ID}:   true,
-			{Kind: teams.KeyActor, ID: "x"}:    false,
-			{Kind: teams.UserActor, ID: "x"}:   true,
-			{Kind: teams.GrantActor, ID: k.ID}: false, // the service in this test has no grants
-			{Kind: teams.SystemActor}:          true,
+			{Kind: teams.KeyActor, ID: k.ID}:            true,
+			{Kind: teams.KeyActor, ID: dbtest.ID("x")}:  false,
+			{Kind: teams.UserActor, ID: dbtest.ID("x")}: true,
+			{Kind: teams.GrantActor, ID: k.ID}:          false, // the service in this test has no grants
+			{Kind: teams.SystemActor}:                   true,
 		} {
 			if got, err := s.Active(t.Context(), s.DB.Reader, team.ID, by); got != want || err != nil {
 				t.Errorf("%+v: %v, %v", by, got, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
 )
@@ -151,31 +152,34 @@ func removeTeam(ctx context.Context, tx *db.Tx, teamID string) {
 }
 
 func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
-	tx.Proof(`SELECT 1 FROM api_keys WHERE id = $1`, k.ID)
+	tx.Proof(`SELECT 1 FROM api_keys WHERE id = $1`, db.ID(k.ID))
 	tx.Queue(ctx, `INSERT INTO api_keys (id, team_id, name, hash, prefix, permission, domain_id, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, k.ID, k.TeamID, k.Name, hash, k.Hint, string(k.Permission),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, db.ID(k.ID), k.TeamID, k.Name, hash, k.Hint, string(k.Permission),
 		db.ID(k.DomainID), k.CreatedAt.UnixMicro())
 }
 
 func listKeys(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Key, bool, error) {
 	return page.Query(ctx, r, page.Select{
 		Text: `SELECT id, team_id, name, prefix, permission, domain_id, created_at, last_used_at
-		FROM api_keys WHERE team_id = $1`, ID: "id", Args: []any{teamID}}, p, func(r db.Row) (k Key, err error) {
+		FROM api_keys WHERE team_id = $1`, ID: "id", UUID: true, Args: []any{teamID}}, p, func(r db.Row) (k Key, err error) {
 		var permission string
 		var created, used int64
-		err = r.Scan(&k.ID, &k.TeamID, &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created, &used)
+		err = r.Scan((*db.ID)(&k.ID), &k.TeamID, &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created, &used)
 		k.Permission, k.CreatedAt, k.LastUsedAt = Permission(permission), db.Time(created), db.Time(used)
 		return k, err
 	})
 }
 
 func renameKey(ctx context.Context, tx *db.Tx, teamID, keyID, name string) error {
-	n, err := tx.Exec(ctx, `UPDATE api_keys SET name = $3 WHERE id = $1 AND team_id = $2`, keyID, teamID, name)
+	n, err := tx.Exec(ctx, `UPDATE api_keys SET name = $3 WHERE id = $1 AND team_id = $2`, db.ID(keyID), teamID, name)
 	return found(n, err)
 }
 
 func deleteKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
-	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE id = $1 AND team_id = $2`, keyID, teamID)
+	if !id.Valid(keyID) {
+		return found(0, nil)
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE id = $1 AND team_id = $2`, db.ID(keyID), teamID)
 	return found(n, err)
 }
 
@@ -188,14 +192,14 @@ func found(n int64, err error) error {
 
 func keyExists(ctx context.Context, r db.Reader, teamID, keyID string) (ok bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM api_keys k JOIN teams t ON t.id = k.team_id
-		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0)`, keyID, teamID).Scan(&ok)
+		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0)`, db.ID(keyID), teamID).Scan(&ok)
 	return ok, err
 }
 
 func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, error) {
 	var permission string
 	err := r.QueryRow(ctx, `SELECT k.permission FROM api_keys k JOIN teams t ON t.id = k.team_id
-		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0`, keyID, teamID).Scan(&permission)
+		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0`, db.ID(keyID), teamID).Scan(&permission)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, nil
 	}
@@ -208,8 +212,8 @@ func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, 
 // setLastUsed never replaces a time of last use with an earlier time, because nodes write these times in no particular
 // order.
 func setLastUsed(ctx context.Context, tx *db.Tx, teamID, keyID string, at time.Time) {
-	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $3 WHERE id = $1 AND team_id = $2 AND last_used_at < $3`, keyID,
-		teamID, at.UnixMicro())
+	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $3 WHERE id = $1 AND team_id = $2 AND last_used_at < $3`,
+		db.ID(keyID), teamID, at.UnixMicro())
 }
 
 const keyActors = `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
@@ -222,12 +226,12 @@ func keyActor(ctx context.Context, r db.Reader, hash string) (Actor, error) {
 }
 
 func keyActorOf(ctx context.Context, r db.Reader, teamID, keyID string) (Actor, error) {
-	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.id = $1 AND k.team_id = $2`, keyID, teamID))
+	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.id = $1 AND k.team_id = $2`, db.ID(keyID), teamID))
 }
 
 func scanKeyActor(r db.Row) (a Actor, err error) {
 	var permission string
-	err = r.Scan(&a.ID, &a.Name, &a.TeamID, &permission, (*db.ID)(&a.DomainID), &a.RateLimit, &a.Suspended)
+	err = r.Scan((*db.ID)(&a.ID), &a.Name, &a.TeamID, &permission, (*db.ID)(&a.DomainID), &a.RateLimit, &a.Suspended)
 	a.Kind, a.Scopes = KeyActor, Permission(permission).Scopes()
 	return a, err
 }

@@ -264,6 +264,7 @@ func TestListRenameDelete(t *testing.T) {
 			"rename an unknown key":     s.RenameKey(t.Context(), team.ID, id.New(), "x"),
 			"delete another team's key": s.DeleteKey(t.Context(), team.ID, alien.ID),
 			"delete an unknown key":     s.DeleteKey(t.Context(), team.ID, id.New()),
+			"delete what is no id":      s.DeleteKey(t.Context(), team.ID, "key"),
 		} {
 			if err == nil || err.Error() != "API key not found" || fault.KindOf(err) != fault.NotFound {
 				t.Errorf("%s: %v", what, err)

@@ -93,8 +93,8 @@ func (s *sender) copies(broadcastID string, n int, of func(i int) (status, keyID
 				SELECT $1, team_id, name, segment_id, topic_id,
 				preview_text, content_id, options, $2, reason, guarded, actor_kind, $3, revision, created_at, updated_at,
 				scheduled_at, started_at, sent_at, position, phase, winner, next_at, entered, left_out FROM broadcasts
-				WHERE id = $4`, db.ID(fmt.Sprintf("%s%012x", broadcastID[:24], i)), status, keyID,
-				db.ID(broadcastID)); err != nil {
+				WHERE id = $4`, db.ID(fmt.Sprintf("%s%012x", broadcastID[:24], i)), status,
+				db.ID(keyID), db.ID(broadcastID)); err != nil {
 				return err
 			}
 		}

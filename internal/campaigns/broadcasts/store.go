@@ -23,8 +23,8 @@ func scan(r db.Row) (b Broadcast, err error) {
 	var options string
 	var created, scheduled, started, sent, next, paused int64
 	err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Name, (*db.ID)(&b.SegmentID), (*db.ID)(&b.TopicID), &b.PreviewText,
-		(*db.ID)(&b.contentID), &options, &b.Status, &b.Reason, &b.guarded, &b.by.Kind, &b.by.ID, &b.revision, &created,
-		&scheduled, &started, &sent, (*db.ID)(&b.position), &b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut, &paused,
+		(*db.ID)(&b.contentID), &options, &b.Status, &b.Reason, &b.guarded, &b.by.Kind, (*db.ID)(&b.by.ID),
+		&b.revision, &created, &scheduled, &started, &sent, (*db.ID)(&b.position), &b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut, &paused,
 		&b.significance)
 	if err != nil {
 		return b, err
@@ -66,7 +66,7 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $15)`, db.ID(b.ID), b.TeamID, b.Name,
 		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, db.ID(b.contentID), options, string(b.Status),
 		string(b.Reason), b.guarded, string(b.by.Kind),
-		b.by.ID, b.revision, b.CreatedAt.UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt),
+		db.ID(b.by.ID), b.revision, b.CreatedAt.UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt),
 		db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner, db.Micros(b.nextAt), b.Entered, b.LeftOut,
 		db.Micros(b.pausedAt), int(b.significance))
 	return nil
@@ -113,7 +113,7 @@ func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams
 	limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND status IN ('queued', 'paused')
 		AND status = 'queued' AND ($2 = '' OR actor_kind = $2 AND actor_id = $3) AND id > $4 ORDER BY id LIMIT $5`, teamID,
-		string(by.Kind), by.ID, db.OrNoID(after), limit)
+		string(by.Kind), db.ID(by.ID), db.OrNoID(after), limit)
 	return db.Collect(rows, err, func(r db.Row) (broadcastID string, err error) {
 		err = r.Scan((*db.ID)(&broadcastID))
 		return broadcastID, err
@@ -159,7 +159,7 @@ func senderOf(ctx context.Context, r db.Reader, broadcastID string) (b Broadcast
 		FROM broadcasts b LEFT JOIN broadcast_variants v ON v.broadcast_id = b.id WHERE b.id = $1
 		LIMIT $2`, db.ID(broadcastID), MaxVariants)
 	b.Variants, err = db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
-		err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Status, &b.by.Kind, &b.by.ID, (*db.ID)(&v.contentID))
+		err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Status, &b.by.Kind, (*db.ID)(&b.by.ID), (*db.ID)(&v.contentID))
 		return v, err
 	})
 	if err == nil && len(b.Variants) == 0 {
@@ -193,8 +193,8 @@ func save(ctx context.Context, tx *db.Tx, b *Broadcast) {
 		revision = $8, updated_at = $9, scheduled_at = $10, started_at = $11, sent_at = $12, position = $13, phase = $14,
 		winner = $15, next_at = $16, entered = $17, left_out = $18, paused_at = $19,
 		significant = $20 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID,
-		string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind), b.by.ID, b.revision, tx.Now().UnixMicro(),
-		db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner,
+		string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind), db.ID(b.by.ID), b.revision,
+		tx.Now().UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner,
 		db.Micros(b.nextAt), b.Entered, b.LeftOut, db.Micros(b.pausedAt), int(b.significance))
 }
 

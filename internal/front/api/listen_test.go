@@ -112,7 +112,7 @@ func TestListenEndsAtOnce(t *testing.T) {
 		"key deleted": func(t *testing.T, f *fixture, keyID string) { f.do(t, "DELETE /api-keys/"+keyID) },
 		"scope taken away": func(t *testing.T, f *fixture, keyID string) {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'sending_access' WHERE id = $1`, keyID)
+				_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'sending_access' WHERE id = $1`, db.ID(keyID))
 				return err
 			}); err != nil {
 				t.Error(err)

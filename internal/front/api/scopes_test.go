@@ -50,7 +50,7 @@ func TestScopes(t *testing.T) {
 			DomainID: domain.ID})
 		unknown, ofUnknown := f.Key(f.Acme.TeamID, teams.NewKey{Name: "unknown"})
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, unknown.ID)
+			_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, db.ID(unknown.ID))
 			return err
 		}); err != nil {
 			t.Fatal(err)

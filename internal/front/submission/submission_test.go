@@ -270,7 +270,7 @@ func TestWhoMaySend(t *testing.T) {
 	}
 	none, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "of a release with other permissions"})
 	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, none.ID)
+		_, err := tx.Exec(t.Context(), `UPDATE api_keys SET permission = 'unknown' WHERE id = $1`, db.ID(none.ID))
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func want(t *testing.T, got []audit.Entry, want ...audit.Entry) {
 	}
 }
 
-var request = audit.Entry{TeamID: "team", ActorKind: "key", ActorID: "k", ActorName: "Production",
+var request = audit.Entry{TeamID: "team", ActorKind: "key", ActorID: dbtest.ID("k"), ActorName: "Production",
 	Action: "thing.created", Target: "path", Address: "192.0.2.1", UserAgent: "test/1", RequestID: "r"}
 
 // with returns a copy of the test request's entry, modified by the edit function.
@@ -106,7 +106,7 @@ func TestRecordInPlace(t *testing.T) {
 		broken := errors.New("broken")
 		record := func(tx *db.Tx) error {
 			l.Record(ctx, tx, audit.Entry{Action: audit.MemberInvited, Target: "i"})
-			l.Record(ctx, tx, audit.Entry{Action: audit.MemberJoined, ActorKind: "user", ActorID: "u", Detail: "own"})
+			l.Record(ctx, tx, audit.Entry{Action: audit.MemberJoined, ActorKind: "user", ActorID: dbtest.ID("u"), Detail: "own"})
 			return nil
 		}
 		if err := change(ctx, d, func(tx *db.Tx) error { record(tx); return broken }); !errors.Is(err, broken) {
@@ -119,8 +119,8 @@ func TestRecordInPlace(t *testing.T) {
 		}
 		want(t, entries(t, l, "team", audit.Filter{}),
 			with(func(e *audit.Entry) {
-				e.Action, e.ActorKind, e.ActorID, e.ActorName, e.Target, e.Detail = audit.MemberJoined, "user", "u", "",
-					"", "own"
+				e.Action, e.ActorKind, e.ActorID, e.ActorName, e.Target, e.Detail = audit.MemberJoined, "user",
+					dbtest.ID("u"), "", "", "own"
 			}),
 			with(func(e *audit.Entry) { e.Action, e.Target = audit.MemberInvited, "i" }))
 	})
@@ -160,7 +160,7 @@ func TestOrigin(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := audit.With(t.Context(), audit.Entry{Address: "192.0.2.1", UserAgent: "browser"})
-		person := audit.With(client, audit.Entry{TeamID: "team", ActorKind: "user", ActorID: "u"})
+		person := audit.With(client, audit.Entry{TeamID: "team", ActorKind: "user", ActorID: dbtest.ID("u")})
 		if err := change(person, d, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestOrigin(t *testing.T) {
 		}
 		want(t, entries(t, l, "team", audit.Filter{}),
 			audit.Entry{TeamID: "team", ActorKind: "system", Action: "c"},
-			audit.Entry{TeamID: "team", ActorKind: "user", ActorID: "u", Action: "b", Address: "192.0.2.1",
+			audit.Entry{TeamID: "team", ActorKind: "user", ActorID: dbtest.ID("u"), Action: "b", Address: "192.0.2.1",
 				UserAgent: "browser"},
 			audit.Entry{TeamID: "team", ActorKind: "system", Action: "a"})
 	})
@@ -191,10 +191,10 @@ func TestFilters(t *testing.T) {
 			}
 			return e
 		}
-		a := write(audit.Entry{TeamID: "team", ActorID: "x", Action: "one", Target: "t"})
-		b := write(audit.Entry{TeamID: "team", ActorID: "y", Action: "one", Target: "u"})
-		c := write(audit.Entry{TeamID: "team", ActorID: "x", Action: "two", Target: "u"})
-		write(audit.Entry{TeamID: "other", ActorID: "x", Action: "one", Target: "t"})
+		a := write(audit.Entry{TeamID: "team", ActorID: dbtest.ID("x"), Action: "one", Target: "t"})
+		b := write(audit.Entry{TeamID: "team", ActorID: dbtest.ID("y"), Action: "one", Target: "u"})
+		c := write(audit.Entry{TeamID: "team", ActorID: dbtest.ID("x"), Action: "two", Target: "u"})
+		write(audit.Entry{TeamID: "other", ActorID: dbtest.ID("x"), Action: "one", Target: "t"})
 		all, _, _, err := l.List(t.Context(), "team", audit.Filter{}, page.Page{Limit: 100})
 		if err != nil || len(all) != 3 {
 			t.Fatal(len(all), err)
@@ -205,15 +205,16 @@ func TestFilters(t *testing.T) {
 			want []audit.Entry
 		}{
 			"all":                  {audit.Filter{}, []audit.Entry{c, b, a}},
-			"actor":                {audit.Filter{ActorID: "x"}, []audit.Entry{c, a}},
+			"actor":                {audit.Filter{ActorID: dbtest.ID("x")}, []audit.Entry{c, a}},
 			"action":               {audit.Filter{Action: "one"}, []audit.Entry{b, a}},
 			"target":               {audit.Filter{Target: "u"}, []audit.Entry{c, b}},
-			"all of them":          {audit.Filter{ActorID: "x", Action: "two", Target: "u"}, []audit.Entry{c}},
-			"nothing":              {audit.Filter{ActorID: "y", Action: "two"}, nil},
+			"all of them":          {audit.Filter{ActorID: dbtest.ID("x"), Action: "two", Target: "u"}, []audit.Entry{c}},
+			"nothing":              {audit.Filter{ActorID: dbtest.ID("y"), Action: "two"}, nil},
+			"no id":                {audit.Filter{ActorID: "x"}, nil},
 			"from":                 {audit.Filter{From: second}, []audit.Entry{c, b}},
 			"to":                   {audit.Filter{To: second}, []audit.Entry{a}},
 			"span without entries": {audit.Filter{From: second, To: second}, nil},
-			"actor and to":         {audit.Filter{ActorID: "x", To: second}, []audit.Entry{a}},
+			"actor and to":         {audit.Filter{ActorID: dbtest.ID("x"), To: second}, []audit.Entry{a}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				want(t, entries(t, l, "team", test.f), test.want...)
@@ -268,9 +269,8 @@ func TestSweepAndErase(t *testing.T) {
 			err := d.Update(t.Context(), func(tx *db.Tx) error {
 				for range n {
 					tx.Queue(t.Context(), `INSERT INTO audit_log (id, team_id, actor_kind, actor_id, actor_name, action,
-						target,
-						detail, address, user_agent, request_id, at) VALUES ($1, $2, '', '', '', '', '', '', '', '',
-						'', $3)`,
+						target, detail, address, user_agent, request_id, at) VALUES ($1, $2, '', NULL, '', '', '', '',
+						'', '', '', $3)`,
 						db.ID(id.At(at)), teamID, at.UnixMicro())
 				}
 				return nil

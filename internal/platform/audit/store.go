@@ -18,15 +18,15 @@ const columns = `id, team_id, actor_kind, actor_id, actor_name, action, target, 
 // was committed but the database's reply was lost.
 func insert(ctx context.Context, tx *db.Tx, e *Entry) {
 	tx.Queue(ctx, `INSERT INTO audit_log (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-		ON CONFLICT (id) DO NOTHING`, db.ID(e.ID), e.TeamID, e.ActorKind, e.ActorID, cut(e.ActorName, maxName), e.Action,
-		cut(e.Target, maxName), cut(e.Detail, maxDetail), cut(e.Address, maxAgent), cut(e.UserAgent, maxAgent),
+		ON CONFLICT (id) DO NOTHING`, db.ID(e.ID), e.TeamID, e.ActorKind, db.ID(e.ActorID), cut(e.ActorName, maxName),
+		e.Action, cut(e.Target, maxName), cut(e.Detail, maxDetail), cut(e.Address, maxAgent), cut(e.UserAgent, maxAgent),
 		cut(e.RequestID, maxAgent), e.At.UnixMicro())
 }
 
 func scan(r db.Row) (e Entry, err error) {
 	var at int64
-	err = r.Scan((*db.ID)(&e.ID), &e.TeamID, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.Target, &e.Detail,
-		&e.Address, &e.UserAgent, &e.RequestID, &at)
+	err = r.Scan((*db.ID)(&e.ID), &e.TeamID, &e.ActorKind, (*db.ID)(&e.ActorID), &e.ActorName, &e.Action, &e.Target,
+		&e.Detail, &e.Address, &e.UserAgent, &e.RequestID, &at)
 	e.At = db.Time(at)
 	return e, err
 }
@@ -42,8 +42,11 @@ func selected(teamID string, f Filter) page.Select {
 		}
 		s.Text += " AND " + condition
 	}
-	if f.ActorID != "" {
-		where("actor_id = ?", f.ActorID)
+	switch {
+	case id.Valid(f.ActorID):
+		where("actor_id = ?", db.ID(f.ActorID))
+	case f.ActorID != "": // no actor has such an id
+		where("FALSE")
 	}
 	if f.Action != "" {
 		where("action = ?", f.Action)

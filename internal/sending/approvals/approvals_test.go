@@ -251,7 +251,7 @@ func TestAtTheSameTime(t *testing.T) {
 
 			limit()
 			a, before = f.ask(hello), f.emails()
-			f.exec(`UPDATE approvals SET expires_at = $1 WHERE id = $2`, f.DB.Now().UnixMicro()+500, a.ID)
+			f.exec(`UPDATE approvals SET expires_at = $1 WHERE id = $2`, f.DB.Now().UnixMicro()+500, db.ID(a.ID))
 			one, other = both(approve(f.user, a), func() error { return f.Sweep(ctx) })
 			f.Must(other)
 			f.Must(f.Sweep(ctx))
@@ -318,7 +318,7 @@ func TestAskers(t *testing.T) {
 				t.Errorf("asked by %v, sent by %v, decided by %v", by.Ref(), e.Actor, a.DecidedBy)
 			}
 			if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1 AND target = $2 AND actor_id = $3`,
-				audit.ApprovalApproved, a.ID, f.user.ID); n != 1 {
+				audit.ApprovalApproved, a.ID, db.ID(f.user.ID)); n != 1 {
 				t.Errorf("the audit log tells %d times that %s approved", n, f.user.ID)
 			}
 		}

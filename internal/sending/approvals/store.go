@@ -20,8 +20,8 @@ const columns = `id, team_id, actor_kind, actor_id, actor_name, sender, recipien
 func fields(a *Approval) (to []any, done func()) {
 	var kind, state, by string
 	var created, expires, decided int64
-	to = []any{&a.ID, &a.TeamID, &kind, &a.Actor.ID, &a.ActorName, &a.From, &a.Recipients, &a.Subject, &state, &created,
-		&expires, &decided, &by, &a.DecidedBy.ID, &a.Reason, (*db.ID)(&a.EmailID)}
+	to = []any{(*db.ID)(&a.ID), &a.TeamID, &kind, (*db.ID)(&a.Actor.ID), &a.ActorName, &a.From, &a.Recipients, &a.Subject,
+		&state, &created, &expires, &decided, &by, (*db.ID)(&a.DecidedBy.ID), &a.Reason, (*db.ID)(&a.EmailID)}
 	return to, func() {
 		a.Actor.Kind, a.DecidedBy.Kind, a.State = teams.ActorKind(kind), teams.ActorKind(by), State(state)
 		a.CreatedAt, a.ExpiresAt, a.DecidedAt = db.Time(created), db.Time(expires), db.Time(decided)
@@ -39,8 +39,8 @@ func scan(r db.Row) (a Approval, err error) {
 func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approval, err error) {
 	to, done := fields(&a)
 	var request string
-	err = r.QueryRow(ctx, `SELECT `+columns+`, request FROM approvals WHERE id = $1 AND team_id = $2`, approvalID,
-		teamID).Scan(append(to, &request)...)
+	err = r.QueryRow(ctx, `SELECT `+columns+`, request FROM approvals WHERE id = $1 AND team_id = $2`,
+		db.ID(approvalID), teamID).Scan(append(to, &request)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return a, fault.NotFoundf("Approval not found")
 	}
@@ -57,13 +57,14 @@ func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approva
 // list returns a page of approvals. An empty state matches all states, and an empty actorID matches all actors.
 func list(ctx context.Context, r db.Reader, teamID string, state State, actorID string, p page.Page) ([]Approval, bool,
 	error) {
-	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id", UUID: true,
+		Args: []any{teamID}}
 	if state != "" {
 		q.Args = append(q.Args, string(state))
 		q.Text += fmt.Sprintf(" AND state = $%d", len(q.Args))
 	}
 	if actorID != "" {
-		q.Args = append(q.Args, actorID)
+		q.Args = append(q.Args, db.ID(actorID))
 		q.Text += fmt.Sprintf(" AND actor_id = $%d", len(q.Args))
 	}
 	return page.Query(ctx, r, q, p, scan)
@@ -82,15 +83,15 @@ func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, sin
 	most int) (pending, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM
 		(SELECT state FROM approvals WHERE team_id = $1 AND actor_id = $2 AND created_at > $3
-		ORDER BY created_at DESC LIMIT $4) recent`, teamID, actorID, since.UnixMicro(), most).Scan(&pending, &all)
+		ORDER BY created_at DESC LIMIT $4) recent`, teamID, db.ID(actorID), since.UnixMicro(), most).Scan(&pending, &all)
 	return pending, all, err
 }
 
 func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
-	tx.Proof(`SELECT 1 FROM approvals WHERE id = $1`, a.ID)
+	tx.Proof(`SELECT 1 FROM approvals WHERE id = $1`, db.ID(a.ID))
 	tx.Queue(ctx, `INSERT INTO approvals (`+columns+`, request)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', '', '', NULL, $12)`, a.ID, a.TeamID,
-		string(a.Actor.Kind), a.Actor.ID, a.ActorName, a.From, a.Recipients, a.Subject, string(a.State),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', NULL, '', NULL, $12)`, db.ID(a.ID), a.TeamID,
+		string(a.Actor.Kind), db.ID(a.Actor.ID), a.ActorName, a.From, a.Recipients, a.Subject, string(a.State),
 		a.CreatedAt.UnixMicro(), a.ExpiresAt.UnixMicro(), request)
 }
 
@@ -98,8 +99,8 @@ func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
 func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $3, decided_at = $4, decided_by_kind = $5, decided_by_id = $6,
 		reason = $7, email_id = $8, request = '' WHERE id = $1 AND team_id = $2 AND state = 'pending'
-		AND expires_at > $4`, a.ID, a.TeamID, string(a.State), tx.Now().UnixMicro(), string(a.DecidedBy.Kind),
-		a.DecidedBy.ID, a.Reason, db.ID(a.EmailID))
+		AND expires_at > $4`, db.ID(a.ID), a.TeamID, string(a.State), tx.Now().UnixMicro(),
+		string(a.DecidedBy.Kind), db.ID(a.DecidedBy.ID), a.Reason, db.ID(a.EmailID))
 	if err != nil {
 		return false, fmt.Errorf("decide of approval %s: %w", a.ID, err)
 	}
@@ -131,9 +132,10 @@ func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64,
 func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after string,
 	limit int) ([]pendingRequest, error) {
 	rows, err := r.Query(ctx, `SELECT id, request FROM approvals WHERE team_id = $1 AND state = 'pending' AND id > $3
-		AND `+erasure.MayContain(2, "request")+` ORDER BY id LIMIT $4`, teamID, pattern, after, limit)
+		AND `+erasure.MayContain(2, "request")+` ORDER BY id LIMIT $4`, teamID, pattern, db.OrNoID(after),
+		limit)
 	return db.Collect(rows, err, func(r db.Row) (n pendingRequest, err error) {
-		err = r.Scan(&n.id, &n.request)
+		err = r.Scan((*db.ID)(&n.id), &n.request)
 		return n, err
 	})
 }
@@ -141,5 +143,6 @@ func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after str
 type pendingRequest struct{ id, request string }
 
 func remove(ctx context.Context, tx *db.Tx, teamID, approvalID string) {
-	tx.Queue(ctx, `DELETE FROM approvals WHERE id = $1 AND team_id = $2 AND state = 'pending'`, approvalID, teamID)
+	tx.Queue(ctx, `DELETE FROM approvals WHERE id = $1 AND team_id = $2 AND state = 'pending'`, db.ID(approvalID),
+		teamID)
 }

@@ -26,19 +26,19 @@ func TestDeliverScheduledByAnyActor(t *testing.T) {
 			f.runner.Handle(k)
 		}
 		f.Teams.GrantActive = func(_ context.Context, _ db.Reader, teamID, grantID string) (bool, error) {
-			return teamID == f.Acme.TeamID && grantID == "grant", nil
+			return teamID == f.Acme.TeamID && grantID == dbtest.ID("grant"), nil
 		}
 		f.Teams.GrantMaySend = func(_ context.Context, _ db.Reader, teamID, grantID string, due teams.DueSend) (bool, error) {
-			return teamID == f.Acme.TeamID && grantID == "grant" && due.Recipients == 1, nil
+			return teamID == f.Acme.TeamID && grantID == dbtest.ID("grant") && due.Recipients == 1, nil
 		}
 		f.Emails.ConsumeDueLimit = func(context.Context, *db.Tx, string, string, int, time.Time) error { return nil }
 		sends := teams.NewScopes(teams.EmailsSend)
 		scheduled := map[string]string{}
 		for name, by := range map[string]teams.Actor{
 			"key":         f.Acme,
-			"deleted-key": {Kind: teams.KeyActor, ID: "deleted", TeamID: f.Acme.TeamID, Scopes: sends},
-			"person":      {Kind: teams.UserActor, ID: "user", TeamID: f.Acme.TeamID, Scopes: sends},
-			"grant":       {Kind: teams.GrantActor, ID: "grant", TeamID: f.Acme.TeamID, Scopes: sends},
+			"deleted-key": {Kind: teams.KeyActor, ID: dbtest.ID("deleted"), TeamID: f.Acme.TeamID, Scopes: sends},
+			"person":      {Kind: teams.UserActor, ID: dbtest.ID("user"), TeamID: f.Acme.TeamID, Scopes: sends},
+			"grant":       {Kind: teams.GrantActor, ID: dbtest.ID("grant"), TeamID: f.Acme.TeamID, Scopes: sends},
 			"system":      teams.System(f.Acme.TeamID),
 		} {
 			text := "Hello"

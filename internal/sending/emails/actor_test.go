@@ -6,6 +6,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -45,8 +46,8 @@ func TestUnknownKindOfActorWaits(t *testing.T) {
 // Every kind of actor is stored in the row of an email.
 func TestEmailsKnowTheirActor(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
-		for _, want := range []teams.ActorRef{f.Acme.Ref(), {Kind: teams.UserActor, ID: "u"},
-			{Kind: teams.GrantActor, ID: "g"}, {Kind: teams.SystemActor}} {
+		for _, want := range []teams.ActorRef{f.Acme.Ref(), {Kind: teams.UserActor, ID: dbtest.ID("u")},
+			{Kind: teams.GrantActor, ID: dbtest.ID("g")}, {Kind: teams.SystemActor}} {
 			by := teams.Actor{Kind: want.Kind, ID: want.ID, TeamID: f.Acme.TeamID, Scopes: f.Acme.Scopes}
 			id, err := f.Emails.Send(t.Context(), by, hello("a@one.example"), emails.Idempotency{})
 			if err != nil {

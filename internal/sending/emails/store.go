@@ -59,7 +59,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 		messageID = "" // omitted to save space
 	}
 	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, db.ID(e.ID))
-	args := []any{db.ID(e.ID), e.TeamID, e.Actor.ID, db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags,
+	args := []any{db.ID(e.ID), e.TeamID, db.ID(e.Actor.ID), db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags,
 		db.ID(e.TopicID), db.ID(e.TemplateID), db.ID(e.BroadcastID), string(e.LastEvent), rank[e.LastEvent],
 		db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
 		string(e.Actor.Kind), db.ID(e.shared.contentID), variables, db.ID(e.ContactID), e.only}
@@ -174,10 +174,9 @@ type emailRow struct {
 }
 
 func (r *emailRow) dest(more ...any) []any {
-	return append([]any{(*db.ID)(&r.ID), &r.TeamID, &r.Actor.ID, (*db.ID)(&r.DomainID), &r.MessageID, &r.From, &r.Subject,
-		&r.to, &r.tags,
-		(*db.ID)(&r.TopicID), (*db.ID)(&r.TemplateID), (*db.ID)(&r.BroadcastID), &r.last, &r.scheduled, &r.created,
-		&r.Actor.Kind, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
+	return append([]any{(*db.ID)(&r.ID), &r.TeamID, (*db.ID)(&r.Actor.ID), (*db.ID)(&r.DomainID), &r.MessageID, &r.From,
+		&r.Subject, &r.to, &r.tags, (*db.ID)(&r.TopicID), (*db.ID)(&r.TemplateID), (*db.ID)(&r.BroadcastID), &r.last,
+		&r.scheduled, &r.created, &r.Actor.Kind, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
 }
 
 // complete sets the fields that are omitted in the database.

@@ -22,15 +22,15 @@ CREATE TABLE teams (
 CREATE UNIQUE INDEX teams_short_id ON teams (short_id);
 
 CREATE TABLE api_keys (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
 	name TEXT NOT NULL,
 	hash TEXT NOT NULL,              -- SHA-256 of the token, in hex
-	prefix TEXT NOT NULL,            -- what people may see of the token
+	prefix TEXT NOT NULL,            -- the part of the token that lists show
 	permission TEXT NOT NULL,
-	domain_id BLOB,                  -- NULL when not restricted
+	domain_id BLOB,                  -- the only domain that the key may send from, NULL for all domains
 	created_at INTEGER NOT NULL,
-	last_used_at INTEGER NOT NULL
+	last_used_at INTEGER NOT NULL    -- 0 before the first use
 ) STRICT;
 
 CREATE UNIQUE INDEX api_keys_hash ON api_keys (hash);
@@ -161,8 +161,8 @@ CREATE TABLE invitations (
 	role TEXT NOT NULL,
 	token_hash TEXT NOT NULL,        -- of the link that was sent last
 	state TEXT NOT NULL,             -- open, accepted or revoked
-	actor_kind TEXT NOT NULL,        -- who invited
-	actor_id TEXT NOT NULL,
+	actor_kind TEXT NOT NULL,        -- the kind of the actor that invited
+	actor_id BLOB,                   -- NULL for the system
 	sends INTEGER NOT NULL,          -- how often it was sent
 	created_at INTEGER NOT NULL,
 	sent_at INTEGER NOT NULL,        -- last
@@ -176,17 +176,17 @@ CREATE INDEX invitations_state ON invitations (team_id, state, id);
 CREATE INDEX invitations_sent ON invitations (team_id, sent_at);
 CREATE INDEX invitations_expires ON invitations (expires_at);
 
--- What people, keys, programs and the system did. An entry never changes.
+-- Actions of users, API keys, connected apps and the system. An entry never changes.
 CREATE TABLE audit_log (
 	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,           -- '' for what concerns no team, such as a failed sign-in
-	actor_kind TEXT NOT NULL,        -- key, user, grant, system, or '' for somebody unknown
-	actor_id TEXT NOT NULL,
-	actor_name TEXT NOT NULL,        -- at that time
+	actor_kind TEXT NOT NULL,        -- key, user, grant or system; '' if the actor is unknown
+	actor_id BLOB,                   -- NULL for none
+	actor_name TEXT NOT NULL,        -- the name that the actor had at that time
 	action TEXT NOT NULL,            -- such as domain.created
-	target TEXT NOT NULL,            -- the id of what it was done to
+	target TEXT NOT NULL,            -- the id of the object that the action changed, '' for none
 	detail TEXT NOT NULL,
-	address TEXT NOT NULL,           -- the network address that it came from
+	address TEXT NOT NULL,           -- the client's network address
 	user_agent TEXT NOT NULL,
 	request_id TEXT NOT NULL,
 	at INTEGER NOT NULL
@@ -240,8 +240,8 @@ CREATE TABLE oauth_codes (
 	recipients_per_email INTEGER NOT NULL DEFAULT 0,
 	emails_a_day INTEGER NOT NULL DEFAULT 0,
 	approval INTEGER NOT NULL DEFAULT FALSE,
-	-- The API key that consented, in development: the grant ends with it.
-	key_id TEXT NOT NULL DEFAULT ''
+	-- In development, an API key can consent. The grant ends when the key is deleted. NULL if a user consented.
+	key_id BLOB
 ) STRICT;
 
 CREATE INDEX oauth_codes_team ON oauth_codes (team_id, user_id, hash);
@@ -272,8 +272,8 @@ CREATE TABLE oauth_grants (
 	-- What a person has limited a program to: addresses that one email may go to and emails in a day of UTC, 0 for none,
 	-- and whether a person decides of each email.
 	approval INTEGER NOT NULL DEFAULT FALSE,
-	-- The API key that consented, in development: the grant ends with it.
-	key_id TEXT NOT NULL DEFAULT '',
+	-- In development, an API key can consent. The grant ends when the key is deleted. NULL if a user consented.
+	key_id BLOB,
 	-- The time since which a grant has a daily limit, 0 if it has had the limit from the start. An email that was
 	-- scheduled earlier counts on the day on which it is sent.
 	daily_since INTEGER NOT NULL DEFAULT 0
@@ -479,7 +479,7 @@ CREATE INDEX contents_unused ON contents (team_id, used_at, id, from_id) WHERE N
 CREATE TABLE emails (
 	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	api_key_id TEXT NOT NULL,        -- of the actor
+	api_key_id BLOB,                 -- the id of the actor, NULL for the system
 	domain_id BLOB,                  -- of the sender, NULL for none
 	message_id TEXT NOT NULL,
 	sender TEXT NOT NULL,            -- From as the caller wrote it
@@ -493,9 +493,7 @@ CREATE TABLE emails (
 	rank INTEGER NOT NULL,           -- of last_event; it only rises
 	scheduled_at INTEGER NOT NULL,
 	created_at INTEGER NOT NULL,
-	-- What the actor is whose id is in api_key_id: a key, a user, a grant or the system. The column has kept its name so
-	-- that a node of an older release goes on working beside newer ones; what it writes, and all that was written
-	-- before, is of keys.
+	-- The kind of the actor in api_key_id: key, user, grant or system.
 	actor_kind TEXT NOT NULL DEFAULT 'key',
 	content_id BLOB,                 -- NULL if the email has only a body of its own
 	-- JSON: what stands in the content's placeholders in this email, '' when nothing does.
@@ -607,24 +605,24 @@ CREATE INDEX suppressions_team ON suppressions (team_id, id);
 -- The suppressions of one origin, however few of a team's have it.
 CREATE INDEX suppressions_origin ON suppressions (team_id, origin, id);
 
--- Emails that a program wants to send, of which a person decides.
+-- Emails for which a user's approval was requested. A decided row stays for a while.
 CREATE TABLE approvals (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	actor_kind TEXT NOT NULL,        -- who asks
-	actor_id TEXT NOT NULL,
-	actor_name TEXT NOT NULL,        -- as it was then
+	actor_kind TEXT NOT NULL,        -- the kind of the actor that requested the approval: key, user or grant
+	actor_id BLOB NOT NULL,
+	actor_name TEXT NOT NULL,        -- the name that the actor had at that time
 	sender TEXT NOT NULL,
-	recipients INTEGER NOT NULL,     -- addresses in To, Cc and Bcc together
+	recipients INTEGER NOT NULL,     -- the number of addresses in To, Cc and Bcc together
 	subject TEXT NOT NULL,
-	state TEXT NOT NULL,             -- pending, and then for good approved, rejected, expired or failed
+	state TEXT NOT NULL,             -- pending at first; approved, rejected, expired or failed at the end
 	created_at INTEGER NOT NULL,
 	expires_at INTEGER NOT NULL,
 	decided_at INTEGER NOT NULL,     -- 0 while it is pending
-	decided_by_kind TEXT NOT NULL,   -- '' unless somebody decided
-	decided_by_id TEXT NOT NULL,
-	reason TEXT NOT NULL,            -- why it was rejected or could not be sent
-	email_id BLOB,                   -- of the email that was sent, NULL for none
+	decided_by_kind TEXT NOT NULL,   -- '' if nobody decided
+	decided_by_id BLOB,              -- NULL for none
+	reason TEXT NOT NULL,            -- why the approval was rejected, or why the email could not be sent
+	email_id BLOB,                   -- the email that was sent, NULL for none
 	request TEXT NOT NULL            -- the email in JSON, with its files; '' once it is decided
 ) STRICT;
 
@@ -931,8 +929,8 @@ CREATE TABLE broadcasts (
 	status TEXT NOT NULL,            -- draft, scheduled, queued, paused, canceled, sent or failed
 	reason TEXT NOT NULL,            -- why it is paused or failed, '' otherwise
 	guarded INTEGER NOT NULL,        -- it pauses when bounces or complaints pass a limit
-	actor_kind TEXT NOT NULL,        -- who sent it, '' for nobody yet
-	actor_id TEXT NOT NULL,
+	actor_kind TEXT NOT NULL,        -- the kind of the actor that sent it, '' before
+	actor_id BLOB,                   -- NULL for none
 	revision INTEGER NOT NULL,       -- counts the changes of a draft
 	created_at INTEGER NOT NULL,
 	updated_at INTEGER NOT NULL,

@@ -26,7 +26,9 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
@@ -48,6 +50,10 @@ type Select struct {
 
 	UUID        bool // whether the id column holds ids of 16 bytes ([db.ID])
 	OldestFirst bool // whether the list is ordered from oldest to newest
+
+	// InSpans is set if the table is partitioned by the time in its ids. Query then looks for the rows near the cursor
+	// first, because each statement takes time for every partition that may have its rows.
+	InSpans bool
 }
 
 // cursor returns a cursor as an argument of a statement.
@@ -72,12 +78,18 @@ func (p *Page) Most() int {
 // Query returns a page in list order, and reports whether more rows follow the page. If p.Before is set, Query reports
 // whether more rows precede the page.
 func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(db.Row) (T, error)) ([]T, bool, error) {
-	rows, err := query(ctx, r, &s, &p)
-	items, err := db.Collect(rows, err, scan)
-	if err != nil {
-		return nil, false, fmt.Errorf("read a page: %w", err)
-	}
 	limit := p.Most()
+	var items []T
+	for _, part := range s.parts(p) {
+		rows, err := query(ctx, r, &s, &part, limit+1-len(items))
+		some, err := db.Collect(rows, err, scan)
+		if err != nil {
+			return nil, false, fmt.Errorf("read a page: %w", err)
+		}
+		if items = append(items, some...); len(items) > limit {
+			break
+		}
+	}
 	more := len(items) > limit
 	if more {
 		items = items[:limit]
@@ -88,8 +100,43 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 	return items, more, nil
 }
 
-// query selects the rows of a page, and one more row if the list goes on.
-func query(ctx context.Context, r db.Reader, s *Select, p *Page) (db.Rows, error) {
+// spans are the lengths of the parts of a page in a partitioned table. The last part has no end.
+var spans = []time.Duration{2 * 24 * time.Hour, 32 * 24 * time.Hour}
+
+// parts divides a page in a partitioned table into parts by the time in its ids, in the order in which they are read.
+// Other pages are one part.
+func (s *Select) parts(p Page) (parts []Page) {
+	_, beyond, _ := s.direction(p)
+	now, ascending, backwards := time.Now(), beyond == ">", p.Before != ""
+	at, ok := now, !ascending
+	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
+		at, ok = id.Time(cursor)
+	}
+	if !s.InSpans || !ok {
+		return []Page{p}
+	}
+	for _, length := range spans {
+		bound, last := id.First(at.Add(-length)), false
+		if ascending {
+			bound, last = id.First(at.Add(length)), at.Add(length).After(now)
+		}
+		if last || p.until != "" && (p.until < bound) == ascending {
+			break
+		}
+		part := p
+		part.until = bound
+		parts = append(parts, part)
+		if backwards {
+			p.Before = bound
+		} else {
+			p.After = bound
+		}
+	}
+	return append(parts, p)
+}
+
+// query selects at most n rows of a page.
+func query(ctx context.Context, r db.Reader, s *Select, p *Page, n int) (db.Rows, error) {
 	text, args := s.Text, slices.Clone(s.Args)
 	order, beyond, within := s.direction(*p)
 	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
@@ -100,7 +147,7 @@ func query(ctx context.Context, r db.Reader, s *Select, p *Page) (db.Rows, error
 		args = append(args, s.cursor(p.until))
 		text += fmt.Sprintf(" AND %s %s $%d", s.ID, within, len(args))
 	}
-	args = append(args, p.Most()+1)
+	args = append(args, n)
 	text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", s.ID, order, len(args))
 	return r.Query(ctx, text, args...)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,6 +72,54 @@ func TestQueryOldestFirst(t *testing.T) {
 			})
 			if got := strings.Join(ids, " "); err != nil || got != c.want || more != c.more {
 				t.Errorf("%+v: got %q, more %v, error %v; want %q, %v", c.page, got, more, err, c.want, c.more)
+			}
+		}
+	})
+}
+
+// In a partitioned table, pages have the same items as in others, whatever ids the rows and the cursors have.
+func TestQueryInSpans(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ids := []string{"00000000-0000-4000-8000-000000000000", id.First(time.Unix(3600, 0)),
+			"55555555-5555-4555-8555-555555555555", "ffffffff-ffff-7fff-bfff-ffffffffffff"}
+		for _, days := range []int{-400, -399, -90, -40, -33, -32, -30, -9, -3, -2, -1, 0, 1, 40, 900} {
+			for hours := range 2 {
+				ids = append(ids, id.First(time.Now().AddDate(0, 0, days).Add(time.Duration(hours)*time.Hour)))
+			}
+		}
+		slices.Sort(ids)
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			if _, err := tx.Exec(t.Context(), `CREATE TABLE shelf (id TEXT PRIMARY KEY)`); err != nil {
+				return err
+			}
+			_, err := tx.InsertRows(t.Context(), `shelf (id)`, "", ids)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, oldest := range []bool{false, true} {
+			for i := -1; i < 2*len(ids); i++ {
+				for _, limit := range []int{1, 2, 7, 100} {
+					p := page.Page{Limit: limit}
+					switch {
+					case i >= len(ids):
+						p.Before = ids[i-len(ids)]
+					case i >= 0:
+						p.After = ids[i]
+					}
+					s := page.Select{Text: `SELECT s.id FROM shelf s WHERE TRUE`, ID: "s.id", OldestFirst: oldest}
+					scan := func(r db.Row) (id string, err error) { err = r.Scan(&id); return id, err }
+					want, wantMore, err := page.Query(t.Context(), d.Reader, s, p, scan)
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.InSpans = true
+					got, more, err := page.Query(t.Context(), d.Reader, s, p, scan)
+					if err != nil || !slices.Equal(got, want) || more != wantMore {
+						t.Errorf("%+v, oldest first %v: %q, more %v, %v; want %q, %v", p, oldest, got, more, err, want, wantMore)
+					}
+				}
 			}
 		}
 	})

@@ -26,7 +26,7 @@ type Span struct{ From, To time.Time }
 // the given cursor. The result next is the cursor of the next page, or "" after the last page.
 func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
 	next string, err error) {
-	all, next, err := emailsPage(ctx, s.DB.Reader, teamID, within, after)
+	all, next, err := emailsPage(ctx, s.DB, teamID, within, after)
 	if err != nil || len(all) == 0 {
 		return nil, next, err
 	}
@@ -62,5 +62,5 @@ func withRecipients(ctx context.Context, r db.Reader, teamID string, all []Email
 // cursor of the next page, or "" after the last page.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
-	return emailsPageTo(ctx, s.DB.Reader, teamID, a, after)
+	return emailsPageTo(ctx, s.DB, teamID, a, after)
 }

@@ -50,7 +50,7 @@ func (s *Service) Exists(ctx context.Context, teamID, emailID string) error {
 
 // List returns a page of the team's emails, newest first, without bodies and tags.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email, bool, error) {
-	return listEmails(ctx, s.DB.Reader, teamID, p)
+	return listEmails(ctx, s.DB, teamID, p)
 }
 
 // Recipients returns an email's envelope addresses with their states.

@@ -283,8 +283,8 @@ func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	return nil
 }
 
-func listEmails(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Email, bool, error) {
-	return page.Query(ctx, r, emailsWithin(teamID, Span{}), p, scanEmail)
+func listEmails(ctx context.Context, d *db.DB, teamID string, p page.Page) ([]Email, bool, error) {
+	return page.Query(ctx, d.Reader, emailsWithin(d, teamID, Span{}), p, scanEmail)
 }
 
 // recipientsOf returns the recipients of the given emails, in envelope order, as a map keyed by email id. The map lacks

@@ -17,9 +17,9 @@ const lateness = time.Hour
 
 // emailsWithin selects a team's emails within a time range. With bounds on the id, the database can use the index. The
 // bounds on the time are exact.
-func emailsWithin(teamID string, within Span) page.Select {
+func emailsWithin(d *db.DB, teamID string, within Span) page.Select {
 	s := page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
-		UUID: true, Args: []any{teamID}}
+		UUID: true, InSpans: !d.Alone(), Args: []any{teamID}}
 	for _, bound := range []struct {
 		at   time.Time
 		sign string
@@ -34,9 +34,9 @@ func emailsWithin(teamID string, within Span) page.Select {
 	return s
 }
 
-func emailsPage(ctx context.Context, r db.Reader, teamID string, within Span, after string) ([]Email, string, error) {
-	s := emailsWithin(teamID, within)
-	return page.Part(ctx, r, s, s, after, pageRows, scanEmail, func(e Email) string { return e.ID })
+func emailsPage(ctx context.Context, d *db.DB, teamID string, within Span, after string) ([]Email, string, error) {
+	s := emailsWithin(d, teamID, within)
+	return page.Part(ctx, d.Reader, s, s, after, pageRows, scanEmail, func(e Email) string { return e.ID })
 }
 
 func scanEmail(r db.Row) (Email, error) {
@@ -49,12 +49,12 @@ func scanEmail(r db.Row) (Email, error) {
 
 const pageToRows = 2000 // number of emails that one call to ListPageTo searches
 
-func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address,
+func emailsPageTo(ctx context.Context, d *db.DB, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
-	all := emailsWithin(teamID, Span{})
+	r, all := d.Reader, emailsWithin(d, teamID, Span{})
 	to := page.Select{Text: all.Text + ` AND (LOWER(e.recipient) LIKE $2 ESCAPE '\' OR e.recipient = ''
 		AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0)`,
-		ID: all.ID, UUID: true, Args: []any{teamID, a.Like()}}
+		ID: all.ID, UUID: true, InSpans: all.InSpans, Args: []any{teamID, a.Like()}}
 	found, next, err := page.Part(ctx, r, all, to, after, pageToRows, scanEmail, func(e Email) string { return e.ID })
 	if err != nil {
 		return nil, "", err

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// emptyDays makes a partition of each of two tables for each of the last days for which there is none.
+func emptyDays(t *testing.T, d *db.DB, days int) {
+	t.Helper()
+	today := d.Now().Truncate(24 * time.Hour)
+	for first := 1; first <= days; first += 100 {
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			for i := first; i < first+100; i++ {
+				for _, table := range []string{"emails", "email_events"} {
+					from := today.AddDate(0, 0, -i)
+					tx.Queue(t.Context(), fmt.Sprintf(`CREATE TABLE %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO
+						('%[4]s')`, table, from.Format("20060102"), id.First(from), id.First(from.AddDate(0, 0, 1))))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lockedBy returns how many tables and indexes PostgreSQL locks to plan a statement, and the plan.
+func lockedBy(t *testing.T, d *db.DB, s db.Statement) (locks int, plan string) {
+	t.Helper()
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		rows, err := tx.Query(t.Context(), `EXPLAIN `+s.SQL, s.Args...)
+		lines, err := db.Collect(rows, err, func(r db.Row) (line string, err error) { err = r.Scan(&line); return line, err })
+		if err != nil {
+			return fmt.Errorf("explain %s: %w", s.SQL, err)
+		}
+		plan = strings.Join(lines, "\n")
+		return tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE pid = pg_backend_pid()
+			AND locktype = 'relation'`).Scan(&locks)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locks, plan
+}
+
+// With 1,000 partitions, claims, deliveries, single emails, and lists of teams that sent many emails near the cursor
+// use only a few partitions. A list of a team with few emails may use all of them, and is complete.
+func TestManyPartitions(t *testing.T) {
+	t.Parallel()
+	p := &installation{t: t, dir: t.TempDir()}
+	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir, "POSTRIDER_PARTITION_BY": "day",
+		"POSTRIDER_DATABASE_URL": dbtest.EmptyPostgresURL(t)}
+	trace := &dbtest.Trace{}
+	p.options.Trace = trace.Record
+	key, few := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Few")
+	n := p.start()
+	beside := dbtest.Open(t, node.DatabaseURL(n.Config))
+	n.look = beside.Reader
+	emptyDays(t, beside, 1000)
+	delivered := func(want int) {
+		t.Helper()
+		eventually(t, "all are delivered", func() bool {
+			return n.count(`SELECT COUNT(*) FROM email_events WHERE type = 'delivered'`) == want
+		})
+	}
+	var now, old []string
+	for i := range 2 {
+		if status, text := n.ask(key, http.MethodPost, "/emails/batch",
+			`[`+strings.Repeat(hello+`,`, 24)+hello+`]`); status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+		delivered(25 * (i + 1))
+		if now = readFilled(n, key, "/emails?"); i == 0 {
+			for _, emailID := range now {
+				old = append(old, n.old(emailID, 700))
+			}
+		}
+	}
+	now = now[:25]
+	slices.SortFunc(old, func(a, b string) int { return strings.Compare(b, a) })
+	alone := n.made(few, "/emails", hello)
+	delivered(51)
+	alone = n.old(alone, 900)
+	trace.Take()
+	for range 10 { // from the sixth time on, PostgreSQL considers a generic plan
+		for _, path := range []string{"/emails?limit=20", "/emails?limit=5&after=" + now[9], "/emails?limit=5&before=" + now[9],
+			"/emails?limit=20&after=" + old[0], "/emails?limit=15&before=" + old[20], "/emails/" + old[3],
+			"/emails/" + old[3] + "/events", "/emails/" + old[3] + "/attempts", "/emails/" + old[3] + "/attachments"} {
+			if status, text := n.ask(key, http.MethodGet, path, ""); status != 200 {
+				t.Fatalf("GET %s: %d %s", path, status, text)
+			}
+		}
+	}
+	n.made(key, "/emails", hello)
+	delivered(52)
+	all := trace.Take()
+	if got := readFilled(n, few, "/emails?"); len(got) != 1 || got[0] != alone {
+		t.Errorf("the only email of a team is %s, and its list has %q", alone, got)
+	}
+	if got := readFilled(n, key, "/emails?"); len(got) != 51 {
+		t.Errorf("the list has %d emails", len(got))
+	}
+	n.end()
+	checked, seen := 0, map[string]bool{}
+	for _, s := range all {
+		text := strings.Join(strings.Fields(s.SQL), " ")
+		word, _, _ := strings.Cut(text, " ")
+		if seen[text+fmt.Sprint(s.Args)] || !strings.Contains("SELECT UPDATE DELETE WITH", word) ||
+			!regexp.MustCompile(`\b(jobs|emails|email_[a-z]+)\b`).MatchString(text) {
+			continue
+		}
+		seen[text+fmt.Sprint(s.Args)] = true
+		checked++
+		if locks, plan := lockedBy(t, beside, s); locks > 60 {
+			t.Errorf("%s %v\nlocks %d tables and indexes:\n%.1000s", text, s.Args, locks, plan)
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d statements were checked", checked)
+	}
+}

@@ -480,7 +480,7 @@ func (n *killedNode) checkCounts(env []string, people, created int) {
 		{"approved and emails", `SELECT COUNT(DISTINCT a.email_id) FROM approvals a JOIN emails e ON e.id = a.email_id
 			WHERE a.state = 'approved'`, `SELECT COUNT(*) FROM emails WHERE subject LIKE 'Approved %'`},
 		{"grants and entries of consents", `SELECT COUNT(*) FROM oauth_grants`,
-			audited + `'grant.created' AND target IN (SELECT id FROM oauth_grants)`},
+			audited + `'grant.created' AND CAST(target AS UUID) IN (SELECT id FROM oauth_grants)`},
 		{"grants that were used twice, and entries", `SELECT COUNT(*) FROM oauth_grants
 			WHERE revoked_reason = 'refresh_token_reuse'`, audited + `'grant.reuse_detected'`},
 		{"emails of programs with a limit", `SELECT SUM(used) FROM grant_volumes`,

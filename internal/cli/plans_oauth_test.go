@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
@@ -71,7 +72,7 @@ func (d *driver) authorize() {
 	give(by)
 	d.do("DELETE", "/oauth/grants/"+d.do("GET", "/oauth/grants", ""), "")
 	must(d.Teams.DeleteKey(ctx, d.team, d.do("POST", "/api-keys", `{"name":"short"}`)))
-	must(d.DB.Update(ctx, func(tx *db.Tx) error { return d.Grants.RevokeUser(ctx, tx, d.team, "nobody") }))
+	must(d.DB.Update(ctx, func(tx *db.Tx) error { return d.Grants.RevokeUser(ctx, tx, d.team, dbtest.ID("nobody")) }))
 	for _, path := range []string{"/.well-known/jwks.json", "/.well-known/oauth-authorization-server"} {
 		if status, text := d.ask("", "GET", path, ""); status != 200 {
 			d.t.Errorf("%s: %d %s", path, status, text)

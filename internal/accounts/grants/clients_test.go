@@ -89,9 +89,10 @@ func TestRegistrationFlood(t *testing.T) {
 		f.Must(from("2001:db8:0:1::1"))
 		f.exec(`UPDATE oauth_clients SET created_at = created_at - 3600000000 WHERE address <> ''`)
 		f.Must(from("2001:db8::9"))
-		f.exec(`INSERT INTO oauth_clients SELECT id || n, name, redirect_uris, scope, client_uri, logo_uri, 'a' || n,
+		f.exec(`INSERT INTO oauth_clients SELECT CAST(made AS UUID), name, redirect_uris, scope, client_uri, logo_uri, 'a' || n,
 			$1, 0 FROM (SELECT * FROM oauth_clients ORDER BY id LIMIT 1) c, (WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL
-			SELECT n + 1 FROM numbers WHERE n < 500) SELECT n FROM numbers) x`, time.Now().UnixMicro())
+			SELECT n + 1 FROM numbers WHERE n < 500)
+			SELECT n, '00000000-0000-7000-8000-00000000' || (n + 1000) AS made FROM numbers) x`, time.Now().UnixMicro())
 		wantCode(t, from("192.0.2.2"), grants.TooManyRequests)
 	})
 }
@@ -229,9 +230,10 @@ func TestCLI(t *testing.T) {
 func TestStrangersWriteLittle(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.code(f.Acme, "full_access")
-		f.exec(`INSERT INTO oauth_clients SELECT id || n, name, redirect_uris, scope, client_uri, logo_uri, 'a' || n, n, 0
+		f.exec(`INSERT INTO oauth_clients SELECT CAST(made AS UUID), name, redirect_uris, scope, client_uri, logo_uri, 'a' || n, n, 0
 			FROM (SELECT * FROM oauth_clients ORDER BY id LIMIT 1) c, (WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL
-			SELECT n + 1 FROM numbers WHERE n < 2100) SELECT n FROM numbers) x`)
+			SELECT n + 1 FROM numbers WHERE n < 2100)
+			SELECT n, '00000000-0000-7000-8000-00000000' || (n + 1000) AS made FROM numbers) x`)
 		f.exec(`UPDATE oauth_clients SET created_at = created_at + $1 WHERE used_at = 0`, time.Now().UnixMicro())
 		f.Must(f.Sweep(t.Context()))
 		if n, old := f.Count(`SELECT COUNT(*) FROM oauth_clients WHERE used_at = 0`),
@@ -260,7 +262,7 @@ func TestSweep(t *testing.T) {
 		f.code(f.Acme, "full_access")
 		f.Must(f.Sweep(t.Context()))
 		f.works(tokens.Access, true)
-		f.exec(`UPDATE oauth_clients SET created_at = created_at - $1 WHERE id <> $2`, 31*day, young.ID)
+		f.exec(`UPDATE oauth_clients SET created_at = created_at - $1 WHERE id <> $2`, 31*day, db.ID(young.ID))
 		f.exec(`UPDATE oauth_codes SET expires_at = expires_at - $1`, day)
 		f.exec(`UPDATE oauth_grants SET expires_at = expires_at - $1`, 61*day)
 		f.Must(f.Sweep(t.Context()))

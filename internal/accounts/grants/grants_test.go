@@ -332,10 +332,11 @@ var taking sync.Mutex
 func TestTooManyGrants(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		g := f.granted(f.Acme, "full_access")
-		f.exec(`INSERT INTO oauth_grants SELECT 'copy' || n, team_id, user_id, client_id, scope, resource,
+		f.exec(`INSERT INTO oauth_grants SELECT CAST(copied AS UUID), team_id, user_id, client_id, scope, resource,
 			created_at, used_at, expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, 0, 0, FALSE, key_id, 0
 			FROM oauth_grants, (WITH RECURSIVE
-			numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999) SELECT n FROM numbers) x`)
+			numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999)
+			SELECT '00000000-0000-7000-8000-00000000' || (n + 1000) AS copied FROM numbers) x`)
 		r, err := f.CheckRequest(t.Context(), f.params())
 		f.Must(err)
 		if _, _, err := f.Approve(t.Context(), r, f.Acme); fault.KindOf(err) != fault.Forbidden {
@@ -423,7 +424,7 @@ func TestLostHintOfARole(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)
 		access := f.granted(by, "full_access").Access
-		f.exec(`UPDATE memberships SET role = 'viewer' WHERE user_id = $1`, by.ID)
+		f.exec(`UPDATE memberships SET role = 'viewer' WHERE user_id = $1`, db.ID(by.ID))
 		if got := f.works(access, true); got.Scopes.Has(teams.DomainsWrite) {
 			t.Error("the program may still do what its user may not")
 		}
@@ -435,7 +436,8 @@ func TestLostHintOfARole(t *testing.T) {
 func TestJoinedByAWrongClock(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)
-		f.exec(`UPDATE memberships SET created_at = created_at + $2 WHERE user_id = $1`, by.ID, time.Hour.Microseconds())
+		f.exec(`UPDATE memberships SET created_at = created_at + $2 WHERE user_id = $1`, db.ID(by.ID),
+			time.Hour.Microseconds())
 		given := f.granted(by, "full_access")
 		if _, err := f.refresh(given.Refresh); err != nil {
 			t.Errorf("the tokens are not renewed: %v", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/node/testnode"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -249,7 +250,7 @@ func TestGrantsEndWithTheirUser(t *testing.T) {
 			f.Must(end(by.ID))
 			f.works(token, false)
 			if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE id = $1 AND revoked_reason = 'user_left'`,
-				grantID); n != 1 {
+				db.ID(grantID)); n != 1 {
 				t.Errorf("%s: the grant is not revoked", name)
 			}
 		}

@@ -19,9 +19,9 @@ const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name,
 func scanGrant(r db.Row) (g Grant, err error) {
 	var scope, reason string
 	var created, used, expires, revoked, since int64
-	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, (*db.ID)(&g.KeyID), &g.ClientID, &g.ClientName, &g.LogoURI, &scope,
-		&g.Resource, &created, &used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval,
-		&since)
+	err = r.Scan((*db.ID)(&g.ID), &g.TeamID, (*db.ID)(&g.UserID), (*db.ID)(&g.KeyID), (*db.ID)(&g.ClientID),
+		&g.ClientName, &g.LogoURI, &scope, &g.Resource, &created, &used, &expires, &revoked, &reason, &g.Limits.Recipients,
+		&g.Limits.Emails, &g.Limits.Approval, &since)
 	g.dailySince = db.Time(since)
 	g.Scopes, g.RevokedReason = storedScopes(scope), Reason(reason)
 	g.CreatedAt, g.UsedAt, g.ExpiresAt, g.RevokedAt = db.Time(created), db.Time(used), db.Time(expires),
@@ -31,7 +31,7 @@ func scanGrant(r db.Row) (g Grant, err error) {
 
 func getGrant(ctx context.Context, r db.Reader, teamID, grantID string) (Grant, error) {
 	g, err := scanGrant(r.QueryRow(ctx, `SELECT `+grantColumns+` FROM oauth_grants g JOIN oauth_clients c
-		ON c.id = g.client_id WHERE g.id = $1 AND g.team_id = $2`, grantID, teamID))
+		ON c.id = g.client_id WHERE g.id = $1 AND g.team_id = $2`, db.ID(grantID), teamID))
 	if errors.Is(err, db.ErrNoRows) {
 		return g, fault.NotFoundf("OAuth grant not found")
 	}
@@ -43,7 +43,7 @@ func getGrant(ctx context.Context, r db.Reader, teamID, grantID string) (Grant, 
 
 func listGrants(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Grant, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + grantColumns + ` FROM oauth_grants g JOIN oauth_clients c
-		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", Args: []any{teamID}}, p, scanGrant)
+		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", UUID: true, Args: []any{teamID}}, p, scanGrant)
 }
 
 // countActive counts a team's active grants, up to the given maximum.
@@ -54,19 +54,19 @@ func countActive(ctx context.Context, r db.Reader, teamID string, most int) (n i
 }
 
 func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
-	tx.Proof(`SELECT 1 FROM oauth_grants WHERE id = $1`, g.ID)
+	tx.Proof(`SELECT 1 FROM oauth_grants WHERE id = $1`, db.ID(g.ID))
 	tx.Queue(ctx, `INSERT INTO oauth_grants (id, team_id, user_id, client_id, scope, resource, created_at, used_at,
 		expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, recipients_per_email, emails_a_day,
 		approval, key_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, g.ID, g.TeamID, g.UserID,
-		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, db.ID(g.ID), g.TeamID,
+		db.ID(g.UserID), db.ID(g.ClientID), g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(),
 		g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval, db.ID(g.KeyID))
 }
 
 func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 	tx.Queue(ctx, `UPDATE oauth_grants SET recipients_per_email = $3, emails_a_day = $4, approval = $5,
-		daily_since = $6 WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails,
-		g.Limits.Approval, db.Micros(g.dailySince))
+		daily_since = $6 WHERE id = $1 AND team_id = $2`, db.ID(g.ID), g.TeamID, g.Limits.Recipients,
+		g.Limits.Emails, g.Limits.Approval, db.Micros(g.dailySince))
 }
 
 // dayUsed returns the number of emails that a grant has sent on a given day, counted by recipient. A count that is
@@ -74,7 +74,7 @@ func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 // the new day. A count for any later day comes from a wrong clock and is ignored.
 func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
 	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2
-		AND day - $3 IN (0, 1)`, teamID, grantID, day).Scan(&used)
+		AND day - $3 IN (0, 1)`, teamID, db.ID(grantID), day).Scan(&used)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, nil
 	}
@@ -90,7 +90,7 @@ func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, li
 		day = CASE WHEN grant_volumes.day - excluded.day = 1 THEN grant_volumes.day ELSE excluded.day END
 		WHERE CASE WHEN grant_volumes.day - excluded.day IN (0, 1) THEN grant_volumes.used ELSE 0 END
 		+ excluded.used <= $5`,
-		teamID, grantID, day, n, limit)
+		teamID, db.ID(grantID), day, n, limit)
 	if err != nil {
 		return false, fmt.Errorf("count the emails of a grant: %w", err)
 	}
@@ -105,18 +105,20 @@ func eraseUsage(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64
 // setRevoked revokes a grant if it is active, and returns the number of changed rows.
 func setRevoked(ctx context.Context, tx *db.Tx, teamID, grantID string, why Reason) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
-		WHERE id = $1 AND team_id = $2 AND revoked_at = 0`, grantID, teamID, tx.Now().UnixMicro(), string(why))
+		WHERE id = $1 AND team_id = $2 AND revoked_at = 0`, db.ID(grantID), teamID, tx.Now().UnixMicro(), string(why))
 }
 
 func setRevokedOf(ctx context.Context, tx *db.Tx, teamID, userID string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
 		WHERE team_id = $1 AND user_id = $2 AND revoked_reason = ''`,
-		teamID, userID, tx.Now().UnixMicro(), string(UserLeft))
+		teamID, db.ID(userID), tx.Now().UnixMicro(), string(UserLeft))
 }
 
+// setRevokedOfKey revokes the active grants to which a key consented. Like expireGrants, setRevokedOfKey has a condition
+// for which the query planner does not use a partial index of active grants.
 func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
-		WHERE team_id = $1 AND user_id = '' AND key_id = $2 AND revoked_reason = ''`,
+		WHERE team_id = $1 AND key_id = $2 AND revoked_at <= 0`,
 		teamID, db.ID(keyID), tx.Now().UnixMicro(), string(KeyDeleted))
 }
 
@@ -126,8 +128,8 @@ func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int6
 func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l refreshState, err error) {
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
-		WHERE id = $1 AND team_id = $2 AND revoked_at = 0 RETURNING generation, retried, rotated_at`, grantID, teamID).
-		Scan(&l.newest, &l.retried, &rotated)
+		WHERE id = $1 AND team_id = $2 AND revoked_at = 0 RETURNING generation, retried, rotated_at`, db.ID(grantID),
+		teamID).Scan(&l.newest, &l.retried, &rotated)
 	l.rotatedAt = db.Time(rotated)
 	return l, err
 }
@@ -135,13 +137,13 @@ func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l
 func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l refreshState, expires time.Time) {
 	tx.Queue(ctx, `UPDATE oauth_grants SET generation = $3, retried = $4, rotated_at = $5, used_at = $6, expires_at = $7
 		WHERE id = $1 AND team_id = $2`,
-		grantID, teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
+		db.ID(grantID), teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
 }
 
 // setUsed stores the time of a grant's last use, unless a later time is already stored.
 func setUsed(ctx context.Context, tx *db.Tx, teamID, grantID string, at time.Time) {
-	tx.Queue(ctx, `UPDATE oauth_grants SET used_at = $3 WHERE id = $1 AND team_id = $2 AND used_at < $3`, grantID, teamID,
-		at.UnixMicro())
+	tx.Queue(ctx, `UPDATE oauth_grants SET used_at = $3 WHERE id = $1 AND team_id = $2 AND used_at < $3`,
+		db.ID(grantID), teamID, at.UnixMicro())
 }
 
 // expireGrants revokes a batch of grants, across all teams, whose refresh tokens have expired. The outer conditions of
@@ -171,8 +173,9 @@ const codeColumns = `hash, grant_id, team_id, user_id, client_id, scope, resourc
 
 func scanCode(r db.Row) (c storedCode, err error) {
 	var expires int64
-	err = r.Scan(&c.Hash, &c.GrantID, &c.TeamID, &c.UserID, &c.ClientID, &c.Scope, &c.Resource, &c.RedirectURI,
-		&c.Challenge, &expires, &c.Limits.Recipients, &c.Limits.Emails, &c.Limits.Approval, (*db.ID)(&c.KeyID))
+	err = r.Scan(&c.Hash, (*db.ID)(&c.GrantID), &c.TeamID, (*db.ID)(&c.UserID), (*db.ID)(&c.ClientID), &c.Scope,
+		&c.Resource, &c.RedirectURI, &c.Challenge, &expires, &c.Limits.Recipients, &c.Limits.Emails, &c.Limits.Approval,
+		(*db.ID)(&c.KeyID))
 	c.ExpiresAt = db.Time(expires)
 	return c, err
 }
@@ -182,8 +185,8 @@ func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time
 	tx.Queue(ctx,
 		`INSERT INTO oauth_codes (`+codeColumns+`, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)`,
-		c.Hash, c.GrantID, c.TeamID, c.UserID, c.ClientID, c.Scope, c.Resource, c.RedirectURI, c.Challenge,
-		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, db.ID(c.KeyID))
+		c.Hash, db.ID(c.GrantID), c.TeamID, db.ID(c.UserID), db.ID(c.ClientID), c.Scope, c.Resource, c.RedirectURI,
+		c.Challenge, expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, db.ID(c.KeyID))
 }
 
 // useCode marks an authorization code as used and returns it, or ErrNoRows if the code is unknown or already used. The
@@ -204,13 +207,12 @@ func deleteCodes(ctx context.Context, tx *db.Tx, before time.Time, limit int) (i
 }
 
 func deleteCodesOf(ctx context.Context, tx *db.Tx, teamID, userID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = $2`, teamID, userID)
+	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = $2`, teamID, db.ID(userID))
 	return err
 }
 
 func deleteCodesOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = '' AND key_id = $2`, teamID,
-		db.ID(keyID))
+	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND key_id = $2`, teamID, db.ID(keyID))
 	return err
 }
 
@@ -224,8 +226,8 @@ func getClient(ctx context.Context, r db.Reader, clientID string) (c Client, err
 	var uris, scope, address string
 	var created int64
 	err = r.QueryRow(ctx, `SELECT id, name, redirect_uris, scope, client_uri, logo_uri, address, created_at
-		FROM oauth_clients WHERE id = $1`, clientID).
-		Scan(&c.ID, &c.Name, &uris, &scope, &c.URI, &c.LogoURI, &address, &created)
+		FROM oauth_clients WHERE id = $1`, db.ID(clientID)).
+		Scan((*db.ID)(&c.ID), &c.Name, &uris, &scope, &c.URI, &c.LogoURI, &address, &created)
 	if errors.Is(err, db.ErrNoRows) {
 		return c, refuse(InvalidClient, "client_id is the id of no client. Register the client first.")
 	}
@@ -238,9 +240,9 @@ func getClient(ctx context.Context, r db.Reader, clientID string) (c Client, err
 }
 
 func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
-	tx.Proof(`SELECT 1 FROM oauth_clients WHERE id = $1`, c.ID)
+	tx.Proof(`SELECT 1 FROM oauth_clients WHERE id = $1`, db.ID(c.ID))
 	tx.Queue(ctx, `INSERT INTO oauth_clients (id, name, redirect_uris, scope, client_uri, logo_uri, address, created_at,
-		used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, c.ID, c.Name, strings.Join(c.RedirectURIs, " "),
+		used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, db.ID(c.ID), c.Name, strings.Join(c.RedirectURIs, " "),
 		c.Scopes.String(), c.URI, c.LogoURI, address, c.CreatedAt.UnixMicro())
 }
 
@@ -266,7 +268,7 @@ func recentClients(ctx context.Context, r db.Reader, address string, since time.
 // client is already marked as used, markUsed returns ErrNoRows.
 func markUsed(ctx context.Context, tx *db.Tx, clientID string) (address string, err error) {
 	err = tx.QueryRow(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0 RETURNING address`,
-		clientID, tx.Now().UnixMicro()).Scan(&address)
+		db.ID(clientID), tx.Now().UnixMicro()).Scan(&address)
 	return address, err
 }
 
@@ -307,18 +309,18 @@ func listKeys(ctx context.Context, r db.Reader) ([]storedKey, error) {
 	rows, err := r.Query(ctx, `SELECT id, private, signs_at FROM oauth_keys ORDER BY signs_at, id LIMIT 10`)
 	return db.Collect(rows, err, func(r db.Row) (k storedKey, err error) {
 		var at int64
-		err = r.Scan(&k.id, &k.private, &at)
+		err = r.Scan((*db.ID)(&k.id), &k.private, &at)
 		k.signsAt = db.Time(at)
 		return k, err
 	})
 }
 
 func insertKey(ctx context.Context, tx *db.Tx, k *storedKey) {
-	tx.Proof(`SELECT 1 FROM oauth_keys WHERE id = $1`, k.id)
-	tx.Queue(ctx, `INSERT INTO oauth_keys (id, private, signs_at) VALUES ($1, $2, $3)`, k.id, k.private,
+	tx.Proof(`SELECT 1 FROM oauth_keys WHERE id = $1`, db.ID(k.id))
+	tx.Queue(ctx, `INSERT INTO oauth_keys (id, private, signs_at) VALUES ($1, $2, $3)`, db.ID(k.id), k.private,
 		k.signsAt.UnixMicro())
 }
 
 func deleteKey(ctx context.Context, tx *db.Tx, keyID string) {
-	tx.Queue(ctx, `DELETE FROM oauth_keys WHERE id = $1`, keyID)
+	tx.Queue(ctx, `DELETE FROM oauth_keys WHERE id = $1`, db.ID(keyID))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // A token response names only the scopes that the grant's limits and the user's role leave to the token.
@@ -35,7 +36,8 @@ func TestTokenResponsesNameWhatTheTokenAllows(t *testing.T) {
 			first, err := f.Exchange(t.Context(), x)
 			f.Must(err)
 			var grantID string
-			f.Must(f.DB.QueryRow(t.Context(), `SELECT id FROM oauth_grants ORDER BY id DESC LIMIT 1`).Scan(&grantID))
+			f.Must(f.DB.QueryRow(t.Context(), `SELECT id FROM oauth_grants ORDER BY id DESC LIMIT 1`).
+				Scan((*db.ID)(&grantID)))
 			_, err = f.SetLimits(t.Context(), f.Acme, grantID, func(l *grants.Limits) error {
 				*l = c.limits
 				return nil
@@ -70,7 +72,7 @@ func TestTokenResponsesNameWhatTheTokenAllows(t *testing.T) {
 // setRole changes the role of a member of Acme.
 func (f *fixture) setRole(by teams.Actor, role teams.Role) {
 	f.T.Helper()
-	f.exec(`UPDATE memberships SET role = $1 WHERE user_id = $2`, string(role), by.ID)
+	f.exec(`UPDATE memberships SET role = $1 WHERE user_id = $2`, string(role), db.ID(by.ID))
 	f.Node.Teams.Forget()
 }
 

@@ -136,7 +136,7 @@ func TestInvitationRefused(t *testing.T) {
 		if !errors.Is(err, broken) {
 			t.Error(err)
 		}
-		if n := b.Count(`SELECT COUNT(*) FROM memberships WHERE user_id <> $1`, owner.ID); n != 0 {
+		if n := b.Count(`SELECT COUNT(*) FROM memberships WHERE user_id <> $1`, db.ID(owner.ID)); n != 0 {
 			t.Errorf("%d members", n)
 		}
 		if n := b.Count(`SELECT COUNT(*) FROM users WHERE email = 'new@one.example'`); n != 0 {

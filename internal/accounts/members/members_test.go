@@ -380,10 +380,9 @@ func TestMostMembers(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		ctx := t.Context()
 		b.Update(func(tx *db.Tx) error {
-			for i := range 200 {
+			for range 200 {
 				tx.Queue(ctx, `INSERT INTO memberships (team_id, user_id, role, created_at) VALUES ($1, $2, 'viewer',
-					0)`,
-					b.Acme.TeamID, fmt.Sprint(i))
+					0)`, b.Acme.TeamID, db.ID(id.New()))
 			}
 			return nil
 		})
@@ -413,7 +412,7 @@ func TestMostTeams(t *testing.T) {
 					return err
 				}
 				tx.Queue(ctx, `INSERT INTO memberships (team_id, user_id, role, created_at)
-					VALUES ($1, $2, 'viewer', 0)`, team.ID, u.ID)
+					VALUES ($1, $2, 'viewer', 0)`, team.ID, db.ID(u.ID))
 			}
 			return nil
 		})
@@ -423,7 +422,7 @@ func TestMostTeams(t *testing.T) {
 		b.Must(b.Members.Leave(ctx, all[0].TeamID, u.ID))
 		b.Must(join(b.Acme.TeamID))
 		b.Must(b.Users.Delete(ctx, u.ID))
-		if n := b.Count(`SELECT COUNT(*) FROM memberships WHERE user_id = $1`, u.ID); n != 0 {
+		if n := b.Count(`SELECT COUNT(*) FROM memberships WHERE user_id = $1`, db.ID(u.ID)); n != 0 {
 			t.Errorf("%d memberships of a user who is deleted", n)
 		}
 	})

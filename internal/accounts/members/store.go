@@ -22,8 +22,8 @@ func actor(ctx context.Context, r db.Reader, userID, teamID string) (a teams.Act
 	var role string
 	err = r.QueryRow(ctx, `SELECT m.role, u.email, t.rate_limit, t.suspended FROM memberships m
 		JOIN teams t ON t.id = m.team_id JOIN users u ON u.id = m.user_id
-		WHERE m.team_id = $1 AND m.user_id = $2 AND t.deleted_at = 0 AND NOT u.disabled`, teamID, userID).
-		Scan(&role, &a.Name, &a.RateLimit, &a.Suspended)
+		WHERE m.team_id = $1 AND m.user_id = $2 AND t.deleted_at = 0 AND NOT u.disabled`, teamID,
+		db.ID(userID)).Scan(&role, &a.Name, &a.RateLimit, &a.Suspended)
 	a.Scopes = teams.Role(role).Scopes()
 	return a, err
 }
@@ -35,14 +35,14 @@ const membershipTables = `memberships m JOIN teams t ON t.id = m.team_id JOIN us
 func scanMembership(r db.Row) (m Membership, err error) {
 	var role string
 	var created int64
-	err = r.Scan(&m.TeamID, &m.TeamName, &m.UserID, &m.Email, &m.Name, &role, &created)
+	err = r.Scan(&m.TeamID, &m.TeamName, (*db.ID)(&m.UserID), &m.Email, &m.Name, &role, &created)
 	m.Role, m.CreatedAt = teams.Role(role), db.Time(created)
 	return m, err
 }
 
 func get(ctx context.Context, r db.Reader, teamID, userID string) (Membership, error) {
 	m, err := scanMembership(r.QueryRow(ctx, `SELECT `+membershipColumns+` FROM `+membershipTables+`
-		WHERE m.team_id = $1 AND m.user_id = $2 AND t.deleted_at = 0`, teamID, userID))
+		WHERE m.team_id = $1 AND m.user_id = $2 AND t.deleted_at = 0`, teamID, db.ID(userID)))
 	if errors.Is(err, db.ErrNoRows) {
 		return m, fault.NotFoundf("Member not found")
 	}
@@ -54,7 +54,7 @@ func get(ctx context.Context, r db.Reader, teamID, userID string) (Membership, e
 
 func teamsOf(ctx context.Context, r db.Reader, userID string) ([]Membership, error) {
 	rows, err := r.Query(ctx, `SELECT `+membershipColumns+` FROM `+membershipTables+`
-		WHERE m.user_id = $1 AND t.deleted_at = 0 ORDER BY t.name, m.team_id LIMIT $2`, userID, maxTeams)
+		WHERE m.user_id = $1 AND t.deleted_at = 0 ORDER BY t.name, m.team_id LIMIT $2`, db.ID(userID), maxTeams)
 	all, err := db.Collect(rows, err, scanMembership)
 	if err != nil {
 		return nil, fmt.Errorf("list the teams of a user: %w", err)
@@ -64,7 +64,7 @@ func teamsOf(ctx context.Context, r db.Reader, userID string) ([]Membership, err
 
 func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Membership, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + membershipColumns + ` FROM ` + membershipTables + `
-		WHERE m.team_id = $1`, ID: "m.user_id", Args: []any{teamID}}, p, scanMembership)
+		WHERE m.team_id = $1`, ID: "m.user_id", UUID: true, Args: []any{teamID}}, p, scanMembership)
 }
 
 func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
@@ -77,7 +77,7 @@ func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
 
 func insert(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Role) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO memberships (team_id, user_id, role, created_at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (team_id, user_id) DO NOTHING`, teamID, userID, string(role), tx.Now().UnixMicro())
+		ON CONFLICT (team_id, user_id) DO NOTHING`, teamID, db.ID(userID), string(role), tx.Now().UnixMicro())
 	return n > 0, err
 }
 
@@ -85,7 +85,7 @@ func insert(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Ro
 func otherOwner(ctx context.Context, r db.Reader, teamID, userID string) (yes bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id
 		WHERE m.team_id = $1 AND m.user_id <> $2 AND m.role = $3 AND NOT u.disabled)`,
-		teamID, userID, string(teams.Owner)).Scan(&yes)
+		teamID, db.ID(userID), string(teams.Owner)).Scan(&yes)
 	if err != nil {
 		return false, fmt.Errorf("look for another owner: %w", err)
 	}
@@ -93,13 +93,13 @@ func otherOwner(ctx context.Context, r db.Reader, teamID, userID string) (yes bo
 }
 
 func setRole(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Role) error {
-	n, err := tx.Exec(ctx, `UPDATE memberships SET role = $3 WHERE team_id = $1 AND user_id = $2`, teamID, userID,
-		string(role))
+	n, err := tx.Exec(ctx, `UPDATE memberships SET role = $3 WHERE team_id = $1 AND user_id = $2`, teamID,
+		db.ID(userID), string(role))
 	return requireRow(n, err)
 }
 
 func remove(ctx context.Context, tx *db.Tx, teamID, userID string) error {
-	n, err := tx.Exec(ctx, `DELETE FROM memberships WHERE team_id = $1 AND user_id = $2`, teamID, userID)
+	n, err := tx.Exec(ctx, `DELETE FROM memberships WHERE team_id = $1 AND user_id = $2`, teamID, db.ID(userID))
 	return requireRow(n, err)
 }
 
@@ -123,7 +123,7 @@ func getTeam(ctx context.Context, r db.Reader, teamID string) (name string, susp
 }
 
 func userEmail(ctx context.Context, r db.Reader, userID string) (email string, err error) {
-	err = r.QueryRow(ctx, `SELECT email FROM users WHERE id = $1 AND NOT disabled`, userID).Scan(&email)
+	err = r.QueryRow(ctx, `SELECT email FROM users WHERE id = $1 AND NOT disabled`, db.ID(userID)).Scan(&email)
 	if errors.Is(err, db.ErrNoRows) {
 		return "", fault.NotFoundf("User not found")
 	}
@@ -157,17 +157,18 @@ const invitationTables = `invitations i JOIN teams t ON t.id = i.team_id`
 func scanInvitation(r db.Row) (v Invitation, err error) {
 	var role, kind string
 	var created, sent, expires int64
-	err = r.Scan(&v.ID, &v.TeamID, &v.TeamName, &v.Email, &role, &kind, (*db.ID)(&v.By.ID), &v.sends, &created, &sent, &expires)
+	err = r.Scan((*db.ID)(&v.ID), &v.TeamID, &v.TeamName, &v.Email, &role, &kind, (*db.ID)(&v.By.ID), &v.sends, &created,
+		&sent, &expires)
 	v.Role, v.By.Kind = teams.Role(role), teams.ActorKind(kind)
 	v.CreatedAt, v.SentAt, v.ExpiresAt = db.Time(created), db.Time(sent), db.Time(expires)
 	return v, err
 }
 
 func insertInvitation(ctx context.Context, tx *db.Tx, v *Invitation, hash string) {
-	tx.Proof(`SELECT 1 FROM invitations WHERE id = $1`, v.ID)
+	tx.Proof(`SELECT 1 FROM invitations WHERE id = $1`, db.ID(v.ID))
 	tx.Queue(ctx, `INSERT INTO invitations (id, team_id, email, role, token_hash, state, actor_kind, actor_id, sends,
-		created_at, sent_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, v.ID, v.TeamID,
-		v.Email, string(v.Role), hash, open, string(v.By.Kind), db.ID(v.By.ID), v.sends, v.CreatedAt.UnixMicro(),
+		created_at, sent_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, db.ID(v.ID),
+		v.TeamID, v.Email, string(v.Role), hash, open, string(v.By.Kind), db.ID(v.By.ID), v.sends, v.CreatedAt.UnixMicro(),
 		v.SentAt.UnixMicro(), v.ExpiresAt.UnixMicro())
 }
 
@@ -187,7 +188,7 @@ func byToken(ctx context.Context, r db.Reader, hash string) (Invitation, error) 
 
 func getInvitation(ctx context.Context, r db.Reader, teamID, invitationID string) (Invitation, error) {
 	v, err := scanInvitation(r.QueryRow(ctx, `SELECT `+invitationColumns+` FROM `+invitationTables+`
-		WHERE i.team_id = $1 AND i.id = $2 AND i.state = $3`, teamID, invitationID, open))
+		WHERE i.team_id = $1 AND i.id = $2 AND i.state = $3`, teamID, db.ID(invitationID), open))
 	if errors.Is(err, db.ErrNoRows) {
 		return v, fault.NotFoundf("Invitation not found")
 	}
@@ -199,7 +200,7 @@ func getInvitation(ctx context.Context, r db.Reader, teamID, invitationID string
 
 func listInvitations(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Invitation, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + invitationColumns + ` FROM ` + invitationTables + `
-		WHERE i.team_id = $1 AND i.state = $2`, ID: "i.id", Args: []any{teamID, open}}, p, scanInvitation)
+		WHERE i.team_id = $1 AND i.state = $2`, ID: "i.id", UUID: true, Args: []any{teamID, open}}, p, scanInvitation)
 }
 
 // countOpen returns the number of a team's invitations that can still be accepted.
@@ -235,7 +236,7 @@ func revokeOf(ctx context.Context, tx *db.Tx, teamID, userID string, roles []str
 		AND actor_kind = $6 AND actor_id = $2 AND role = ANY($3) RETURNING id, email`, teamID, db.ID(userID), roles, revoked,
 		open, string(teams.UserActor))
 	all, err := db.Collect(rows, err, func(r db.Row) (v Invitation, err error) {
-		err = r.Scan(&v.ID, &v.Email)
+		err = r.Scan((*db.ID)(&v.ID), &v.Email)
 		return v, err
 	})
 	if err != nil {
@@ -246,7 +247,7 @@ func revokeOf(ctx context.Context, tx *db.Tx, teamID, userID string, roles []str
 
 func endInvitation(ctx context.Context, tx *db.Tx, teamID, invitationID, state string) error {
 	n, err := tx.Exec(ctx, `UPDATE invitations SET state = $3 WHERE team_id = $1 AND id = $2 AND state = $4`, teamID,
-		invitationID, state, open)
+		db.ID(invitationID), state, open)
 	if err == nil && n == 0 {
 		return goneInvitation()
 	}
@@ -255,8 +256,8 @@ func endInvitation(ctx context.Context, tx *db.Tx, teamID, invitationID, state s
 
 func updateResent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) error {
 	n, err := tx.Exec(ctx, `UPDATE invitations SET token_hash = $3, sends = $4, sent_at = $5, expires_at = $6,
-		actor_kind = $8, actor_id = $9 WHERE team_id = $1 AND id = $2 AND state = $7`, v.TeamID, v.ID, hash, v.sends,
-		v.SentAt.UnixMicro(), v.ExpiresAt.UnixMicro(), open, string(v.By.Kind), db.ID(v.By.ID))
+		actor_kind = $8, actor_id = $9 WHERE team_id = $1 AND id = $2 AND state = $7`, v.TeamID, db.ID(v.ID), hash,
+		v.sends, v.SentAt.UnixMicro(), v.ExpiresAt.UnixMicro(), open, string(v.By.Kind), db.ID(v.By.ID))
 	if err == nil && n == 0 {
 		return goneInvitation()
 	}
@@ -265,8 +266,8 @@ func updateResent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) er
 
 // deleteExpired deletes a batch of invitations, across all teams, that expired before the given time.
 func deleteExpired(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM invitations WHERE id IN (SELECT id FROM invitations WHERE expires_at < $1
-		ORDER BY expires_at LIMIT $2)`, before.UnixMicro(), limit)
+	return tx.Exec(ctx, `DELETE FROM invitations WHERE expires_at <= (SELECT MAX(expires_at) FROM
+		(SELECT expires_at FROM invitations WHERE expires_at < $1 ORDER BY expires_at LIMIT $2) x)`, before.UnixMicro(), limit)
 }
 
 func deleteInvitations(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {

@@ -11,7 +11,7 @@ import (
 // user's TOTP secret has changed, useStep returns false.
 func useStep(ctx context.Context, tx *db.Tx, u *row, step int64) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET totp_step = $2 WHERE id = $1 AND totp_step < $2 AND totp_secret = $3`,
-		u.ID, step, u.totpSecret)
+		db.ID(u.ID), step, u.totpSecret)
 	if err != nil {
 		return false, fmt.Errorf("use a code: %w", err)
 	}
@@ -20,7 +20,7 @@ func useStep(ctx context.Context, tx *db.Tx, u *row, step int64) (bool, error) {
 
 // takeRecovery deletes a user's recovery code, and reports whether the code existed.
 func takeRecovery(ctx context.Context, tx *db.Tx, userID, hash string) (bool, error) {
-	n, err := tx.Exec(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1 AND hash = $2`, userID, hash)
+	n, err := tx.Exec(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1 AND hash = $2`, db.ID(userID), hash)
 	if err != nil {
 		return false, fmt.Errorf("use a recovery code: %w", err)
 	}
@@ -28,14 +28,14 @@ func takeRecovery(ctx context.Context, tx *db.Tx, userID, hash string) (bool, er
 }
 
 func replaceRecovery(ctx context.Context, tx *db.Tx, userID string, hashes []string) {
-	tx.Queue(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1`, userID)
+	tx.Queue(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1`, db.ID(userID))
 	for _, hash := range hashes {
-		tx.Queue(ctx, `INSERT INTO user_recovery_codes (user_id, hash) VALUES ($1, $2)`, userID, hash)
+		tx.Queue(ctx, `INSERT INTO user_recovery_codes (user_id, hash) VALUES ($1, $2)`, db.ID(userID), hash)
 	}
 }
 
 func countRecovery(ctx context.Context, r db.Reader, userID string) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM user_recovery_codes WHERE user_id = $1`, userID).Scan(&n)
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM user_recovery_codes WHERE user_id = $1`, db.ID(userID)).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count recovery codes: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 // linked.
 func identityUser(ctx context.Context, r db.Reader, issuer, subject string) (userID string, err error) {
 	err = r.QueryRow(ctx, `SELECT user_id FROM user_identities WHERE issuer = $1 AND subject = $2`, issuer, subject).
-		Scan(&userID)
+		Scan((*db.ID)(&userID))
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return "", fmt.Errorf("look up an account at a provider: %w", err)
 	}
@@ -21,17 +21,17 @@ func identityUser(ctx context.Context, r db.Reader, issuer, subject string) (use
 }
 
 func insertIdentity(ctx context.Context, tx *db.Tx, i *Identity, subject, userID string) {
-	tx.Proof(`SELECT 1 FROM user_identities WHERE id = $1`, i.ID)
+	tx.Proof(`SELECT 1 FROM user_identities WHERE id = $1`, db.ID(i.ID))
 	tx.Queue(ctx, `INSERT INTO user_identities (id, issuer, subject, user_id, email, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6)`, i.ID, i.Issuer, subject, userID, i.Email, db.Micros(i.CreatedAt))
+		VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(i.ID), i.Issuer, subject, db.ID(userID), i.Email, db.Micros(i.CreatedAt))
 }
 
 func listIdentities(ctx context.Context, r db.Reader, userID string) ([]Identity, error) {
 	rows, err := r.Query(ctx, `SELECT id, issuer, email, created_at FROM user_identities WHERE user_id = $1
-		ORDER BY id LIMIT $2`, userID, 2*identities)
+		ORDER BY id LIMIT $2`, db.ID(userID), 2*identities)
 	all, err := db.Collect(rows, err, func(r db.Row) (i Identity, err error) {
 		var created int64
-		err = r.Scan(&i.ID, &i.Issuer, &i.Email, &created)
+		err = r.Scan((*db.ID)(&i.ID), &i.Issuer, &i.Email, &created)
 		i.CreatedAt = db.Time(created)
 		return i, err
 	})
@@ -43,5 +43,5 @@ func listIdentities(ctx context.Context, r db.Reader, userID string) ([]Identity
 
 func deleteIdentity(ctx context.Context, tx *db.Tx, userID, identityID string) {
 	tx.QueueOne(ctx, fault.NotFoundf("Linked account not found"),
-		`DELETE FROM user_identities WHERE id = $1 AND user_id = $2`, identityID, userID)
+		`DELETE FROM user_identities WHERE id = $1 AND user_id = $2`, db.ID(identityID), db.ID(userID))
 }

@@ -24,7 +24,7 @@ const passkeyColumns = `id, user_id, name, record, created_at, last_used_at`
 func scanPasskey(r db.Row) (p passkey, err error) {
 	var record string
 	var created, used int64
-	if err := r.Scan(&p.ID, &p.userID, &p.Name, &record, &created, &used); err != nil {
+	if err := r.Scan((*db.ID)(&p.ID), (*db.ID)(&p.userID), &p.Name, &record, &created, &used); err != nil {
 		return p, err
 	}
 	p.CreatedAt, p.LastUsedAt = db.Time(created), db.Time(used)
@@ -36,7 +36,7 @@ func scanPasskey(r db.Row) (p passkey, err error) {
 
 func listPasskeys(ctx context.Context, r db.Reader, userID string) ([]passkey, error) {
 	rows, err := r.Query(ctx, `SELECT `+passkeyColumns+` FROM user_passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`,
-		userID, 2*passkeysMost)
+		db.ID(userID), 2*passkeysMost)
 	all, err := db.Collect(rows, err, scanPasskey)
 	if err != nil {
 		return nil, fmt.Errorf("list passkeys: %w", err)
@@ -51,10 +51,10 @@ func insertPasskey(ctx context.Context, tx *db.Tx, p *passkey) error {
 	if err != nil {
 		return fmt.Errorf("encode a passkey: %w", err)
 	}
-	tx.Proof(`SELECT 1 FROM user_passkeys WHERE id = $1`, p.ID)
+	tx.Proof(`SELECT 1 FROM user_passkeys WHERE id = $1`, db.ID(p.ID))
 	tx.Queue(ctx, `INSERT INTO user_passkeys (id, user_id, credential, name, record, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, 0)`, p.ID, p.userID, credentialKey(p.credential.ID), p.Name, string(record),
-		db.Micros(p.CreatedAt))
+		VALUES ($1, $2, $3, $4, $5, $6, 0)`, db.ID(p.ID), db.ID(p.userID), credentialKey(p.credential.ID), p.Name,
+		string(record), db.Micros(p.CreatedAt))
 	return nil
 }
 
@@ -68,7 +68,7 @@ func updatePasskey(ctx context.Context, tx *db.Tx, userID string, used *webauthn
 	}
 	n, err := tx.Exec(ctx, `UPDATE user_passkeys SET record = $3, last_used_at = $4
 		WHERE credential = $1 AND user_id = $2`,
-		credentialKey(used.ID), userID, string(record), db.Micros(at))
+		credentialKey(used.ID), db.ID(userID), string(record), db.Micros(at))
 	if err != nil {
 		return false, fmt.Errorf("note the use of a passkey: %w", err)
 	}
@@ -82,7 +82,7 @@ func byHandle(ctx context.Context, r db.Reader, handle []byte) (row, error) {
 // countFactors returns the number of a user's passkeys and linked OIDC accounts.
 func countFactors(ctx context.Context, r db.Reader, userID string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM user_passkeys WHERE user_id = $1)
-		+ (SELECT COUNT(*) FROM user_identities WHERE user_id = $1)`, userID).Scan(&n)
+		+ (SELECT COUNT(*) FROM user_identities WHERE user_id = $1)`, db.ID(userID)).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the ways in which a user signs in: %w", err)
 	}
@@ -90,14 +90,15 @@ func countFactors(ctx context.Context, r db.Reader, userID string) (n int, err e
 }
 
 func renamePasskey(ctx context.Context, tx *db.Tx, userID, passkeyID, name string) {
-	tx.QueueOne(ctx, errNoPasskey, `UPDATE user_passkeys SET name = $3 WHERE id = $1 AND user_id = $2`, passkeyID,
-		userID, name)
+	tx.QueueOne(ctx, errNoPasskey, `UPDATE user_passkeys SET name = $3 WHERE id = $1 AND user_id = $2`,
+		db.ID(passkeyID), db.ID(userID), name)
 }
 
 func deletePasskey(ctx context.Context, tx *db.Tx, userID, passkeyID string) {
-	tx.QueueOne(ctx, errNoPasskey, `DELETE FROM user_passkeys WHERE id = $1 AND user_id = $2`, passkeyID, userID)
+	tx.QueueOne(ctx, errNoPasskey, `DELETE FROM user_passkeys WHERE id = $1 AND user_id = $2`, db.ID(passkeyID),
+		db.ID(userID))
 }
 
 func deletePasskeys(ctx context.Context, tx *db.Tx, userID string) {
-	tx.Queue(ctx, `DELETE FROM user_passkeys WHERE user_id = $1`, userID)
+	tx.Queue(ctx, `DELETE FROM user_passkeys WHERE user_id = $1`, db.ID(userID))
 }

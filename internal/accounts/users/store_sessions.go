@@ -14,7 +14,7 @@ import (
 const sessionColumns = `s.id, s.user_id, s.last_team, s.address, s.user_agent, s.created_at, s.used_at, s.proved_at`
 
 func (x *Session) fields(created, used, proved *int64) []any {
-	return []any{&x.ID, &x.UserID, &x.TeamID, &x.Address, &x.UserAgent, created, used, proved}
+	return []any{(*db.ID)(&x.ID), (*db.ID)(&x.UserID), &x.TeamID, &x.Address, &x.UserAgent, created, used, proved}
 }
 
 func (x *Session) times(created, used, proved int64) {
@@ -23,10 +23,10 @@ func (x *Session) times(created, used, proved int64) {
 }
 
 func insertSession(ctx context.Context, tx *db.Tx, x *Session, hash string) {
-	tx.Proof(`SELECT 1 FROM user_sessions WHERE id = $1`, x.ID)
+	tx.Proof(`SELECT 1 FROM user_sessions WHERE id = $1`, db.ID(x.ID))
 	tx.Queue(ctx, `INSERT INTO user_sessions (id, user_id, hash, last_team, address, user_agent, created_at, used_at,
-		proved_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, x.ID, x.UserID, hash, x.TeamID, x.Address, x.UserAgent,
-		db.Micros(x.CreatedAt), db.Micros(x.UsedAt), db.Micros(x.ProvedAt))
+		proved_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(x.ID), db.ID(x.UserID), hash, x.TeamID, x.Address,
+		x.UserAgent, db.Micros(x.CreatedAt), db.Micros(x.UsedAt), db.Micros(x.ProvedAt))
 }
 
 // findSession returns the session with the given token hash, and the session's user.
@@ -44,7 +44,7 @@ func findSession(ctx context.Context, r db.Reader, hash string) (x Session, u Us
 
 func listSessions(ctx context.Context, r db.Reader, userID string) ([]Session, error) {
 	rows, err := r.Query(ctx, `SELECT `+sessionColumns+` FROM user_sessions s WHERE s.user_id = $1
-		ORDER BY s.id DESC LIMIT $2`, userID, 2*sessionsMax)
+		ORDER BY s.id DESC LIMIT $2`, db.ID(userID), 2*sessionsMax)
 	return db.Collect(rows, err, func(r db.Row) (x Session, err error) {
 		var created, used, proved int64
 		err = r.Scan(x.fields(&created, &used, &proved)...)
@@ -55,8 +55,8 @@ func listSessions(ctx context.Context, r db.Reader, userID string) ([]Session, e
 
 // lastTeam returns the id of the team that was viewed last in the user's newest session, or "" if there is none.
 func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, err error) {
-	err = r.QueryRow(ctx, `SELECT last_team FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1`, userID).
-		Scan(&teamID)
+	err = r.QueryRow(ctx, `SELECT last_team FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1`,
+		db.ID(userID)).Scan(&teamID)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return "", fmt.Errorf("look up the last team of a user: %w", err)
 	}
@@ -66,21 +66,22 @@ func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, e
 // trimSessions ends the oldest sessions of a user so that at most keep sessions remain, and reports whether it ended
 // any session.
 func trimSessions(ctx context.Context, tx *db.Tx, userID string, keep int) (bool, error) {
-	var oldest string
+	var oldest db.ID
 	err := tx.QueryRow(ctx, `SELECT id FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`,
-		userID, keep).Scan(&oldest)
+		db.ID(userID), keep).Scan(&oldest)
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("look for old sessions: %w", err)
 	}
-	tx.Queue(ctx, `DELETE FROM user_sessions WHERE user_id = $1 AND id <= $2`, userID, oldest)
+	tx.Queue(ctx, `DELETE FROM user_sessions WHERE user_id = $1 AND id <= $2`, db.ID(userID), oldest)
 	return true, nil
 }
 
 func deleteSessions(ctx context.Context, tx *db.Tx, userID, except string) {
-	tx.Queue(ctx, `DELETE FROM user_sessions WHERE user_id = $1 AND id <> $2`, userID, except)
+	tx.Queue(ctx, `DELETE FROM user_sessions WHERE user_id = $1 AND id <> $2`, db.ID(userID),
+		db.OrNoID(except))
 }
 
 // clean converts an untrusted string into valid UTF-8 without control characters. PostgreSQL would reject invalid UTF-8
@@ -96,20 +97,21 @@ func clean(text string) string {
 
 // setUsed stores a session's time of last use, unless a later time is already stored.
 func setUsed(ctx context.Context, tx *db.Tx, sessionID string, at time.Time) {
-	tx.Queue(ctx, `UPDATE user_sessions SET used_at = $2 WHERE id = $1 AND used_at < $2`, sessionID, db.Micros(at))
+	tx.Queue(ctx, `UPDATE user_sessions SET used_at = $2 WHERE id = $1 AND used_at < $2`, db.ID(sessionID),
+		db.Micros(at))
 }
 
 // setProved stores the time at which a session's user last proved their identity. The transaction fails if the session
 // does not exist.
 func setProved(ctx context.Context, tx *db.Tx, sessionID, userID string, at time.Time) {
-	tx.QueueOne(ctx, errNoSession, `UPDATE user_sessions SET proved_at = $3 WHERE id = $1 AND user_id = $2`, sessionID,
-		userID, db.Micros(at))
+	tx.QueueOne(ctx, errNoSession, `UPDATE user_sessions SET proved_at = $3 WHERE id = $1 AND user_id = $2`,
+		db.ID(sessionID), db.ID(userID), db.Micros(at))
 }
 
 // setTeam stores which team is viewed in a session, and returns the id of the session's user.
 func setTeam(ctx context.Context, tx *db.Tx, sessionID, teamID string) (userID string, err error) {
-	err = tx.QueryRow(ctx, `UPDATE user_sessions SET last_team = $2 WHERE id = $1 RETURNING user_id`, sessionID,
-		teamID).Scan(&userID)
+	err = tx.QueryRow(ctx, `UPDATE user_sessions SET last_team = $2 WHERE id = $1 RETURNING user_id`,
+		db.ID(sessionID), teamID).Scan((*db.ID)(&userID))
 	if errors.Is(err, db.ErrNoRows) {
 		return "", errNoSession
 	}
@@ -120,7 +122,8 @@ func setTeam(ctx context.Context, tx *db.Tx, sessionID, teamID string) (userID s
 }
 
 func deleteSession(ctx context.Context, tx *db.Tx, userID, sessionID string) error {
-	n, err := tx.Exec(ctx, `DELETE FROM user_sessions WHERE id = $1 AND user_id = $2`, sessionID, userID)
+	n, err := tx.Exec(ctx, `DELETE FROM user_sessions WHERE id = $1 AND user_id = $2`, db.ID(sessionID),
+		db.ID(userID))
 	if err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}
@@ -131,6 +134,6 @@ func deleteSession(ctx context.Context, tx *db.Tx, userID, sessionID string) err
 }
 
 func deleteOldSessions(ctx context.Context, tx *db.Tx, before time.Time, most int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM user_sessions WHERE id IN
-		(SELECT id FROM user_sessions WHERE used_at < $1 ORDER BY used_at LIMIT $2)`, db.Micros(before), most)
+	return tx.Exec(ctx, `DELETE FROM user_sessions WHERE used_at <= (SELECT MAX(used_at) FROM
+		(SELECT used_at FROM user_sessions WHERE used_at < $1 ORDER BY used_at LIMIT $2) x)`, db.Micros(before), most)
 }

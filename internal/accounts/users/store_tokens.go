@@ -13,13 +13,13 @@ func insertToken(ctx context.Context, tx *db.Tx, token, kind, userID string, exp
 	hash := hashToken(token)
 	tx.Proof(`SELECT 1 FROM user_tokens WHERE hash = $1`, hash)
 	tx.Queue(ctx, `INSERT INTO user_tokens (hash, kind, user_id, tries, expires_at) VALUES ($1, $2, $3, 0, $4)`, hash,
-		kind, userID, db.Micros(expires))
+		kind, db.OrNoID(userID), db.Micros(expires))
 }
 
 // tokenUser returns the id of the user to whom a valid token belongs, or "" if the token is invalid or expired.
 func tokenUser(ctx context.Context, r db.Reader, hash, kind string, now time.Time) (userID string, err error) {
 	err = r.QueryRow(ctx, `SELECT user_id FROM user_tokens WHERE hash = $1 AND kind = $2 AND expires_at > $3`, hash,
-		kind, db.Micros(now)).Scan(&userID)
+		kind, db.Micros(now)).Scan((*db.ID)(&userID))
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return "", fmt.Errorf("look up a token: %w", err)
 	}
@@ -49,8 +49,8 @@ func takeToken(ctx context.Context, tx *db.Tx, hash, kind string, now time.Time)
 // markUsed marks a challenge as used, and returns false if the challenge had already been used. The row that marks the
 // challenge as used is kept until the challenge expires.
 func markUsed(ctx context.Context, tx *db.Tx, challenge string, expires time.Time) (bool, error) {
-	n, err := tx.Exec(ctx, `INSERT INTO user_tokens (hash, kind, user_id, tries, expires_at) VALUES ($1, $2, '', 0, $3)
-		ON CONFLICT (hash) DO NOTHING`, hashToken(challenge), usedToken, db.Micros(expires))
+	n, err := tx.Exec(ctx, `INSERT INTO user_tokens (hash, kind, user_id, tries, expires_at) VALUES ($1, $2, $4, 0, $3)
+		ON CONFLICT (hash) DO NOTHING`, hashToken(challenge), usedToken, db.Micros(expires), db.NoID)
 	if err != nil {
 		return false, fmt.Errorf("mark a challenge as used: %w", err)
 	}
@@ -70,7 +70,7 @@ func hasToken(ctx context.Context, r db.Reader, hash, kind string, now time.Time
 // deleteKind deletes a user's tokens of one kind. If the user id is empty, deleteKind deletes the tokens that belong to
 // no user.
 func deleteKind(ctx context.Context, tx *db.Tx, kind, userID string) {
-	tx.Queue(ctx, `DELETE FROM user_tokens WHERE kind = $1 AND user_id = $2`, kind, userID)
+	tx.Queue(ctx, `DELETE FROM user_tokens WHERE kind = $1 AND user_id = $2`, kind, db.OrNoID(userID))
 }
 
 // endToken deletes a token. If the token does not exist, the transaction fails with the given error.

@@ -8,6 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // The automations of a connected app stop when the app is limited, revoked or loses its rights, and their runs are
@@ -72,7 +73,7 @@ func TestAutomationsOfApp(t *testing.T) {
 // wantListed checks the state of the app's only automation.
 func wantListed(s *fixture, app teams.Actor, enabled, halted bool) {
 	s.T.Helper()
-	all, err := s.a.OfApps(s.T.Context(), s.Acme.TeamID, []string{"another", app.ID})
+	all, err := s.a.OfApps(s.T.Context(), s.Acme.TeamID, []string{dbtest.ID("another"), app.ID})
 	s.Must(err)
 	if len(all) != 1 || all[0].Enabled != enabled || all[0].Halted != halted || all[0].Name != "Test" {
 		s.T.Errorf("%+v", all)

@@ -351,7 +351,7 @@ func TestInvitations(t *testing.T) {
 		all, _, err = x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
 		x.Update(func(tx *db.Tx) error { // simulates an invitation that was sent by a deleted API key
-			_, err := tx.Exec(t.Context(), `UPDATE invitations SET actor_kind = 'key' WHERE id = $1`, all[0].ID)
+			_, err := tx.Exec(t.Context(), `UPDATE invitations SET actor_kind = 'key' WHERE id = $1`, db.ID(all[0].ID))
 			return err
 		})
 		owner.get("/people").want(200, "member, no longer valid")

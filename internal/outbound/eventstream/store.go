@@ -63,8 +63,8 @@ func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]
 	})
 }
 
-const deleteOldest = `DELETE FROM live_messages WHERE id IN (SELECT id FROM live_messages WHERE id < $1 ORDER BY id
-	LIMIT $2)`
+const deleteOldest = `DELETE FROM live_messages WHERE id <= (SELECT id FROM (SELECT id FROM live_messages WHERE id < $1
+	ORDER BY id LIMIT $2) x ORDER BY id DESC LIMIT 1)`
 
 // deleteOld deletes up to limit messages, across all teams, whose ids are below the given id.
 func deleteOld(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {

@@ -18,7 +18,7 @@ func TestSweepByTheIndex(t *testing.T) {
 		return text, err
 	})
 	got := strings.Join(plan, "\n")
-	if err != nil || strings.Count(got, "INDEX live_messages_id (id") != 2 || strings.Contains(got, "SCAN") {
+	if err != nil || strings.Count(got, "INDEX live_messages_id (id") != 2 || strings.Contains(got, "SCAN live_messages") {
 		t.Errorf("%s, %v", got, err)
 	}
 }

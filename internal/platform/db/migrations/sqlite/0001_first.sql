@@ -54,16 +54,16 @@ CREATE TABLE team_volumes (
 	PRIMARY KEY (team_id, part)
 ) STRICT;
 
--- People. A user belongs to no team; package members says of which teams one is a member.
+-- Users can be members of several teams (see the table memberships).
 CREATE TABLE users (
-	id TEXT PRIMARY KEY,
-	email TEXT NOT NULL,             -- as message.Address.Key has it
+	id BLOB PRIMARY KEY,
+	email TEXT NOT NULL,             -- in the form of message.Address.Key
 	name TEXT NOT NULL,
-	password TEXT NOT NULL,          -- a hash by argon2id with its parameters, '' for none
+	password TEXT NOT NULL,          -- an argon2id hash with its parameters, '' for none
 	disabled INTEGER NOT NULL,
-	totp_secret BLOB NOT NULL,       -- sealed, empty for none
-	totp_step INTEGER NOT NULL,      -- of the last code that was used, 0 before the first
-	handle BLOB NOT NULL,            -- by which passkeys name the user: random, and never an address
+	totp_secret BLOB NOT NULL,       -- encrypted, empty for none
+	totp_step INTEGER NOT NULL,      -- the time step of the last code that was used, 0 before the first
+	handle BLOB NOT NULL,            -- a random value that identifies the user to passkeys (WebAuthn user handle)
 	created_at INTEGER NOT NULL,
 	last_sign_in_at INTEGER NOT NULL -- 0 before the first
 ) STRICT;
@@ -71,19 +71,19 @@ CREATE TABLE users (
 CREATE UNIQUE INDEX users_email ON users (email);
 CREATE UNIQUE INDEX users_handle ON users (handle);
 
--- Codes that stand in for those of a lost second factor, each once.
+-- One-time codes that replace a lost second factor.
 CREATE TABLE user_recovery_codes (
-	user_id TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+	user_id BLOB NOT NULL REFERENCES users (id) ON DELETE CASCADE,
 	hash TEXT NOT NULL,
 	PRIMARY KEY (user_id, hash)
 ) STRICT;
 
 CREATE TABLE user_passkeys (
-	id TEXT PRIMARY KEY,
-	user_id TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
-	credential TEXT NOT NULL,        -- the authenticator's id of it, base64url
+	id BLOB PRIMARY KEY,
+	user_id BLOB NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+	credential TEXT NOT NULL,        -- the credential id that the authenticator chose, in base64url
 	name TEXT NOT NULL,
-	record TEXT NOT NULL,            -- JSON: the public key and what is compared at each use
+	record TEXT NOT NULL,            -- JSON: the public key, the signature counter and flags
 	created_at INTEGER NOT NULL,
 	last_used_at INTEGER NOT NULL    -- 0 before the first use
 ) STRICT;
@@ -91,13 +91,13 @@ CREATE TABLE user_passkeys (
 CREATE UNIQUE INDEX user_passkeys_credential ON user_passkeys (credential);
 CREATE INDEX user_passkeys_user ON user_passkeys (user_id, id);
 
--- Accounts at OIDC providers that sign a user in.
+-- Accounts at OIDC providers with which users sign in.
 CREATE TABLE user_identities (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	issuer TEXT NOT NULL,
 	subject TEXT NOT NULL,
-	user_id TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
-	email TEXT NOT NULL,             -- what the provider said when it was linked, to be shown
+	user_id BLOB NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+	email TEXT NOT NULL,             -- the address that the provider sent when the account was linked; only displayed
 	created_at INTEGER NOT NULL
 ) STRICT;
 
@@ -105,47 +105,47 @@ CREATE UNIQUE INDEX user_identities_subject ON user_identities (issuer, subject)
 CREATE INDEX user_identities_user ON user_identities (user_id, id);
 
 CREATE TABLE user_sessions (
-	id TEXT PRIMARY KEY,
-	user_id TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
-	hash TEXT NOT NULL,              -- of the token that the browser has
+	id BLOB PRIMARY KEY,
+	user_id BLOB NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+	hash TEXT NOT NULL,              -- the hash of the token in the browser's cookie
 	last_team TEXT NOT NULL,         -- that was looked at last, '' for none
-	address TEXT NOT NULL,           -- of the client that signed in
+	address TEXT NOT NULL,           -- the address of the client that signed in
 	user_agent TEXT NOT NULL,
 	created_at INTEGER NOT NULL,
-	used_at INTEGER NOT NULL,        -- to the minute
-	proved_at INTEGER NOT NULL       -- when the user last gave a password or a passkey
+	used_at INTEGER NOT NULL,        -- up to a minute behind
+	proved_at INTEGER NOT NULL       -- when the user last entered a password or used a passkey
 ) STRICT;
 
 CREATE UNIQUE INDEX user_sessions_hash ON user_sessions (hash);
 CREATE INDEX user_sessions_user ON user_sessions (user_id, id);
 CREATE INDEX user_sessions_used ON user_sessions (used_at);
 
--- What may be used once, until it expires: links by mail, sign-ins that wait for a second factor, and the marks of
--- challenges that were used.
+-- One-time tokens: links in emails, sign-ins that wait for a second factor, and marks of used challenges.
 CREATE TABLE user_tokens (
 	hash TEXT PRIMARY KEY,
 	kind TEXT NOT NULL,              -- setup, reset, factor or used
-	user_id TEXT NOT NULL,           -- '' for none
-	tries INTEGER NOT NULL,          -- wrong codes so far
+	user_id BLOB NOT NULL,           -- all zeros for none
+	tries INTEGER NOT NULL,          -- the number of wrong codes so far
 	expires_at INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX user_tokens_user ON user_tokens (kind, user_id);
 CREATE INDEX user_tokens_expires ON user_tokens (expires_at);
 
--- Attempts within an hour from the first, for each account and for each network of clients.
+-- Counters of attempts to sign in, for each account and for each network of clients. A counter restarts an hour after
+-- its first attempt.
 CREATE TABLE user_attempts (
-	name TEXT PRIMARY KEY,           -- what is counted, of which account (by id or hashed address) or network
+	name TEXT PRIMARY KEY,           -- the counted action, with the account (its id or hashed address) or the network
 	since INTEGER NOT NULL,
 	n INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX user_attempts_since ON user_attempts (since);
 
--- Which people belong to which teams, and what they may do there.
+-- The members of each team, and their roles.
 CREATE TABLE memberships (
 	team_id TEXT NOT NULL,
-	user_id TEXT NOT NULL,
+	user_id BLOB NOT NULL,
 	role TEXT NOT NULL,              -- owner, admin, member or viewer
 	created_at INTEGER NOT NULL,
 	PRIMARY KEY (team_id, user_id)
@@ -153,19 +153,20 @@ CREATE TABLE memberships (
 
 CREATE INDEX memberships_user ON memberships (user_id, team_id);
 
--- Who was asked to join a team. What has ended stays for a while, because it counts for how many may be sent.
+-- Invitations to join a team. Accepted and revoked ones stay for a while, because they count toward the limit of
+-- invitations.
 CREATE TABLE invitations (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	email TEXT NOT NULL,             -- in lower case
 	role TEXT NOT NULL,
-	token_hash TEXT NOT NULL,        -- of the link that was sent last
+	token_hash TEXT NOT NULL,        -- the hash of the token in the newest link
 	state TEXT NOT NULL,             -- open, accepted or revoked
 	actor_kind TEXT NOT NULL,        -- the kind of the actor that invited
 	actor_id BLOB,                   -- NULL for the system
-	sends INTEGER NOT NULL,          -- how often it was sent
+	sends INTEGER NOT NULL,          -- how many times the invitation was sent
 	created_at INTEGER NOT NULL,
-	sent_at INTEGER NOT NULL,        -- last
+	sent_at INTEGER NOT NULL,        -- when it was last sent
 	expires_at INTEGER NOT NULL
 ) STRICT;
 
@@ -196,17 +197,17 @@ CREATE INDEX audit_log_team ON audit_log (team_id, id);
 CREATE INDEX audit_log_actor ON audit_log (team_id, actor_id, id);
 CREATE INDEX audit_log_action ON audit_log (team_id, action, id);
 
--- Programs that may ask people to let them act for a team (RFC 7591). They belong to no team.
+-- Apps that can ask users for access to a team (RFC 7591). Clients belong to no team.
 CREATE TABLE oauth_clients (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	name TEXT NOT NULL,
-	redirect_uris TEXT NOT NULL,     -- separated by spaces, which none of them has
-	scope TEXT NOT NULL,             -- what it may ask for at most
+	redirect_uris TEXT NOT NULL,     -- separated by spaces; no URI contains a space
+	scope TEXT NOT NULL,             -- the scopes for which the client may ask
 	client_uri TEXT NOT NULL,
 	logo_uri TEXT NOT NULL,
-	address TEXT NOT NULL,           -- that it was registered from; '' for those that are known from the start
+	address TEXT NOT NULL,           -- the address from which it was registered; '' for the built-in client
 	created_at INTEGER NOT NULL,
-	used_at INTEGER NOT NULL         -- when somebody first consented to what it asks for; 0 before
+	used_at INTEGER NOT NULL         -- when a user first consented to a request of the client; 0 before
 ) STRICT;
 
 CREATE INDEX oauth_clients_address ON oauth_clients (address, created_at) WHERE address <> '';
@@ -214,65 +215,61 @@ CREATE INDEX oauth_clients_unused ON oauth_clients (created_at, id) WHERE used_a
 
 -- The official command-line program does not register.
 INSERT INTO oauth_clients (id, name, redirect_uris, scope, client_uri, logo_uri, address, created_at, used_at)
-	VALUES ('7136aa0b-625c-4c9c-8820-e9784c8eb141', 'Resend CLI', 'http://127.0.0.1/oauth/callback', 'full_access',
+	VALUES (x'7136aa0b625c4c9c8820e9784c8eb141', 'Resend CLI', 'http://127.0.0.1/oauth/callback', 'full_access',
 	'', '', '', 1763856000000000, 1763856000000000);
 
--- The keys by which access tokens are signed, with ES256. Each is published before it signs and after it has.
+-- The keys that sign access tokens, with ES256. A key is published before it is first used and after it was last used.
 CREATE TABLE oauth_keys (
-	id TEXT PRIMARY KEY,             -- kid
-	private BLOB NOT NULL,           -- PKCS #8, sealed by the keyring
-	signs_at INTEGER NOT NULL        -- from when on; the newest that has come to that signs
+	id BLOB PRIMARY KEY,             -- the kid of tokens
+	private BLOB NOT NULL,           -- PKCS #8, encrypted by the keyring
+	signs_at INTEGER NOT NULL        -- the time from which the key signs; of the keys whose time has come, the newest signs
 ) STRICT;
 
--- What a person has consented to and the client has not collected yet. The code itself is not stored.
+-- Authorization codes: a user consented, and the client has not exchanged the code yet. Only a hash of the code is
+-- stored.
 CREATE TABLE oauth_codes (
 	hash TEXT PRIMARY KEY,
-	grant_id TEXT NOT NULL,          -- that it becomes when it is used
+	grant_id BLOB NOT NULL,          -- the id of the grant that is made when the code is exchanged
 	team_id TEXT NOT NULL,
-	user_id TEXT NOT NULL,
-	client_id TEXT NOT NULL,
+	user_id BLOB,                    -- the user who consented, NULL if it was an API key
+	client_id BLOB NOT NULL,
 	scope TEXT NOT NULL,
 	resource TEXT NOT NULL,
 	redirect_uri TEXT NOT NULL,
-	challenge TEXT NOT NULL,         -- of PKCE, by S256 (RFC 7636)
+	challenge TEXT NOT NULL,         -- the PKCE challenge, by S256 (RFC 7636)
 	expires_at INTEGER NOT NULL,
 	used_at INTEGER NOT NULL,        -- 0 before
+	-- The limits of the grant (see oauth_grants).
 	recipients_per_email INTEGER NOT NULL DEFAULT 0,
 	emails_a_day INTEGER NOT NULL DEFAULT 0,
 	approval INTEGER NOT NULL DEFAULT FALSE,
-	-- In development, an API key can consent. The grant ends when the key is deleted. NULL if a user consented.
-	key_id BLOB
+	key_id BLOB                      -- the API key that consented, in development; NULL if a user consented
 ) STRICT;
 
 CREATE INDEX oauth_codes_team ON oauth_codes (team_id, user_id, hash);
+CREATE INDEX oauth_codes_key ON oauth_codes (team_id, key_id) WHERE key_id IS NOT NULL;
 CREATE INDEX oauth_codes_expiry ON oauth_codes (expires_at, hash);
 
--- What a client was granted. Its refresh tokens have no rows: each carries its generation, and is signed.
+-- The access that users gave to clients. Refresh tokens have no rows: each is signed and contains its generation.
 CREATE TABLE oauth_grants (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	user_id TEXT NOT NULL,           -- who granted it; '' if it was an API key
-	client_id TEXT NOT NULL,
+	user_id BLOB,                    -- the user who consented, NULL if it was an API key
+	client_id BLOB NOT NULL,
 	scope TEXT NOT NULL,
-	resource TEXT NOT NULL,          -- the address that it is for (RFC 8707); '' for all
+	resource TEXT NOT NULL,          -- the resource of the tokens (RFC 8707); '' for all
 	created_at INTEGER NOT NULL,
-	used_at INTEGER NOT NULL,        -- when it was last given tokens
-	expires_at INTEGER NOT NULL,     -- of the newest refresh token
-	generation INTEGER NOT NULL,     -- of the newest refresh token, counted from 1
-	retried INTEGER NOT NULL,        -- the generation whose use made the newest; 0 before the first use
-	rotated_at INTEGER NOT NULL,     -- when that was first used
-	revoked_at INTEGER NOT NULL,     -- 0 while it is active
-	revoked_reason TEXT NOT NULL,    -- '' while it is active
-	-- What a person has limited a program to: addresses that one email may go to and emails in a day of UTC, 0 for none,
-	-- and whether a person decides of each email.
-	recipients_per_email INTEGER NOT NULL DEFAULT 0,
-	-- What a person has limited a program to: addresses that one email may go to and emails in a day of UTC, 0 for none,
-	-- and whether a person decides of each email.
-	emails_a_day INTEGER NOT NULL DEFAULT 0,
-	-- What a person has limited a program to: addresses that one email may go to and emails in a day of UTC, 0 for none,
-	-- and whether a person decides of each email.
-	approval INTEGER NOT NULL DEFAULT FALSE,
-	-- In development, an API key can consent. The grant ends when the key is deleted. NULL if a user consented.
+	used_at INTEGER NOT NULL,        -- when the grant was last used, up to a few minutes behind
+	expires_at INTEGER NOT NULL,     -- when the newest refresh token expires
+	generation INTEGER NOT NULL,     -- the generation of the newest refresh token, counted from 1
+	retried INTEGER NOT NULL,        -- the generation that was exchanged for the newest one; 0 before the first exchange
+	rotated_at INTEGER NOT NULL,     -- when that generation was first exchanged
+	revoked_at INTEGER NOT NULL,     -- 0 while the grant is active
+	revoked_reason TEXT NOT NULL,    -- '' while the grant is active
+	recipients_per_email INTEGER NOT NULL DEFAULT 0, -- the maximum number of addresses of one email, 0 for no limit
+	emails_a_day INTEGER NOT NULL DEFAULT 0, -- the maximum number of emails in a day (UTC), 0 for no limit
+	approval INTEGER NOT NULL DEFAULT FALSE, -- whether a user must approve each email
+	-- The API key that consented, in development; NULL if a user consented. The grant ends when the key is deleted.
 	key_id BLOB,
 	-- The time since which a grant has a daily limit, 0 if it has had the limit from the start. An email that was
 	-- scheduled earlier counts on the day on which it is sent.
@@ -281,12 +278,13 @@ CREATE TABLE oauth_grants (
 
 CREATE INDEX oauth_grants_team ON oauth_grants (team_id, id);
 CREATE INDEX oauth_grants_active ON oauth_grants (team_id, user_id, id) WHERE revoked_reason = '';
+CREATE INDEX oauth_grants_key ON oauth_grants (team_id, key_id) WHERE key_id IS NOT NULL;
 CREATE INDEX oauth_grants_expiry ON oauth_grants (expires_at, id) WHERE revoked_at = 0;
 
--- How many emails a grant has sent on the last day on which it did, one for each address.
+-- The number of emails that each grant sent on its latest day, counted by recipient.
 CREATE TABLE grant_volumes (
 	team_id TEXT NOT NULL,
-	grant_id TEXT NOT NULL,
+	grant_id BLOB NOT NULL,
 	day INTEGER NOT NULL,            -- days since 1970 in UTC
 	used INTEGER NOT NULL,
 	PRIMARY KEY (team_id, grant_id)
@@ -1154,7 +1152,7 @@ CREATE INDEX automation_triggers_automation ON automation_triggers (automation_i
 CREATE TABLE automation_apps (
 	automation_id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	grant_id TEXT NOT NULL,
+	grant_id BLOB NOT NULL,
 	halted_at INTEGER NOT NULL       -- when it stopped because of the app, 0 if it has not
 ) STRICT;
 

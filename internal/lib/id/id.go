@@ -17,6 +17,7 @@ package id
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +73,17 @@ func At(t time.Time) string {
 func First(t time.Time) string {
 	ms := max(0, t.UnixMilli())
 	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16&0xffffffff, ms&0xffff)
+}
+
+// Compact returns an id without its hyphens.
+func Compact(id string) string { return strings.ReplaceAll(id, "-", "") }
+
+// Expand returns the id whose [Compact] form is given, or "" if text is not the compact form of an id.
+func Expand(text string) string {
+	if len(text) != 32 || strings.Trim(text, "0123456789abcdef") != "" {
+		return ""
+	}
+	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
 // Valid reports whether s is a UUID in its canonical 36-character form, in upper or lower case.

@@ -74,3 +74,16 @@ func TestAtOfOddTimes(t *testing.T) {
 		}
 	}
 }
+
+// Expand reverses Compact, and rejects texts that Compact cannot return.
+func TestCompact(t *testing.T) {
+	x := New()
+	if text := Compact(x); len(text) != 32 || Expand(text) != x {
+		t.Errorf("%s is %s and then %s", x, text, Expand(text))
+	}
+	for _, text := range []string{"", x, Compact(x)[1:], Compact(x) + "0", Compact(x)[1:] + "g", Compact(x)[1:] + "A"} {
+		if got := Expand(text); got != "" {
+			t.Errorf("%q is expanded to %s", text, got)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/outbound/eventstream"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -54,6 +55,9 @@ func newID() string {
 }
 
 func messageID(eventID string) string { return "msg_" + strings.ReplaceAll(eventID, "-", "") }
+
+// key returns the id of the event that a message contains.
+func key(messageID string) db.ID { return db.ID(id.Expand(strings.TrimPrefix(messageID, "msg_"))) }
 
 // happen records an event and returns the id of its message.
 func (n *node) happen(t *testing.T, team string, typ events.Type) string {
@@ -274,11 +278,11 @@ func TestLease(t *testing.T) {
 		}
 		var left int
 		if err := n.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM live_messages WHERE id = $1`,
-			first).Scan(&left); err != nil || left != 0 {
+			key(first)).Scan(&left); err != nil || left != 0 {
 			t.Errorf("%d old messages are left, %v", left, err)
 		}
 		if err := n.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM live_messages WHERE id = $1`,
-			while).Scan(&left); err != nil || left != 1 {
+			key(while)).Scan(&left); err != nil || left != 1 {
 			t.Errorf("%d of a message of 6 minutes ago are left, %v", left, err)
 		}
 	})

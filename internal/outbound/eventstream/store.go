@@ -3,11 +3,19 @@ package eventstream
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 )
+
+// key returns the id in the column for a message's id, which clients see with a prefix and without hyphens.
+func key(messageID string) db.ID { return db.ID(id.Expand(strings.TrimPrefix(messageID, prefix))) }
+
+// shown returns a message's id as clients see it.
+func shown(key db.ID) string { return prefix + id.Compact(string(key)) }
 
 func watchedTeams(ctx context.Context, r db.Reader, now time.Time) (map[string]time.Time, error) {
 	found := map[string]time.Time{}
@@ -40,25 +48,31 @@ func setLease(ctx context.Context, tx *db.Tx, teamID string, until time.Time) {
 
 func insert(ctx context.Context, tx *db.Tx, teamID string, m *Message) {
 	tx.Queue(ctx, `INSERT INTO live_messages (team_id, id, type, payload) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-		teamID, m.ID, string(m.Type), m.Payload)
+		teamID, key(m.ID), string(m.Type), m.Payload)
 }
 
 func idsAfter(ctx context.Context, r db.Reader, teamID, low string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM live_messages WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
-		low, limit)
-	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
-		err = r.Scan(&x)
-		return x, err
+		key(low), limit)
+	return db.Collect(rows, err, func(r db.Row) (messageID string, err error) {
+		var k db.ID
+		err = r.Scan(&k)
+		return shown(k), err
 	})
 }
 
 func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]Message, error) {
+	keys := make([]db.ID, len(ids))
+	for i, x := range ids {
+		keys[i] = key(x)
+	}
 	rows, err := r.Query(ctx, `SELECT id, type, payload FROM live_messages WHERE team_id = $1 AND id = ANY($2)
-		ORDER BY id`, teamID, ids)
+		ORDER BY id`, teamID, keys)
 	return db.Collect(rows, err, func(r db.Row) (m Message, err error) {
+		var k db.ID
 		var typ string
-		err = r.Scan(&m.ID, &typ, &m.Payload)
-		m.Type = events.Type(typ)
+		err = r.Scan(&k, &typ, &m.Payload)
+		m.ID, m.Type = shown(k), events.Type(typ)
 		return m, err
 	})
 }
@@ -68,7 +82,7 @@ const deleteOldest = `DELETE FROM live_messages WHERE id <= (SELECT id FROM (SEL
 
 // deleteOld deletes up to limit messages, across all teams, whose ids are below the given id.
 func deleteOld(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
-	return tx.Exec(ctx, deleteOldest, before, limit)
+	return tx.Exec(ctx, deleteOldest, key(before), limit)
 }
 
 func deleteTails(ctx context.Context, tx *db.Tx, before time.Time) {

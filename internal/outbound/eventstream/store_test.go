@@ -11,7 +11,7 @@ import (
 // Each batch of the sweep reads only the rows that it deletes, however many rows other teams have.
 func TestSweepByTheIndex(t *testing.T) {
 	d := dbtest.SQLite(t)
-	rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+deleteOldest, "msg_0", 500)
+	rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+deleteOldest, db.NoID, 500)
 	plan, err := db.Collect(rows, err, func(r db.Row) (text string, err error) {
 		var id, parent, unused int
 		err = r.Scan(&id, &parent, &unused, &text)

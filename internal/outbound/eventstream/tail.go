@@ -177,21 +177,13 @@ func (t *Tail) Close() {
 const prefix = "msg_"
 
 // firstAt returns the lowest possible message id for a time.
-func firstAt(at time.Time) string {
-	const digits = "0123456789abcdef"
-	ms := uint64(max(0, at.UnixMilli()))
-	b := make([]byte, 12)
-	for i := range b {
-		b[i] = digits[ms>>(44-4*i)&15]
-	}
-	return prefix + string(b)
-}
+func firstAt(at time.Time) string { return prefix + id.Compact(id.First(at)) }
 
 // messageTime returns the time that a message's id contains.
 func messageTime(messageID string) (time.Time, bool) {
-	hex, ok := strings.CutPrefix(messageID, prefix)
-	if !ok || len(hex) != 32 {
+	text, ok := strings.CutPrefix(messageID, prefix)
+	if !ok {
 		return time.Time{}, false
 	}
-	return id.Time(hex[:8] + "-" + hex[8:12] + "-" + hex[12:16] + "-" + hex[16:20] + "-" + hex[20:])
+	return id.Time(id.Expand(text))
 }

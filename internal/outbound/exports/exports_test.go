@@ -64,7 +64,7 @@ func suppress(t *testing.T, d *db.DB, teamID string, from, n int) {
 		if i%1000 == 0 {
 			origin = suppressions.Bounce
 		}
-		return []any{strings.Replace(number(i), "8000", "8"+teamID[len(teamID)-3:], 1), teamID,
+		return []any{db.ID(strings.Replace(number(i), "8000", "8"+teamID[len(teamID)-3:], 1)), teamID,
 			fmt.Sprintf("%05d@one.example", i), string(origin), int64(i)}
 	})
 }

@@ -295,8 +295,8 @@ func TestErasuresGo(t *testing.T) {
 			at := time.Now().Add(-time.Duration(days) * 24 * time.Hour)
 			f.Update(func(tx *db.Tx) error {
 				tx.Queue(ctx, `INSERT INTO erasures (id, team_id, contact_id, address, refusals, dry_run, state, pass, done, report,
-					created_at, completed_at) VALUES ($1, $2, NULL, $3, $4, $4, 'completed', 0, 0, '', 0, 0)`, id.First(at),
-					f.Acme.TeamID, address, false)
+					created_at, completed_at) VALUES ($1, $2, NULL, $3, $4, $4, 'completed', 0, 0, '', 0, 0)`,
+					db.ID(id.First(at)), f.Acme.TeamID, address, false)
 				return nil
 			})
 		}

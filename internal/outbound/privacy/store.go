@@ -16,9 +16,8 @@ const columns = `id, team_id, contact_id, address, refusals, dry_run, state, pas
 func scan(r db.Row) (e Erasure, err error) {
 	var report string
 	var created, completed int64
-	err = r.Scan(&e.ID, &e.TeamID, (*db.ID)(&e.ContactID), &e.address, &e.Refusals, &e.DryRun, &e.State, &e.pass, &e.done,
-		&report,
-		&created, &completed)
+	err = r.Scan((*db.ID)(&e.ID), &e.TeamID, (*db.ID)(&e.ContactID), &e.address, &e.Refusals, &e.DryRun, &e.State, &e.pass,
+		&e.done, &report, &created, &completed)
 	if err != nil {
 		return e, err
 	}
@@ -41,7 +40,8 @@ func one(r db.Row) (Erasure, error) {
 }
 
 func get(ctx context.Context, r db.Reader, teamID, erasureID string) (Erasure, error) {
-	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM erasures WHERE id = $1 AND team_id = $2`, erasureID, teamID))
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM erasures WHERE id = $1 AND team_id = $2`, db.ID(erasureID),
+		teamID))
 }
 
 // activeErasure returns the erasure in progress for an address.
@@ -61,19 +61,19 @@ func countActive(ctx context.Context, r db.Reader, teamID string) (n int, err er
 
 func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Erasure, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM erasures WHERE team_id = $1`, ID: "id",
-		Args: []any{teamID}}, p, scan)
+		UUID: true, Args: []any{teamID}}, p, scan)
 }
 
 // insertErasure returns false if an erasure of the address is already in progress.
 func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO erasures (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, '', $8, 0)
-		ON CONFLICT (team_id, address) WHERE address <> '' DO NOTHING`, e.ID, e.TeamID, db.ID(e.ContactID), e.address,
-		e.Refusals, e.DryRun, string(e.State), e.CreatedAt.UnixMicro())
+		ON CONFLICT (team_id, address) WHERE address <> '' DO NOTHING`, db.ID(e.ID), e.TeamID, db.ID(e.ContactID),
+		e.address, e.Refusals, e.DryRun, string(e.State), e.CreatedAt.UnixMicro())
 	if err != nil {
 		return false, fmt.Errorf("insert an erasure: %w", err)
 	}
 	if n > 0 {
-		tx.Proof(`SELECT 1 FROM erasures WHERE id = $1`, e.ID)
+		tx.Proof(`SELECT 1 FROM erasures WHERE id = $1`, db.ID(e.ID))
 	}
 	return n > 0, nil
 }
@@ -89,7 +89,7 @@ func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 		return fmt.Errorf("encode the report of an erasure: %w", err)
 	}
 	tx.QueueOne(ctx, errLost, `UPDATE erasures SET address = $3, state = $4, pass = $5, done = $6, report = $7,
-		completed_at = $8 WHERE id = $1 AND team_id = $2 AND pass = $9 AND done = $10`, e.ID, e.TeamID, e.address,
+		completed_at = $8 WHERE id = $1 AND team_id = $2 AND pass = $9 AND done = $10`, db.ID(e.ID), e.TeamID, e.address,
 		string(e.State), e.pass, e.done, report, db.Micros(e.CompletedAt), before.pass, before.done)
 	return nil
 }
@@ -97,7 +97,7 @@ func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 // deleteEnded deletes up to limit ended erasures whose ids are below the given id.
 func deleteEnded(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM erasures WHERE id IN (SELECT id FROM erasures WHERE id < $1 AND address = ''
-		ORDER BY id LIMIT $2)`, before, limit)
+		ORDER BY id LIMIT $2)`, db.ID(before), limit)
 }
 
 func deleteOfTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {

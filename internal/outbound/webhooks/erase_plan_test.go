@@ -18,8 +18,8 @@ func TestErasingReadsOneTeamsMessages(t *testing.T) {
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `INSERT INTO webhook_messages (id, team_id, type, payload, created_at)
 				WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-				SELECT 'msg_' || i, CASE WHEN i % 1000 = 1 THEN CAST($1 AS TEXT) ELSE 'other' END, 'email.sent',
-				'"ann@one.example"', 0 FROM n`, team)
+				SELECT CAST(made AS UUID), CASE WHEN i % 1000 = 1 THEN CAST($1 AS TEXT) ELSE 'other' END, 'email.sent',
+				'"ann@one.example"', 0 FROM (SELECT i, '00000000-0000-7000-8000-00000000' || (i + 1000) AS made FROM n) x`, team)
 			if err == nil {
 				_, err = tx.Exec(t.Context(), `ANALYZE webhook_messages`)
 			}

@@ -41,7 +41,7 @@ func TestTellFull(t *testing.T) {
 			}}}
 			var all []*Endpoint
 			for i := range c.noticeAges {
-				e := &Endpoint{ID: fmt.Sprint(i), URL: fmt.Sprintf("u%d?key=secret", i), TeamID: "team"}
+				e := &Endpoint{ID: dbtest.ID(fmt.Sprint(i)), URL: fmt.Sprintf("u%d?key=secret", i), TeamID: "team"}
 				if c.full[i] {
 					e.FullSince = d.Now()
 				}

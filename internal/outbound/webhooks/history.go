@@ -82,8 +82,7 @@ func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID st
 // CheckID returns an error unless text is a well-formed id with the given prefix, such as the id of a message or an
 // attempt.
 func CheckID(field, prefix, text string) error {
-	hex, ok := strings.CutPrefix(text, prefix)
-	if !ok || len(hex) != 32 || strings.Trim(hex, "0123456789abcdef") != "" {
+	if compact, ok := strings.CutPrefix(text, prefix); !ok || id.Expand(compact) == "" {
 		return fault.New(fault.BadID, field, "The `%s` must be an id such as `%s0199d0a1b2c37def8123456789abcdef`.", field,
 			prefix)
 	}
@@ -186,7 +185,7 @@ func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) erro
 // RecoverKind is the job kind that delivers failed messages again.
 const RecoverKind = "webhook.recover"
 
-// recovery is the payload of a recovery job: an endpoint and a range of message ids.
+// recovery is the payload of a recovery job: an endpoint, and the ids between which the ids of the messages are.
 type recovery struct {
 	Endpoint string `json:"endpoint"`
 	From     string `json:"from"`
@@ -210,14 +209,10 @@ func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since 
 		if err := mustBeEnabled(&e); err != nil {
 			return err
 		}
-		s.enqueueRecovery(ctx, tx, teamID, &recovery{endpointID, firstAt(since), firstAt(tx.Now().Add(time.Second))})
+		s.enqueueRecovery(ctx, tx, teamID, &recovery{endpointID, id.First(since), id.First(tx.Now().Add(time.Second))})
 		return nil
 	})
 }
-
-// firstAt returns an id that sorts after all messages created before the time t and before all messages created at or
-// after t.
-func firstAt(t time.Time) string { return fmt.Sprintf("%s%012x", messagePrefix, t.UnixMilli()) }
 
 // recoveries returns the job kind for recoveries. Each team runs at most one recovery job at a time.
 func (s *Service) recoveries() jobs.Kind {
@@ -230,6 +225,8 @@ const (
 	recoverStretch = 5_000           // number of messages that a recovery reopens before the team's next recovery runs
 	recoverWait    = 2 * time.Second // delay before a recovery continues if enough jobs wait for the endpoint
 	sweepStretch   = 50              // number of transactions for one endpoint before the sweep continues with the next
+
+	lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff" // greater than every id
 )
 
 // recoverSome handles a recovery job: it reopens a limited number of failed messages, one batch per transaction, and
@@ -287,7 +284,7 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 	for _, m := range all {
 		reopen(ctx, tx, j.TeamID, r.Endpoint, m.ID)
 		out.add(outboxKey{j.TeamID, r.Endpoint, m.chain}, m.ID)
-		r.From = m.ID + "0" // sorts immediately after m.ID
+		r.From = string(messageKey(m.ID))
 	}
 	s.insertJobs(ctx, tx, &out)
 	switch {
@@ -314,7 +311,7 @@ func (s *Service) enqueueRecovery(ctx context.Context, tx *db.Tx, teamID string,
 // Sweep deletes messages and attempts older than the retention period, and all rows of deleted endpoints. Sweep works
 // in batches, each in its own transaction.
 func (s *Service) Sweep(ctx context.Context) error {
-	before := firstAt(time.Now().Add(-s.c.Retention))
+	before := id.First(time.Now().Add(-s.c.Retention))
 	for more := true; more; {
 		var err error
 		if more, err = s.sweepRound(ctx, before); err != nil {
@@ -335,7 +332,7 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 		for _, e := range all {
 			cut := before
 			if e.Status == deleted {
-				cut = messagePrefix + "g" // greater than every id
+				cut = lastID
 			}
 			left, err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepEndpoint(ctx, tx, &e, cut, batch) })
 			if err != nil {
@@ -372,5 +369,5 @@ func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error))
 }
 
 func newAttemptID(now time.Time) string {
-	return attemptPrefix + strings.ReplaceAll(id.At(now), "-", "")
+	return attemptPrefix + id.Compact(id.At(now))
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/netguard"
@@ -200,7 +201,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 					return nil
 				}}}
 			s.endpoints.start(d)
-			e := &Endpoint{ID: fmt.Sprint("e", i), TeamID: "team", Status: Enabled,
+			e := &Endpoint{ID: dbtest.ID(fmt.Sprint("e", i)), TeamID: "team", Status: Enabled,
 				URL:       "https://user:secret@one.example/hook?key=secret#secret",
 				CreatedAt: d.Now(), warned: c.warned,
 				sealed: []byte{1}}
@@ -213,7 +214,8 @@ func TestJudgedAtItsEdges(t *testing.T) {
 				if c.works > 0 {
 					tx.Queue(t.Context(), `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries,
 						next_at, finished_at)
-						VALUES ($1, 'm', 'team', 'c', 'success', 1, 0, $2)`, e.ID, d.Now().Add(-c.works).UnixMicro())
+						VALUES ($1, $3, 'team', 'c', 'success', 1, 0, $2)`, db.ID(e.ID), d.Now().Add(-c.works).UnixMicro(),
+						db.ID(dbtest.ID("m")))
 				}
 				return nil
 			})
@@ -399,8 +401,7 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	}
 }
 
-// Ids consist of a prefix and 32 hexadecimal digits. The id that firstAt returns for a time t sorts before all ids
-// created at or after t.
+// Ids consist of a prefix and 32 hexadecimal digits. They are stored as UUIDs, which sort by time.
 func TestIDs(t *testing.T) {
 	good := strings.Repeat("0a", 16)
 	if err := CheckID("event_id", MessagePrefix, MessagePrefix+good); err != nil {
@@ -414,10 +415,13 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	at := time.UnixMilli(1_800_000_000_000)
-	ids := []string{firstAt(at.Add(-time.Millisecond)), firstAt(at), MessagePrefix + strings.TrimPrefix(newAttemptID(at),
-		AttemptPrefix), firstAt(at.Add(time.Millisecond))}
+	ids := []string{id.First(at.Add(-time.Millisecond)), id.First(at), string(attemptKey(newAttemptID(at))),
+		id.First(at.Add(time.Millisecond))}
 	if !slices.IsSorted(ids) || len(newAttemptID(at)) != len(AttemptPrefix)+32 {
 		t.Errorf("%q", ids)
+	}
+	if eventID := id.New(); messageKey(messageID(eventID)) != db.ID(eventID) || messageKey(MessagePrefix+good[1:]) != "" {
+		t.Errorf("%s is stored as %s", eventID, messageKey(messageID(eventID)))
 	}
 }
 
@@ -504,21 +508,23 @@ func TestSettledDeliveries(t *testing.T) {
 	}{{Pending, false}, {Attempting, false}, {Success, true}, {Failed, true}} {
 		var first, second int64
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			m := &entry{ID: "m" + string(c.state), TeamID: "team", chain: "c"}
+			m := &entry{ID: messageID(id.New()), TeamID: "team", chain: "c"}
 			at := func() (at int64, err error) {
-				err = tx.QueryRow(t.Context(), `SELECT finished_at FROM webhook_deliveries WHERE message_id = $1`, m.ID).Scan(&at)
+				err = tx.QueryRow(t.Context(), `SELECT finished_at FROM webhook_deliveries WHERE message_id = $1`,
+					messageKey(m.ID)).Scan(&at)
 				return at, err
 			}
-			insertDelivery(t.Context(), tx, "e", m, c.state)
+			insertDelivery(t.Context(), tx, dbtest.ID("e"), m, c.state)
 			var err, err2 error
 			first, err = at()
-			saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: "e", MessageID: m.ID,
-				State: c.state, Tries: 1})
+			saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: dbtest.ID("e"),
+				MessageID: m.ID, State: c.state, Tries: 1})
 			if c.state == Success {
-				insertDelivery(t.Context(), tx, "other", &entry{ID: "n", TeamID: "team", chain: "c"}, Pending)
-				saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: "other", MessageID: "n", State: Success,
+				other, n := dbtest.ID("other"), messageID(id.New())
+				insertDelivery(t.Context(), tx, other, &entry{ID: n, TeamID: "team", chain: "c"}, Pending)
+				saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: other, MessageID: n, State: Success,
 					Tries: 1})
-				m.ID = "n"
+				m.ID = n
 			}
 			second, err2 = at()
 			return errors.Join(err, err2)
@@ -546,7 +552,7 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 			failed := trace.EachBroken(t, func() {
 				n++
 				notified = 0
-				e = &Endpoint{ID: fmt.Sprint(name, n), TeamID: "team", URL: "https://one.example", Status: Enabled,
+				e = &Endpoint{ID: dbtest.ID(fmt.Sprint(name, n)), TeamID: "team", URL: "https://one.example", Status: Enabled,
 					CreatedAt:    d.Now(),
 					FailingSince: d.Now().Add(-failing), sealed: []byte{1}}
 				err := d.Update(t.Context(), func(tx *db.Tx) error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
@@ -24,7 +25,7 @@ const (
 	attemptPrefix = "atmpt_"
 )
 
-func messageID(eventID string) string { return messagePrefix + strings.ReplaceAll(eventID, "-", "") }
+func messageID(eventID string) string { return messagePrefix + id.Compact(eventID) }
 
 // entry is a message that is to be delivered to one or more endpoints.
 type entry struct {

@@ -40,7 +40,7 @@ func (s *Service) eraseEndpoints(ctx context.Context, teamID string) error {
 		})
 	}
 	for err == nil {
-		var id string
+		var id db.ID
 		err = s.p.DB.QueryRow(ctx, `SELECT id FROM webhooks WHERE team_id = $1 ORDER BY id LIMIT 1`, teamID).Scan(&id)
 		if errors.Is(err, db.ErrNoRows) {
 			return nil

@@ -16,7 +16,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	err error) {
 	for _, teamID := range scope.Teams {
 		err := db.Walk(ctx, d.Reader, "webhook_messages WHERE team_id = $1", "id", []any{teamID},
-			func(after, upTo string) error {
+			func(after, upTo db.ID) error {
 				return eraseBetween(ctx, d, a, teamID, after, upTo, scope.DryRun, &found)
 			})
 		if err != nil {
@@ -27,7 +27,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 }
 
 // eraseBetween erases an address in a team's messages whose ids are in a range.
-func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID, after, upTo string, dry bool,
+func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID string, after, upTo db.ID, dry bool,
 	found *erasure.Report) error {
 	some, err := messagesNaming(ctx, d.Reader, a, teamID, after, upTo)
 	if err != nil || len(some) == 0 {
@@ -50,11 +50,14 @@ func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID, afte
 }
 
 // messageNaming is a message that contains the address.
-type messageNaming struct{ id, payload string }
+type messageNaming struct {
+	id      db.ID
+	payload string
+}
 
 // messagesNaming returns a team's messages that contain an address and whose ids are in a range.
-func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after,
-	upTo string) (some []messageNaming, err error) {
+func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after,
+	upTo db.ID) (some []messageNaming, err error) {
 	rows, err := r.Query(ctx, `SELECT id, payload FROM webhook_messages WHERE team_id = $1 AND id > $2 AND id <= $3
 		AND `+erasure.MayContain(4, "payload")+` ORDER BY id`, teamID, after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
@@ -68,36 +71,38 @@ func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID,
 }
 
 // endpointIDs returns the ids of a team's endpoints, including deleted ones.
-func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
+func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]db.ID, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM webhooks WHERE team_id = $1`, teamID)
-	return db.Collect(rows, err, func(r db.Row) (id string, err error) {
+	return db.Collect(rows, err, func(r db.Row) (id db.ID, err error) {
 		err = r.Scan(&id)
 		return id, err
 	})
 }
 
 // replaceIn replaces an address in a message, in the responses to the message, and in the chain of its deliveries.
-func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *messageNaming, endpoints []string) error {
+func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *messageNaming, endpoints []db.ID) error {
 	rows, err := tx.Query(ctx, `SELECT webhook_id, id, response, error FROM webhook_attempts WHERE webhook_id = ANY($1)
 		AND message_id = $2`,
 		endpoints, m.id)
-	all, err := db.Collect(rows, err, func(r db.Row) (x [4]string, err error) {
-		err = r.Scan(&x[0], &x[1], &x[2], &x[3])
+	type attempt struct {
+		endpoint, id    db.ID
+		response, error string
+	}
+	all, err := db.Collect(rows, err, func(r db.Row) (x attempt, err error) {
+		err = r.Scan(&x.endpoint, &x.id, &x.response, &x.error)
 		return x, err
 	})
 	if err != nil {
 		return fmt.Errorf("read the responses to %s: %w", m.id, err)
 	}
 	for _, x := range all {
-		if a.In(x[2]) || a.In(x[3]) {
+		if a.In(x.response) || a.In(x.error) {
 			tx.Queue(ctx, `UPDATE webhook_attempts SET response = $4, error = $5 WHERE webhook_id = $1 AND message_id = $2 AND
-				id = $3`,
-				x[0], m.id, x[1], a.Replace(x[2]), a.Replace(x[3]))
+				id = $3`, x.endpoint, m.id, x.id, a.Replace(x.response), a.Replace(x.error))
 		}
 	}
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET chain = $4 WHERE webhook_id = ANY($1) AND message_id = $2 AND chain =
-		$3`, endpoints, m.id,
-		a.Key(), erasure.Placeholder)
+		$3`, endpoints, m.id, a.Key(), erasure.Placeholder)
 	tx.Queue(ctx, `UPDATE webhook_messages SET payload = $2 WHERE id = $1`, m.id, a.Replace(m.payload))
 	return nil
 }

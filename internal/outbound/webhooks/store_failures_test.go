@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -198,8 +199,8 @@ func TestSweepOfMany(t *testing.T) {
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := range 250 {
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
-					error, started_at, duration) VALUES ($1, $2, $3, $4, 0, '', '', 0, 0)`, last.ID, fmt.Sprintf("msg_00%03d", i),
-					fmt.Sprintf("atm_%03d", i), f.Acme.TeamID)
+					error, started_at, duration) VALUES ($1, $2, $3, $4, 0, '', '', 0, 0)`, db.ID(last.ID),
+					db.ID(id.First(time.UnixMilli(int64(i)))), db.ID(dbtest.ID("a")), f.Acme.TeamID)
 			}
 			return nil
 		}))

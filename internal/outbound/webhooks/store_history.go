@@ -5,18 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
+// messageKey returns the id in the columns for a message's id, which receivers see with a prefix and without hyphens. If
+// the text is not such an id, messageKey returns "", which no row has.
+func messageKey(messageID string) db.ID {
+	return db.ID(id.Expand(strings.TrimPrefix(messageID, messagePrefix)))
+}
+
+func messageKeys(messageIDs []string) []db.ID {
+	keys := make([]db.ID, len(messageIDs))
+	for i, x := range messageIDs {
+		keys[i] = messageKey(x)
+	}
+	return keys
+}
+
+// attemptKey is like messageKey, but for the id of an attempt.
+func attemptKey(attemptID string) db.ID {
+	return db.ID(id.Expand(strings.TrimPrefix(attemptID, attemptPrefix)))
+}
+
 func insertMessage(ctx context.Context, tx *db.Tx, m *entry) {
 	tx.Queue(ctx, `INSERT INTO webhook_messages (id, team_id, type, payload, created_at) VALUES ($1, $2, $3, $4, $5)`,
-		m.ID, m.TeamID, string(m.Type), m.Payload, m.at.UnixMicro())
+		messageKey(m.ID), m.TeamID, string(m.Type), m.Payload, m.at.UnixMicro())
 }
 
 // insertDelivery inserts a delivery in the state Pending, or in the state Failed without an attempt.
@@ -27,13 +48,14 @@ func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry,
 	}
 	tx.Queue(ctx, `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at,
 		finished_at)
-		VALUES ($1, $2, $3, $4, $5, 0, 0, $6)`, endpointID, m.ID, m.TeamID, m.chain, string(state), finished)
+		VALUES ($1, $2, $3, $4, $5, 0, 0, $6)`, db.ID(endpointID), messageKey(m.ID), m.TeamID, m.chain, string(state),
+		finished)
 }
 
 func insertFanout(ctx context.Context, tx *db.Tx, m *entry) {
 	tx.Queue(ctx, `INSERT INTO webhook_fanouts (team_id, chain, message_id, type, after, created_at)
-		VALUES ($1, $2, $3, $4, '', $5)`,
-		m.TeamID, m.chain, m.ID, string(m.Type), m.at.UnixMicro())
+		VALUES ($1, $2, $3, $4, $6, $5)`,
+		m.TeamID, m.chain, messageKey(m.ID), string(m.Type), m.at.UnixMicro(), db.NoID)
 }
 
 // getFanout returns the progress of a message's fan-out, or nil if the fan-out is complete.
@@ -43,7 +65,7 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 	var at int64
 	err := r.QueryRow(ctx, `SELECT type, after, created_at FROM webhook_fanouts WHERE team_id = $1 AND chain = $2
 		AND message_id = $3`,
-		teamID, chain, messageID).Scan(&kind, &f.after, &at)
+		teamID, chain, messageKey(messageID)).Scan(&kind, (*db.ID)(&f.after), &at)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
@@ -56,13 +78,13 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j),
 		`UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
-		AND after = $4`, f.TeamID, f.chain, f.ID, f.after, last)
+		AND after = $4`, f.TeamID, f.chain, messageKey(f.ID), db.OrNoID(f.after), db.ID(last))
 }
 
 func deleteFanout(ctx context.Context, tx *db.Tx, f *fanout, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j),
 		`DELETE FROM webhook_fanouts WHERE team_id = $1 AND chain = $2 AND message_id = $3 AND after = $4`,
-		f.TeamID, f.chain, f.ID, f.after)
+		f.TeamID, f.chain, messageKey(f.ID), db.OrNoID(f.after))
 }
 
 func fanoutLost(f *fanout, j jobs.Job) error {
@@ -75,6 +97,7 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 // unfinished, because PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	ids []string) (open []openMessage, held int64, err error) {
+	keys := messageKeys(ids)
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at)
 		FROM webhook_deliveries o
 			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending',
@@ -83,11 +106,13 @@ func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 			LIMIT 1), -1)
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
 		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id = ANY($4) ORDER BY
-		d.message_id`, endpointID, teamID, ids[0], ids)
+		d.message_id`, db.ID(endpointID), teamID, keys[0], keys)
 	held = -1
 	all, err := db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
+		var key db.ID
 		var state string
-		err = r.Scan(&m.ID, &m.Tries, &state, &m.Payload, &held)
+		err = r.Scan(&key, &m.Tries, &state, &m.Payload, &held)
+		m.ID = messageID(string(key))
 		m.open = State(state) == Pending || State(state) == Attempting
 		return m, err
 	})
@@ -102,10 +127,11 @@ func openAfter(ctx context.Context, r db.Reader, d *deliveryResult, limit int) (
 	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
 			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
 		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3 AND o.status IN ('pending', 'attempting')
-		ORDER BY o.message_id LIMIT $4`, d.EndpointID, d.MessageID, d.TeamID, limit)
-	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
-		err = r.Scan(&id)
-		return id, err
+		ORDER BY o.message_id LIMIT $4`, db.ID(d.EndpointID), messageKey(d.MessageID), d.TeamID, limit)
+	all, err := db.Collect(rows, err, func(r db.Row) (string, error) {
+		var key db.ID
+		err := r.Scan(&key)
+		return messageID(string(key)), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find messages that wait for %s: %w", d.MessageID, err)
@@ -130,33 +156,33 @@ func saveDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	}
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = $4, tries = $5, next_at = $6, finished_at = $7
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND status <> 'success'`,
-		d.EndpointID, d.MessageID, d.TeamID, string(d.State), d.Tries, db.Micros(d.NextAt), finished)
+		db.ID(d.EndpointID), messageKey(d.MessageID), d.TeamID, string(d.State), d.Tries, db.Micros(d.NextAt), finished)
 }
 
 func markSuccess(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'success', next_at = 0, finished_at = $4
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id =
-		$3`, d.EndpointID, d.MessageID, d.TeamID, tx.Now().UnixMicro())
+		$3`, db.ID(d.EndpointID), messageKey(d.MessageID), d.TeamID, tx.Now().UnixMicro())
 }
 
 func failOpen(ctx context.Context, tx *db.Tx, teamID, endpointID string, ids []string) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'failed', next_at = 0, finished_at = $3
 		WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($4) AND status <> 'success' AND status <> 'failed'`,
-		endpointID, teamID, tx.Now().UnixMicro(), ids)
+		db.ID(endpointID), teamID, tx.Now().UnixMicro(), messageKeys(ids))
 }
 
 func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'pending', tries = 0, next_at = 0, finished_at = 0
-		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, endpointID, messageID, teamID)
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, db.ID(endpointID), messageKey(messageID), teamID)
 }
 
 func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, reason string) {
-	attemptID := newAttemptID(tx.Now())
-	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, d.EndpointID,
-		d.MessageID, attemptID)
+	attemptID, endpointID, messageID := attemptKey(newAttemptID(tx.Now())), db.ID(d.EndpointID), messageKey(d.MessageID)
+	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, endpointID,
+		messageID, attemptID)
 	tx.Queue(ctx, `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error,
 		started_at, duration)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, d.EndpointID, d.MessageID, attemptID, d.TeamID, a.code, a.body, reason,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, endpointID, messageID, attemptID, d.TeamID, a.code, a.body, reason,
 		a.at.UnixMicro(), a.took.Microseconds())
 }
 
@@ -164,7 +190,7 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, 
 func trimAttempts(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND id <= (
 		SELECT id FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 ORDER BY id DESC LIMIT 1 OFFSET $4)`,
-		d.EndpointID, d.MessageID, d.TeamID, attemptsMax)
+		db.ID(d.EndpointID), messageKey(d.MessageID), d.TeamID, attemptsMax)
 }
 
 type failedMessage struct{ ID, chain string }
@@ -172,10 +198,12 @@ type failedMessage struct{ ID, chain string }
 // failedMessages returns at most limit failed messages for a recovery, oldest first.
 func failedMessages(ctx context.Context, r db.Reader, teamID string, x *recovery, limit int) ([]failedMessage, error) {
 	rows, err := r.Query(ctx, `SELECT message_id, chain FROM webhook_deliveries
-		WHERE webhook_id = $1 AND team_id = $2 AND status = 'failed' AND message_id >= $3 AND message_id < $4
-		ORDER BY message_id LIMIT $5`, x.Endpoint, teamID, x.From, x.To, limit)
+		WHERE webhook_id = $1 AND team_id = $2 AND status = 'failed' AND message_id > $3 AND message_id < $4
+		ORDER BY message_id LIMIT $5`, db.ID(x.Endpoint), teamID, db.ID(x.From), db.ID(x.To), limit)
 	return db.Collect(rows, err, func(r db.Row) (m failedMessage, err error) {
-		err = r.Scan(&m.ID, &m.chain)
+		var key db.ID
+		err = r.Scan(&key, &m.chain)
+		m.ID = messageID(string(key))
 		return m, err
 	})
 }
@@ -184,7 +212,8 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 	p page.Page) ([]Message, bool, error) {
 	q := page.Select{Text: `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at FROM webhook_deliveries d
 		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
-		Args: []any{endpointID, teamID}}
+		UUID: true, Args: []any{db.ID(endpointID), teamID}}
+	p.After, p.Before = string(messageKey(p.After)), string(messageKey(p.Before))
 	if state != "" {
 		// Inserting the state into the SQL text is safe, because the state is one of four constants. With a literal
 		// state, PostgreSQL can use the partial index on failed messages.
@@ -194,10 +223,12 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 }
 
 func scanMessage(r db.Row, more ...any) (m Message, err error) {
+	var key db.ID
 	var kind, state string
 	var created, next int64
-	err = r.Scan(append([]any{&m.ID, &kind, &created, &state, &next}, more...)...)
-	m.Type, m.CreatedAt, m.State, m.NextAt = events.Type(kind), db.Time(created), State(state), db.Time(next)
+	err = r.Scan(append([]any{&key, &kind, &created, &state, &next}, more...)...)
+	m.ID, m.Type, m.State = messageID(string(key)), events.Type(kind), State(state)
+	m.CreatedAt, m.NextAt = db.Time(created), db.Time(next)
 	return m, err
 }
 
@@ -205,7 +236,8 @@ func getMessage(ctx context.Context, r db.Reader, teamID, endpointID, messageID 
 	var payload string
 	m, err := scanMessage(r.QueryRow(ctx, `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at, m.payload
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
-		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3`, endpointID, messageID, teamID), &payload)
+		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3`, db.ID(endpointID), messageKey(messageID),
+		teamID), &payload)
 	if errors.Is(err, db.ErrNoRows) {
 		return m, fault.NotFoundf("Webhook event not found")
 	}
@@ -218,12 +250,16 @@ func getMessage(ctx context.Context, r db.Reader, teamID, endpointID, messageID 
 
 func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageID string,
 	p page.Page) ([]Attempt, bool, error) {
+	p.After, p.Before = string(attemptKey(p.After)), string(attemptKey(p.Before))
 	return page.Query(ctx, r, page.Select{
 		Text: `SELECT id, status_code, response, error, started_at, duration FROM webhook_attempts
-		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, ID: "id", Args: []any{endpointID, messageID, teamID}}, p,
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, ID: "id", UUID: true,
+		Args: []any{db.ID(endpointID), messageKey(messageID), teamID}}, p,
 		func(r db.Row) (a Attempt, err error) {
+			var key db.ID
 			var started, took int64
-			err = r.Scan(&a.ID, &a.Code, &a.Response, &a.Error, &started, &took)
+			err = r.Scan(&key, &a.Code, &a.Response, &a.Error, &started, &took)
+			a.ID = attemptPrefix + id.Compact(string(key))
 			a.StartedAt, a.Duration = db.Time(started), time.Duration(took)*time.Microsecond
 			return a, err
 		})
@@ -231,7 +267,8 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageI
 
 // allEndpoints returns endpoints across all teams, including deleted ones, in id order.
 func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]Endpoint, error) {
-	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
+	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2`,
+		db.OrNoID(after), limit)
 	all, err := db.Collect(rows, err, scanEndpoint)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks to sweep: %w", err)
@@ -244,7 +281,7 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 // inserts messages for it any more.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
-		gone, err := tx.Exec(ctx, sweepOf(table), e.ID, e.TeamID, before, limit)
+		gone, err := tx.Exec(ctx, sweepOf(table), db.ID(e.ID), e.TeamID, db.ID(before), limit)
 		if err != nil {
 			return 0, err
 		}
@@ -252,7 +289,7 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 	}
 	if n == 0 && e.Status == deleted {
 		tx.Queue(ctx, `DELETE FROM webhooks WHERE id = $1 AND team_id = $2 AND status = 'deleted' AND disabled_at < $3`,
-			e.ID, e.TeamID, tx.Now().Add(-time.Hour).UnixMicro())
+			db.ID(e.ID), e.TeamID, tx.Now().Add(-time.Hour).UnixMicro())
 	}
 	return n, nil
 }
@@ -261,14 +298,14 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 // a range of message ids, so it reads only the rows that it deletes.
 func sweepOf(table string) string {
 	return `DELETE FROM ` + table +
-		` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT MAX(message_id) FROM (
-		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x)`
+		` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT message_id FROM (
+		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x
+		ORDER BY message_id DESC LIMIT 1)`
 }
 
 // sweepMessages deletes a batch of messages, across all teams, whose ids are below the given id, and returns their
 // number.
 func sweepMessages(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN (SELECT id FROM webhook_messages WHERE id < $1
-		ORDER BY id LIMIT $2)`,
-		before, limit)
+	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id <= (SELECT id FROM (SELECT id FROM webhook_messages
+		WHERE id < $1 ORDER BY id LIMIT $2) x ORDER BY id DESC LIMIT 1)`, db.ID(before), limit)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -384,7 +385,8 @@ func TestReplayFlood(t *testing.T) {
 			for i := range 150 {
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
 					error, started_at, duration) VALUES ($1, $2, $3, $4, 500, '', 'no', 0,
-					0)`, e.ID, m.ID, fmt.Sprintf("atmpt_%032d", i), f.Acme.TeamID)
+					0)`, db.ID(e.ID), db.ID(id.Expand(strings.TrimPrefix(m.ID, webhooks.MessagePrefix))),
+					db.ID(id.First(time.UnixMilli(int64(i)))), f.Acme.TeamID)
 			}
 			return nil
 		}))

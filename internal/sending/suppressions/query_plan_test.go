@@ -15,10 +15,12 @@ import (
 func TestRareOriginGoesByIndex(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := suppressions.New(d, &events.Recorder{})
+		const first = "00000000-0000-7000-8000-00000000" // of each id
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
 				WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-				SELECT 's' || i, 'team', 'to' || i, CASE WHEN i < 4 THEN 'complaint' ELSE 'bounce' END, NULL, 0 FROM n`)
+				SELECT CAST(made AS UUID), 'team', 'to' || i, CASE WHEN i < 4 THEN 'complaint' ELSE 'bounce' END, NULL, 0
+				FROM (SELECT i, CAST($1 AS TEXT) || (i + 1000) AS made FROM n) x`, first)
 			if err == nil {
 				_, err = tx.Exec(t.Context(), `ANALYZE suppressions`)
 			}
@@ -27,7 +29,7 @@ func TestRareOriginGoesByIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range []page.Page{{Limit: 2}, {Limit: 2, After: "s3"}, {Limit: 2, Before: "s1"}, {}} {
+		for _, p := range []page.Page{{Limit: 2}, {Limit: 2, After: first + "1003"}, {Limit: 2, Before: first + "1001"}, {}} {
 			trace.Take()
 			all, _, err := s.List(t.Context(), "team", suppressions.Complaint, p)
 			if err != nil || len(all) < 2 {

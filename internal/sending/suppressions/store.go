@@ -15,7 +15,7 @@ const columns = `id, team_id, address, origin, source_id, created_at`
 func scan(r db.Row) (s Suppression, err error) {
 	var origin string
 	var created int64
-	err = r.Scan(&s.ID, &s.TeamID, &s.Address, &origin, (*db.ID)(&s.SourceID), &created)
+	err = r.Scan((*db.ID)(&s.ID), &s.TeamID, &s.Address, &origin, (*db.ID)(&s.SourceID), &created)
 	s.Origin, s.CreatedAt = Origin(origin), db.Time(created)
 	return s, err
 }
@@ -34,15 +34,16 @@ func one(r db.Row) (Suppression, error) {
 func insert(ctx context.Context, tx *db.Tx, s *Suppression) (added bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (team_id, address) DO NOTHING`,
-		s.ID, s.TeamID, s.Address, string(s.Origin), db.ID(s.SourceID), s.CreatedAt.UnixMicro())
+		db.ID(s.ID), s.TeamID, s.Address, string(s.Origin), db.ID(s.SourceID), s.CreatedAt.UnixMicro())
 	if n > 0 {
-		tx.Proof(`SELECT 1 FROM suppressions WHERE id = $1`, s.ID)
+		tx.Proof(`SELECT 1 FROM suppressions WHERE id = $1`, db.ID(s.ID))
 	}
 	return n > 0, err
 }
 
 func byID(ctx context.Context, r db.Reader, teamID, id string) (Suppression, error) {
-	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE id = $1 AND team_id = $2`, id, teamID))
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE id = $1 AND team_id = $2`, db.ID(id),
+		teamID))
 }
 
 func byAddress(ctx context.Context, r db.Reader, teamID, address string) (Suppression, error) {
@@ -52,13 +53,15 @@ func byAddress(ctx context.Context, r db.Reader, teamID, address string) (Suppre
 
 // deleteByID deletes an entry and returns the deleted entry.
 func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) (Suppression, error) {
-	return one(tx.QueryRow(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2 RETURNING `+columns, id, teamID))
+	return one(tx.QueryRow(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2 RETURNING `+columns,
+		db.ID(id), teamID))
 }
 
 // selectList returns a query for all entries on a team's list, or for those with one origin. There is a separate index
 // for each of the two queries.
 func selectList(teamID string, origin Origin) page.Select {
-	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id", UUID: true,
+		Args: []any{teamID}}
 	if origin != "" {
 		s.Text += ` AND origin = $2`
 		s.Args = append(s.Args, string(origin))

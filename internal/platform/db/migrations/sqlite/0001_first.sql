@@ -588,9 +588,9 @@ CREATE INDEX email_events_time ON email_events (team_id, created_at);
 CREATE INDEX email_events_hits ON email_events (email_id, type, recipient, detail, created_at, id)
 	WHERE type IN ('opened', 'clicked');
 
--- Addresses that a team does not mail.
+-- Addresses to which a team sends no emails.
 CREATE TABLE suppressions (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	origin TEXT NOT NULL,            -- bounce, complaint or manual
@@ -600,7 +600,7 @@ CREATE TABLE suppressions (
 
 CREATE UNIQUE INDEX suppressions_address ON suppressions (team_id, address);
 CREATE INDEX suppressions_team ON suppressions (team_id, id);
--- The suppressions of one origin, however few of a team's have it.
+-- Lists of suppressions with one origin, which may be few of a team's suppressions.
 CREATE INDEX suppressions_origin ON suppressions (team_id, origin, id);
 
 -- Emails for which a user's approval was requested. A decided row stays for a while.
@@ -1272,61 +1272,60 @@ CREATE TABLE received_raws (
 	PRIMARY KEY (team_id, email_id)
 ) STRICT;
 
--- Endpoints that teams are told at. A deleted one stays until the sweep has taken away what it was told.
+-- The URLs to which a team's events are sent. A deleted endpoint stays until the sweep has deleted its deliveries.
 CREATE TABLE webhooks (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	url TEXT NOT NULL,
 	events TEXT NOT NULL,            -- types, comma-separated; '' for all
 	status TEXT NOT NULL,            -- enabled, disabled or deleted
-	secret BLOB NOT NULL,            -- sealed
-	old_secret BLOB NOT NULL,        -- sealed; signs too until old_until
+	secret BLOB NOT NULL,            -- encrypted
+	old_secret BLOB NOT NULL,        -- encrypted; also signs until old_until
 	old_until INTEGER NOT NULL,
-	failing_since INTEGER NOT NULL,  -- the first failure after the last success that is known of; 0 when none
-	warned INTEGER NOT NULL,         -- the team has been told that it fails
+	failing_since INTEGER NOT NULL,  -- the first failure after the last known success, 0 for none
+	warned INTEGER NOT NULL,         -- whether the team was notified of the failures
 	disabled_reason TEXT NOT NULL,   -- '' unless the program disabled it
 	disabled_at INTEGER NOT NULL,
 	created_at INTEGER NOT NULL,
-	-- Since when an endpoint takes no new messages, because too much waits for it; 0 while it takes them.
+	-- When the endpoint reached the limit of waiting messages; 0 while it accepts messages.
 	full_since INTEGER NOT NULL DEFAULT 0,
-	-- When the team was told last that it is full.
-	full_told INTEGER NOT NULL DEFAULT 0
+	full_told INTEGER NOT NULL DEFAULT 0 -- when the team was last notified that the endpoint is full
 ) STRICT;
 
 CREATE INDEX webhooks_team ON webhooks (team_id, id);
 
--- What was told, once for all endpoints: the bytes that are signed and sent.
+-- Events as they are sent: the bytes that are signed, stored once for all endpoints.
 CREATE TABLE webhook_messages (
-	id TEXT PRIMARY KEY,             -- msg_ and the id of the event, so ordered by time
+	id BLOB PRIMARY KEY,             -- the id of the event; receivers see msg_ and the id without hyphens
 	team_id TEXT NOT NULL,
 	type TEXT NOT NULL,
 	created_at INTEGER NOT NULL,
 	payload TEXT NOT NULL
 ) STRICT;
 
--- The messages of one team, which are erased with the team, and in which its job looks for an address.
+-- Erasing a team or an address reads the messages of one team.
 CREATE INDEX webhook_messages_team ON webhook_messages (team_id, id);
 
--- Messages that are still to be entered for some of their team's endpoints, for teams with many.
+-- Messages of teams with many endpoints for which not all deliveries are inserted yet.
 CREATE TABLE webhook_fanouts (
 	team_id TEXT NOT NULL,
-	chain TEXT NOT NULL,
-	message_id TEXT NOT NULL,
+	chain TEXT NOT NULL,             -- as in webhook_deliveries
+	message_id BLOB NOT NULL,
 	type TEXT NOT NULL,
-	after TEXT NOT NULL,             -- the last endpoint that has it; '' when none
+	after BLOB NOT NULL,             -- the last endpoint that has a delivery; all zeros for none
 	created_at INTEGER NOT NULL,
 	PRIMARY KEY (team_id, chain, message_id)
 ) STRICT;
 
--- A message at an endpoint. Those of one chain, such as one email, are delivered in order.
+-- The messages of each endpoint. Those of one chain, such as one email, are delivered in order.
 CREATE TABLE webhook_deliveries (
-	webhook_id TEXT NOT NULL,
-	message_id TEXT NOT NULL,
+	webhook_id BLOB NOT NULL,
+	message_id BLOB NOT NULL,
 	team_id TEXT NOT NULL,
-	chain TEXT NOT NULL,
+	chain TEXT NOT NULL,             -- an id or a suppressed address
 	status TEXT NOT NULL,            -- pending, attempting, success or failed
-	tries INTEGER NOT NULL,          -- of the present run of the schedule
-	next_at INTEGER NOT NULL,        -- of the next try; 0 when it is due or there is none
+	tries INTEGER NOT NULL,          -- the number of attempts since the schedule began
+	next_at INTEGER NOT NULL,        -- the time of the next attempt; 0 if it is due or no attempt follows
 	finished_at INTEGER NOT NULL,    -- 0 while pending or attempting
 	PRIMARY KEY (webhook_id, message_id)
 ) STRICT;
@@ -1336,49 +1335,50 @@ CREATE INDEX webhook_deliveries_open ON webhook_deliveries (webhook_id, chain, m
 CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (webhook_id, message_id) WHERE status = 'failed';
 
 CREATE TABLE webhook_attempts (
-	webhook_id TEXT NOT NULL,
-	message_id TEXT NOT NULL,
-	id TEXT NOT NULL,                -- atmpt_ and more, ordered by time
+	webhook_id BLOB NOT NULL,
+	message_id BLOB NOT NULL,
+	id BLOB NOT NULL,                -- the API shows atmpt_ and the id without hyphens
 	team_id TEXT NOT NULL,
-	status_code INTEGER NOT NULL,    -- 0 when there was no answer
-	response TEXT NOT NULL,          -- the body of the answer, bounded
-	error TEXT NOT NULL,             -- why it failed; '' when it did not
+	status_code INTEGER NOT NULL,    -- 0 without a response
+	response TEXT NOT NULL,          -- the beginning of the response's body
+	error TEXT NOT NULL,             -- why the attempt failed, '' after a success
 	started_at INTEGER NOT NULL,
 	duration INTEGER NOT NULL,       -- microseconds
 	PRIMARY KEY (webhook_id, message_id, id)
 ) STRICT;
 
--- Teams whose events somebody watches, and what they are shown. Both are kept for minutes only.
+-- Teams whose events are watched (see internal/outbound/eventstream).
 CREATE TABLE live_tails (
 	team_id TEXT PRIMARY KEY,
-	until INTEGER NOT NULL           -- renewed while somebody watches
+	until INTEGER NOT NULL           -- extended while a client watches
 ) STRICT;
 
+-- The events of these teams, which are kept for minutes only.
 CREATE TABLE live_messages (
 	team_id TEXT NOT NULL,
-	id TEXT NOT NULL,                -- msg_ and the id of the event, so ordered by time
+	id BLOB NOT NULL,                -- the id of the event; clients see msg_ and the id without hyphens
 	type TEXT NOT NULL,
 	payload TEXT NOT NULL,
 	PRIMARY KEY (team_id, id)
 ) STRICT;
 
--- The sweep of what was shown live goes by time, over all teams.
+-- The sweep deletes the old messages of all teams.
 CREATE INDEX live_messages_id ON live_messages (id);
 
--- What was asked to be erased, and what was done about it. A row that has ended no longer has the address.
+-- Requests to erase an address, and their results. A completed row no longer contains the address.
 CREATE TABLE erasures (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	team_id TEXT NOT NULL,
-	contact_id BLOB,                 -- NULL when the address was of no contact
-	address TEXT NOT NULL,           -- '' once the erasure has ended
-	refusals INTEGER NOT NULL,       -- what keeps the address from being mailed is erased too
+	contact_id BLOB,                 -- NULL if no contact had the address
+	address TEXT NOT NULL,           -- '' once the erasure is completed
+	refusals INTEGER NOT NULL,       -- whether the suppression and unsubscriptions of the address are erased too
 	dry_run INTEGER NOT NULL,
 	state TEXT NOT NULL,             -- queued, in_progress or completed
-	pass INTEGER NOT NULL,           -- through all that is stored, counted from 0
-	done INTEGER NOT NULL,           -- erasers that have ended in this pass
-	report TEXT NOT NULL,            -- JSON: what each eraser found
+	pass INTEGER NOT NULL,           -- passes through all tables, counted from 0
+	done INTEGER NOT NULL,           -- the number of erasers that have ended in this pass
+	report TEXT NOT NULL,            -- JSON: the result of each eraser
 	created_at INTEGER NOT NULL,
-	completed_at INTEGER NOT NULL    -- 0 until it has ended
+	completed_at INTEGER NOT NULL    -- 0 until it is completed
 ) STRICT;
 
 CREATE UNIQUE INDEX erasures_address ON erasures (team_id, address) WHERE address <> '';

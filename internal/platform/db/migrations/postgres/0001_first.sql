@@ -443,23 +443,22 @@ CREATE INDEX domain_claims_team ON domain_claims (team_id, name);
 -- Whether somebody has claimed a name lately is asked for each claim.
 CREATE INDEX domain_claims_name ON domain_claims (name, created_at);
 
--- What many emails share: a broadcast's text, or that of a template's version. It never changes. What is large comes
--- last, because the rest is read without it.
+-- Text that many emails share: that of a broadcast, or of a version of a template. A row never changes. Large columns
+-- come last, because most statements do not read them.
 CREATE TABLE contents (
 	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
 	kept BOOLEAN NOT NULL,           -- somebody may send by it again; otherwise it goes when the last email of it does
-	used_at BIGINT NOT NULL,         -- when an email of it was entered last, up to an hour behind
+	used_at BIGINT NOT NULL,         -- when an email with it was last accepted, up to an hour behind
 	created_at BIGINT NOT NULL,
 	parts BIGINT NOT NULL,           -- bits: 1 html was given, 2 text was given
-	sender TEXT NOT NULL,            -- From; this and what follows are templates
+	sender TEXT NOT NULL,            -- From; this and the following columns can have placeholders
 	subject TEXT NOT NULL,
 	reply_to TEXT NOT NULL,          -- JSON, '' when none
 	headers TEXT NOT NULL,           -- JSON, '' when none
 	html TEXT NOT NULL,
 	body_text TEXT NOT NULL,
-	-- No email with a lesser id has the content. used_at is when a use of it was noted last: an email with it was
-	-- accepted at most an hour later.
+	-- No email with a smaller id has the content. An email with it may have been accepted up to an hour after used_at.
 	from_id UUID NOT NULL
 );
 
@@ -490,10 +489,10 @@ CREATE TABLE emails (
 	topic_id UUID,
 	template_id UUID,
 	broadcast_id UUID,
-	-- The contact to whom a broadcast sent the email, NULL for all other emails: what happens to the email is noted of it.
+	-- The contact to whom a broadcast sent the email, NULL for all other emails. Events of the email count for the contact.
 	contact_id UUID,
 	content_id UUID,                 -- NULL if the email has only a body of its own
-	-- JSON: what stands in the content's placeholders in this email, '' when nothing does.
+	-- JSON: the values of the content's placeholders in this email, '' for none.
 	variables TEXT NOT NULL DEFAULT '',
 	headers TEXT,                    -- JSON, '' when none
 	html TEXT,
@@ -710,7 +709,7 @@ CREATE TABLE email_counts_late (
 	PRIMARY KEY (team_id, id)
 );
 
--- Templates. What a template says is in its versions, which never change; each has a content of its own.
+-- Templates. Each version of a template has a content of its own. Versions never change.
 CREATE TABLE templates (
 	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
@@ -747,8 +746,8 @@ CREATE TABLE template_versions (
 CREATE UNIQUE INDEX template_versions_number ON template_versions (team_id, template_id, number);
 CREATE INDEX template_versions_list ON template_versions (team_id, template_id, id);
 
--- Whom a team writes to: an address is one contact. source_id is the email by whose link unsubscribed was last
--- changed, '' when it was changed otherwise.
+-- The contacts of teams. Each address is one contact. source_id is the email whose unsubscribe link last changed the
+-- column unsubscribed, NULL if something else changed it.
 CREATE TABLE contacts (
 	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
@@ -763,7 +762,7 @@ CREATE TABLE contacts (
 
 CREATE UNIQUE INDEX contacts_address ON contacts (team_id, address);
 CREATE INDEX contacts_team ON contacts (team_id, id);
--- Filters find who is unsubscribed, and leave out these, without reading all contacts.
+-- Filters find unsubscribed contacts without reading all contacts.
 CREATE INDEX contacts_unsubscribed ON contacts (team_id, id) WHERE unsubscribed;
 
 -- What a team notes of its contacts besides their names. The values of a deleted property are deleted in steps, and
@@ -811,7 +810,7 @@ CREATE TABLE topics (
 	team_id TEXT NOT NULL,
 	name TEXT NOT NULL,
 	description TEXT NOT NULL,
-	default_subscription TEXT NOT NULL, -- opt_in or opt_out: of those who have chosen neither
+	default_subscription TEXT NOT NULL, -- opt_in or opt_out: for contacts without a subscription of their own
 	visibility TEXT NOT NULL,        -- public or private
 	created_at BIGINT NOT NULL,
 	deleted_at BIGINT NOT NULL       -- 0 when it is not deleted
@@ -820,8 +819,8 @@ CREATE TABLE topics (
 CREATE INDEX topics_team ON topics (team_id, id);
 CREATE INDEX topics_deleted ON topics (id) WHERE deleted_at <> 0;
 
--- What was chosen for a contact and a topic, from either side. source_id is the email by whose link it was chosen, ''
--- when it was chosen otherwise.
+-- The subscriptions of contacts to topics, as the contact or the team chose. source_id is the email whose link the
+-- contact used, NULL for none.
 CREATE TABLE contact_topics (
 	team_id TEXT NOT NULL,
 	contact_id UUID NOT NULL,
@@ -832,7 +831,7 @@ CREATE TABLE contact_topics (
 	PRIMARY KEY (team_id, contact_id, topic_id)
 );
 
--- Filters find what contacts chose of a topic in the index alone.
+-- Filters find the subscriptions to a topic in the index alone.
 CREATE INDEX contact_topics_choice ON contact_topics (topic_id, contact_id, subscription);
 
 -- Named sets of contacts: those that were added, or those that a filter finds. The memberships of a deleted segment
@@ -925,8 +924,8 @@ CREATE TABLE contact_import_failures (
 	PRIMARY KEY (import_id, line)
 );
 
--- Emails to an audience. The columns from position on are what a run has done; each page of recipients writes them in
--- the transaction that enters its emails.
+-- Emails to an audience. The columns from position on are the progress of sending; the transaction that inserts the
+-- emails of a page of recipients updates them.
 CREATE TABLE broadcasts (
 	id UUID PRIMARY KEY,
 	team_id TEXT NOT NULL,
@@ -934,7 +933,7 @@ CREATE TABLE broadcasts (
 	segment_id UUID NOT NULL,
 	topic_id UUID,                   -- NULL for none
 	preview_text TEXT NOT NULL,
-	content_id UUID NOT NULL,        -- as it was written
+	content_id UUID NOT NULL,        -- the broadcast's own text, before variants change it
 	options TEXT NOT NULL,           -- JSON: pace, A/B test, limits
 	status TEXT NOT NULL,            -- draft, scheduled, queued, paused, canceled, sent or failed
 	reason TEXT NOT NULL,            -- why it is paused or failed, '' otherwise
@@ -968,13 +967,13 @@ CREATE INDEX broadcasts_active ON broadcasts (team_id, id) WHERE status IN ('que
 -- The broadcasts that have started, which the usage of a team counts.
 CREATE INDEX broadcasts_started ON broadcasts (team_id, id) WHERE started_at > 0;
 
--- What the variants of a broadcast have in place of the broadcast's own. One without an A/B test has the variant 0
--- from its start on.
+-- The variants of a broadcast, with the fields that they override. A broadcast without an A/B test has only the variant
+-- 0, which is inserted when sending starts.
 CREATE TABLE broadcast_variants (
 	broadcast_id UUID NOT NULL,
 	number BIGINT NOT NULL,
 	team_id TEXT NOT NULL,
-	content_id UUID,                 -- what is sent; NULL before the start
+	content_id UUID,                 -- the content that is sent; NULL before sending starts
 	given BIGINT NOT NULL,           -- bits: 1 from, 2 subject, 4 preview text, 8 html, 16 text
 	sender TEXT NOT NULL,
 	subject TEXT NOT NULL,

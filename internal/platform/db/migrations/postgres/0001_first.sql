@@ -222,7 +222,7 @@ INSERT INTO oauth_clients (id, name, redirect_uris, scope, client_uri, logo_uri,
 CREATE TABLE oauth_keys (
 	id UUID PRIMARY KEY,             -- the kid of tokens
 	private BYTEA NOT NULL,          -- PKCS #8, encrypted by the keyring
-	signs_at BIGINT NOT NULL         -- the time from which the key signs; of the keys whose time has come, the newest signs
+	signs_at BIGINT NOT NULL         -- when the key may first sign; the newest key whose time has come signs
 );
 
 -- Authorization codes: a user consented, and the client has not exchanged the code yet. Only a hash of the code is
@@ -489,7 +489,7 @@ CREATE TABLE emails (
 	topic_id UUID,
 	template_id UUID,
 	broadcast_id UUID,
-	-- The contact to whom a broadcast sent the email, NULL for all other emails. Events of the email count for the contact.
+	-- The contact to whom a broadcast sent the email, NULL for other emails. Events of the email count for the contact.
 	contact_id UUID,
 	content_id UUID,                 -- NULL if the email has only a body of its own
 	-- JSON: the values of the content's placeholders in this email, '' for none.

@@ -222,7 +222,7 @@ INSERT INTO oauth_clients (id, name, redirect_uris, scope, client_uri, logo_uri,
 CREATE TABLE oauth_keys (
 	id BLOB PRIMARY KEY,             -- the kid of tokens
 	private BLOB NOT NULL,           -- PKCS #8, encrypted by the keyring
-	signs_at INTEGER NOT NULL        -- the time from which the key signs; of the keys whose time has come, the newest signs
+	signs_at INTEGER NOT NULL        -- when the key may first sign; the newest key whose time has come signs
 ) STRICT;
 
 -- Authorization codes: a user consented, and the client has not exchanged the code yet. Only a hash of the code is
@@ -495,7 +495,7 @@ CREATE TABLE emails (
 	content_id BLOB,                 -- NULL if the email has only a body of its own
 	-- JSON: the values of the content's placeholders in this email, '' for none.
 	variables TEXT NOT NULL DEFAULT '',
-	-- The contact to whom a broadcast sent the email, NULL for all other emails. Events of the email count for the contact.
+	-- The contact to whom a broadcast sent the email, NULL for other emails. Events of the email count for the contact.
 	contact_id BLOB,
 	recipient TEXT NOT NULL DEFAULT '', -- envelope address of the only recipient
 	updated_at INTEGER NOT NULL DEFAULT 0 -- when the state of the only recipient changed

@@ -129,6 +129,8 @@ type writer interface {
 	queue(ctx context.Context, sql string, args []any)
 	queueOne(ctx context.Context, missing error, sql string, args []any)
 	queueHold(ctx context.Context, missing error, table string, id any)
+	// queueRow queues a row of a statement; missing is nil if the row need not exist.
+	queueRow(ctx context.Context, missing error, s *RowStatement, args []any)
 }
 
 // Tx is one transaction. A Tx is valid until the function that received it returns.
@@ -139,7 +141,8 @@ type Tx struct {
 	oneWriter bool
 	after     []func()
 	proof     *proof
-	changes   int // number of statements so far that changed rows or were queued
+	parts     *parts // partitions that statements may name; nil on SQLite
+	changes   int    // number of statements so far that changed rows or were queued
 }
 
 // Query runs a SELECT, or a statement that changes rows and returns them.
@@ -245,7 +248,8 @@ type engine interface {
 	// listen calls began each time that it begins to receive hints and earlier hints are lost.
 	listen(ctx context.Context, topics []string, began func(), got func(topic, payload string)) error
 	name() string
-	places() int // the maximum number of simultaneous long reads
+	partitions() *parts // the known partitions; nil on SQLite
+	places() int        // the maximum number of simultaneous long reads
 	readLong(ctx context.Context, fn func(querier) error) error
 	readTogether(ctx context.Context, fn func(querier) error) error
 	close()
@@ -257,6 +261,7 @@ type DB struct {
 	e      engine
 	log    *slog.Logger
 	hints  hints
+	parts  *parts
 	beside bool
 	wait   time.Duration // maximum wait for the database
 	long   *fairshare.Turns
@@ -313,7 +318,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Trace != nil || o.Break != nil {
 		e = traced{e, tracer{o.Trace, o.Break}}
 	}
-	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience, long: newLong(e.places())}
+	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience, long: newLong(e.places()),
+		parts: e.partitions()}
 	d.hints.init()
 	return d, nil
 }

@@ -62,10 +62,14 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	if _, err := c.Exec(ctx, stillLimit, once, strconv.FormatInt(still.Milliseconds(), 10)+" ms"); err != nil {
 		return err
 	}
-	// JIT compilation of a filter with many rules would take seconds for a read that takes milliseconds. A server may
-	// refuse to change the jit setting.
-	if _, err := c.Exec(ctx, "SET jit = off", once); err != nil && c.IsClosed() {
-		return err
+	// JIT compilation of a filter with many rules would take seconds for a read that takes milliseconds. Statements use
+	// indexes wherever they can. While a table is nearly empty, PostgreSQL would prefer to read all of it, and would keep
+	// such a plan when the table has grown. All contact properties share one table and its statistics, so PostgreSQL would
+	// also overestimate the number of rows and read all teams' values. A server may refuse to change a setting.
+	for _, setting := range []string{"SET jit = off", "SET enable_seqscan = off"} {
+		if _, err := c.Exec(ctx, setting, once); err != nil && c.IsClosed() {
+			return err
+		}
 	}
 	var b backend
 	err := c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`, once).Scan(&b.pid,

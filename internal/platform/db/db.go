@@ -218,22 +218,6 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 // example to wake up a worker.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
-// proof is a query that finds a row if and only if a transaction was committed.
-type proof struct {
-	sql  string
-	args []any
-}
-
-// Proof sets the query that determines whether the transaction was committed when the answer to its COMMIT is lost. The
-// query must find a row if and only if the transaction was committed. The transaction must insert that row with a new
-// id, and the row must not be deleted within a minute. A transaction needs only one proof; additional calls to Proof
-// are ignored.
-func (t *Tx) Proof(sql string, args ...any) {
-	if t.proof == nil {
-		t.proof = &proof{sql, args}
-	}
-}
-
 // engine abstracts the differences between the two databases.
 type engine interface {
 	querier

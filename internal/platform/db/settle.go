@@ -52,6 +52,22 @@ const stillLimit = `SELECT set_config('idle_in_transaction_session_timeout', $1,
 	WHERE CAST(current_setting('idle_in_transaction_session_timeout') AS INTERVAL)
 	NOT BETWEEN '1 ms' AND CAST($1 AS INTERVAL)`
 
+// proof is a query that finds a row if and only if a transaction was committed.
+type proof struct {
+	sql  string
+	args []any
+}
+
+// Proof sets the query that determines whether the transaction was committed when the answer to its COMMIT is lost. The
+// query must find a row if and only if the transaction was committed. The transaction must insert that row with a new
+// id, and the row must not be deleted within a minute. A transaction needs only one proof; additional calls to Proof
+// are ignored.
+func (t *Tx) Proof(sql string, args ...any) {
+	if t.proof == nil {
+		t.proof = &proof{sql, args}
+	}
+}
+
 // introduce records the server process of a new connection, and sets the time after which the server ends an idle
 // transaction. Without this limit, the locks held by a client machine that lost power or its network connection would
 // remain for hours. If the server does not report its process, settle can only confirm a commit by finding the row.

@@ -49,7 +49,7 @@ func TestReadServerCounts(t *testing.T) {
 	}
 	err = d.Update(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `INSERT INTO email_counts_until (team_id, until, version)
-			SELECT CAST(n AS TEXT), 0, 1 FROM generate_series(1, 1000) n`)
+			SELECT gen_random_uuid(), 0, 1 FROM generate_series(1, 1000) n`)
 		return err
 	})
 	if err != nil {

@@ -163,7 +163,7 @@ func count(ctx context.Context, tx *db.Tx, counts map[counter]int64) {
 	tx.QueueRows(ctx, `email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events, recipients)`,
 		`ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail) DO UPDATE SET
 		events = email_counts.events + excluded.events, recipients = email_counts.recipients + excluded.recipients`,
-		teamIDs, slots, domainIDs, db.NoID, kinds, "", events, events)
+		db.IDs(teamIDs), slots, domainIDs, db.NoID, kinds, "", events, events)
 }
 
 func (c counter) key() string { return strconv.FormatInt(c.slot, 10) + c.teamID + c.domainID + c.kind }
@@ -173,7 +173,7 @@ func countedUntil(ctx context.Context, tx *db.Tx, teamID string, until time.Time
 	tx.Queue(ctx, `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)
 		ON CONFLICT (team_id) DO UPDATE SET version = email_counts_until.version + 1,
 		until = CASE WHEN email_counts_until.until < excluded.until THEN excluded.until ELSE email_counts_until.until END`,
-		teamID, until.UnixMicro())
+		db.ID(teamID), until.UnixMicro())
 }
 
 // notDurable makes the commit of a transaction on PostgreSQL not wait for the disk.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // naming returns, for each table, the number of rows that contain an address. If teamIDs is empty, naming counts the
@@ -29,9 +30,15 @@ func (n *started) naming(address string, teamIDs ...string) map[string]int {
 				columns = append(columns, "LOWER(ENCODE("+c[0]+", 'escape')) LIKE $1")
 			}
 		}
+		if len(columns) == 0 {
+			continue
+		}
+		if len(columns) == 0 {
+			continue
+		}
 		text, args := `SELECT COUNT(*) FROM `+x.name+` WHERE (`+strings.Join(columns, " OR ")+`)`, []any{"%" + address + "%"}
 		if len(teamIDs) > 0 {
-			text, args = text+` AND team_id = $2`, append(args, teamIDs[0])
+			text, args = text+` AND team_id = $2`, append(args, db.ID(teamIDs[0]))
 		}
 		if rows := n.count(text, args...); rows > 0 {
 			found[x.name] = rows

@@ -85,7 +85,7 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 			var value any = int64(i)
 			switch {
 			case name == "team_id":
-				value = teamID
+				value = db.ID(teamID)
 			case kind == "boolean":
 				value = false
 			case kind == "uuid" || kind == "blob" && (name == "id" || strings.HasSuffix(name, "_id")):
@@ -166,7 +166,8 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 		left := func(team string) (total int, where string) {
 			for _, x := range tables {
 				var found int
-				err := n.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+x.name+` WHERE team_id = $1`, ids[team]).Scan(&found)
+				err := n.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+x.name+` WHERE team_id = $1`,
+					db.ID(ids[team])).Scan(&found)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,7 +237,7 @@ func TestDeletedTeam(t *testing.T) {
 		})
 		eventually(t, "its rows and files are gone", func() bool {
 			return files() == 0 && n.count(`SELECT COUNT(*) FROM emails`) == 0 &&
-				n.count(`SELECT COUNT(*) FROM jobs WHERE team_id <> ''`) == 0
+				n.count(`SELECT COUNT(*) FROM jobs WHERE team_id IS NOT NULL`) == 0
 		})
 		if status, text := n.ask(other, http.MethodPost, "/emails", hello); status != 200 {
 			t.Errorf("another team: %d %s", status, text)
@@ -273,7 +274,8 @@ func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, "the jobs end", func() bool { return n.count(`SELECT COUNT(*) FROM jobs WHERE team_id <> ''`) == 0 })
+		eventually(t, "the jobs end",
+			func() bool { return n.count(`SELECT COUNT(*) FROM jobs WHERE team_id IS NOT NULL`) == 0 })
 		if all, err := n.Delivery.Outbox(t.Context()); err != nil || len(all) > 0 {
 			t.Errorf("%d messages were sent, %v", len(all), err)
 		}

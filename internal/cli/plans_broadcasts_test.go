@@ -73,7 +73,7 @@ func (d *driver) loseDomain(broadcastID string) {
 	d.t.Helper()
 	var domainID string
 	if err := d.look.QueryRow(d.t.Context(), `SELECT id FROM domains WHERE name = 'acme.example' AND team_id = $1`,
-		d.team).Scan((*db.ID)(&domainID)); err != nil {
+		db.ID(d.team)).Scan((*db.ID)(&domainID)); err != nil {
 		d.t.Fatal(err)
 	}
 	is := func(emailID, state string) {

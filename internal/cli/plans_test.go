@@ -213,7 +213,7 @@ func (d *driver) everything(otherKey string) {
 	later := strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1)
 	scheduled := d.do("POST", "/emails", strings.Replace(later, "a@resend.dev", "a@acme.example", 1))
 	if err := d.look.QueryRow(t.Context(), `SELECT team_id FROM domains WHERE id = $1`, db.ID(domain)).
-		Scan(&d.team); err != nil {
+		Scan((*db.ID)(&d.team)); err != nil {
 		t.Fatal(err)
 	}
 	waits := func(want bool) {

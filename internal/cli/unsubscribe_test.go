@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // A recipient can unsubscribe with one click through the List-Unsubscribe header field. After the recipient
@@ -36,7 +37,8 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 		t.Cleanup(hook.Close)
 		n.made(key, "/webhooks", `{"endpoint":"`+hook.URL+`","events":["contact.created","contact.updated","email.failed"]}`)
 		var team string
-		if err := n.look.QueryRow(t.Context(), `SELECT id FROM teams WHERE name = 'Acme'`).Scan(&team); err != nil {
+		if err := n.look.QueryRow(t.Context(),
+			`SELECT id FROM teams WHERE name = 'Acme'`).Scan((*db.ID)(&team)); err != nil {
 			t.Fatal(err)
 		}
 		topic, err := n.Contacts.CreateTopic(t.Context(), team, contacts.NewTopic{Name: "News", Default: contacts.OptIn,
@@ -140,7 +142,8 @@ func TestSubmittedMessageHasATopic(t *testing.T) {
 		key := p.must("keys", "create", "--team", "Acme")
 		n := p.start()
 		d := &driver{started: n, key: key}
-		if err := n.look.QueryRow(t.Context(), `SELECT id FROM teams WHERE name = 'Acme'`).Scan(&d.team); err != nil {
+		if err := n.look.QueryRow(t.Context(),
+			`SELECT id FROM teams WHERE name = 'Acme'`).Scan((*db.ID)(&d.team)); err != nil {
 			t.Fatal(err)
 		}
 		topic, err := n.Contacts.CreateTopic(t.Context(), d.team, contacts.NewTopic{Name: "News", Default: contacts.OptIn})

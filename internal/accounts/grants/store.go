@@ -19,7 +19,7 @@ const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name,
 func scanGrant(r db.Row) (g Grant, err error) {
 	var scope, reason string
 	var created, used, expires, revoked, since int64
-	err = r.Scan((*db.ID)(&g.ID), &g.TeamID, (*db.ID)(&g.UserID), (*db.ID)(&g.KeyID), (*db.ID)(&g.ClientID),
+	err = r.Scan((*db.ID)(&g.ID), (*db.ID)(&g.TeamID), (*db.ID)(&g.UserID), (*db.ID)(&g.KeyID), (*db.ID)(&g.ClientID),
 		&g.ClientName, &g.LogoURI, &scope, &g.Resource, &created, &used, &expires, &revoked, &reason, &g.Limits.Recipients,
 		&g.Limits.Emails, &g.Limits.Approval, &since)
 	g.dailySince = db.Time(since)
@@ -31,7 +31,7 @@ func scanGrant(r db.Row) (g Grant, err error) {
 
 func getGrant(ctx context.Context, r db.Reader, teamID, grantID string) (Grant, error) {
 	g, err := scanGrant(r.QueryRow(ctx, `SELECT `+grantColumns+` FROM oauth_grants g JOIN oauth_clients c
-		ON c.id = g.client_id WHERE g.id = $1 AND g.team_id = $2`, db.ID(grantID), teamID))
+		ON c.id = g.client_id WHERE g.id = $1 AND g.team_id = $2`, db.ID(grantID), db.ID(teamID)))
 	if errors.Is(err, db.ErrNoRows) {
 		return g, fault.NotFoundf("OAuth grant not found")
 	}
@@ -43,13 +43,13 @@ func getGrant(ctx context.Context, r db.Reader, teamID, grantID string) (Grant, 
 
 func listGrants(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Grant, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + grantColumns + ` FROM oauth_grants g JOIN oauth_clients c
-		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", UUID: true, Args: []any{teamID}}, p, scanGrant)
+		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanGrant)
 }
 
 // countActive counts a team's active grants, up to the given maximum.
 func countActive(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT id FROM oauth_grants WHERE team_id = $1
-		AND revoked_reason = '' LIMIT $2) active`, teamID, most).Scan(&n)
+		AND revoked_reason = '' LIMIT $2) active`, db.ID(teamID), most).Scan(&n)
 	return n, err
 }
 
@@ -58,14 +58,14 @@ func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
 	tx.Queue(ctx, `INSERT INTO oauth_grants (id, team_id, user_id, client_id, scope, resource, created_at, used_at,
 		expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, recipients_per_email, emails_a_day,
 		approval, key_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, db.ID(g.ID), g.TeamID,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, db.ID(g.ID), db.ID(g.TeamID),
 		db.ID(g.UserID), db.ID(g.ClientID), g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(),
 		g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval, db.ID(g.KeyID))
 }
 
 func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 	tx.Queue(ctx, `UPDATE oauth_grants SET recipients_per_email = $3, emails_a_day = $4, approval = $5,
-		daily_since = $6 WHERE id = $1 AND team_id = $2`, db.ID(g.ID), g.TeamID, g.Limits.Recipients,
+		daily_since = $6 WHERE id = $1 AND team_id = $2`, db.ID(g.ID), db.ID(g.TeamID), g.Limits.Recipients,
 		g.Limits.Emails, g.Limits.Approval, db.Micros(g.dailySince))
 }
 
@@ -74,7 +74,7 @@ func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 // the new day. A count for any later day comes from a wrong clock and is ignored.
 func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
 	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2
-		AND day - $3 IN (0, 1)`, teamID, db.ID(grantID), day).Scan(&used)
+		AND day - $3 IN (0, 1)`, db.ID(teamID), db.ID(grantID), day).Scan(&used)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, nil
 	}
@@ -90,7 +90,7 @@ func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, li
 		day = CASE WHEN grant_volumes.day - excluded.day = 1 THEN grant_volumes.day ELSE excluded.day END
 		WHERE CASE WHEN grant_volumes.day - excluded.day IN (0, 1) THEN grant_volumes.used ELSE 0 END
 		+ excluded.used <= $5`,
-		teamID, db.ID(grantID), day, n, limit)
+		db.ID(teamID), db.ID(grantID), day, n, limit)
 	if err != nil {
 		return false, fmt.Errorf("count the emails of a grant: %w", err)
 	}
@@ -99,19 +99,20 @@ func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, li
 
 func eraseUsage(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM grant_volumes WHERE team_id = $1 AND grant_id IN (SELECT grant_id
-		FROM grant_volumes WHERE team_id = $1 ORDER BY grant_id LIMIT $2)`, teamID, limit)
+		FROM grant_volumes WHERE team_id = $1 ORDER BY grant_id LIMIT $2)`, db.ID(teamID), limit)
 }
 
 // setRevoked revokes a grant if it is active, and returns the number of changed rows.
 func setRevoked(ctx context.Context, tx *db.Tx, teamID, grantID string, why Reason) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
-		WHERE id = $1 AND team_id = $2 AND revoked_at = 0`, db.ID(grantID), teamID, tx.Now().UnixMicro(), string(why))
+		WHERE id = $1 AND team_id = $2 AND revoked_at = 0`, db.ID(grantID), db.ID(teamID), tx.Now().UnixMicro(),
+		string(why))
 }
 
 func setRevokedOf(ctx context.Context, tx *db.Tx, teamID, userID string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
 		WHERE team_id = $1 AND user_id = $2 AND revoked_reason = ''`,
-		teamID, db.ID(userID), tx.Now().UnixMicro(), string(UserLeft))
+		db.ID(teamID), db.ID(userID), tx.Now().UnixMicro(), string(UserLeft))
 }
 
 // setRevokedOfKey revokes the active grants to which a key consented. Like expireGrants, setRevokedOfKey has a condition
@@ -119,7 +120,7 @@ func setRevokedOf(ctx context.Context, tx *db.Tx, teamID, userID string) (int64,
 func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
 		WHERE team_id = $1 AND key_id = $2 AND revoked_at <= 0`,
-		teamID, db.ID(keyID), tx.Now().UnixMicro(), string(KeyDeleted))
+		db.ID(teamID), db.ID(keyID), tx.Now().UnixMicro(), string(KeyDeleted))
 }
 
 // lockRefreshState returns the refresh state of an active grant and locks its row. The UPDATE statement changes no
@@ -129,7 +130,7 @@ func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
 		WHERE id = $1 AND team_id = $2 AND revoked_at = 0 RETURNING generation, retried, rotated_at`, db.ID(grantID),
-		teamID).Scan(&l.newest, &l.retried, &rotated)
+		db.ID(teamID)).Scan(&l.newest, &l.retried, &rotated)
 	l.rotatedAt = db.Time(rotated)
 	return l, err
 }
@@ -137,13 +138,14 @@ func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l
 func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l refreshState, expires time.Time) {
 	tx.Queue(ctx, `UPDATE oauth_grants SET generation = $3, retried = $4, rotated_at = $5, used_at = $6, expires_at = $7
 		WHERE id = $1 AND team_id = $2`,
-		db.ID(grantID), teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
+		db.ID(grantID), db.ID(teamID), l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(),
+		expires.UnixMicro())
 }
 
 // setUsed stores the time of a grant's last use, unless a later time is already stored.
 func setUsed(ctx context.Context, tx *db.Tx, teamID, grantID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE oauth_grants SET used_at = $3 WHERE id = $1 AND team_id = $2 AND used_at < $3`,
-		db.ID(grantID), teamID, at.UnixMicro())
+		db.ID(grantID), db.ID(teamID), at.UnixMicro())
 }
 
 // expireGrants revokes a batch of grants, across all teams, whose refresh tokens have expired. The outer conditions of
@@ -158,7 +160,7 @@ func expireGrants(ctx context.Context, tx *db.Tx, now time.Time, limit int) (int
 
 func eraseGrants(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_grants WHERE id IN (SELECT id FROM oauth_grants WHERE team_id = $1
-		ORDER BY id LIMIT $2)`, teamID, limit)
+		ORDER BY id LIMIT $2)`, db.ID(teamID), limit)
 }
 
 // storedCode is an authorization code together with the parameters of its authorization request.
@@ -173,7 +175,7 @@ const codeColumns = `hash, grant_id, team_id, user_id, client_id, scope, resourc
 
 func scanCode(r db.Row) (c storedCode, err error) {
 	var expires int64
-	err = r.Scan(&c.Hash, (*db.ID)(&c.GrantID), &c.TeamID, (*db.ID)(&c.UserID), (*db.ID)(&c.ClientID), &c.Scope,
+	err = r.Scan(&c.Hash, (*db.ID)(&c.GrantID), (*db.ID)(&c.TeamID), (*db.ID)(&c.UserID), (*db.ID)(&c.ClientID), &c.Scope,
 		&c.Resource, &c.RedirectURI, &c.Challenge, &expires, &c.Limits.Recipients, &c.Limits.Emails, &c.Limits.Approval,
 		(*db.ID)(&c.KeyID))
 	c.ExpiresAt = db.Time(expires)
@@ -185,7 +187,7 @@ func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time
 	tx.Queue(ctx,
 		`INSERT INTO oauth_codes (`+codeColumns+`, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)`,
-		c.Hash, db.ID(c.GrantID), c.TeamID, db.ID(c.UserID), db.ID(c.ClientID), c.Scope, c.Resource, c.RedirectURI,
+		c.Hash, db.ID(c.GrantID), db.ID(c.TeamID), db.ID(c.UserID), db.ID(c.ClientID), c.Scope, c.Resource, c.RedirectURI,
 		c.Challenge, expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, db.ID(c.KeyID))
 }
 
@@ -207,18 +209,18 @@ func deleteCodes(ctx context.Context, tx *db.Tx, before time.Time, limit int) (i
 }
 
 func deleteCodesOf(ctx context.Context, tx *db.Tx, teamID, userID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = $2`, teamID, db.ID(userID))
+	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND user_id = $2`, db.ID(teamID), db.ID(userID))
 	return err
 }
 
 func deleteCodesOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND key_id = $2`, teamID, db.ID(keyID))
+	_, err := tx.Exec(ctx, `DELETE FROM oauth_codes WHERE team_id = $1 AND key_id = $2`, db.ID(teamID), db.ID(keyID))
 	return err
 }
 
 func eraseCodes(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_codes WHERE hash IN (SELECT hash FROM oauth_codes WHERE team_id = $1
-		ORDER BY user_id, hash LIMIT $2)`, teamID, limit)
+		ORDER BY user_id, hash LIMIT $2)`, db.ID(teamID), limit)
 }
 
 // getClient returns the client with the given id. OAuth clients belong to no team.

@@ -289,7 +289,7 @@ func TestOwnersAtTheSameTime(t *testing.T) {
 				}
 				wantKind(t, errors.Join(errs[:]...), fault.Forbidden, "last owner")
 				if n := b.Count(`SELECT COUNT(*) FROM memberships WHERE team_id = $1 AND role = 'owner'`,
-					team.TeamID); n != 1 {
+					db.ID(team.TeamID)); n != 1 {
 					t.Errorf("%s: %d owners are left", name, n)
 				}
 			}
@@ -382,7 +382,7 @@ func TestMostMembers(t *testing.T) {
 		b.Update(func(tx *db.Tx) error {
 			for range 200 {
 				tx.Queue(ctx, `INSERT INTO memberships (team_id, user_id, role, created_at) VALUES ($1, $2, 'viewer',
-					0)`, b.Acme.TeamID, db.ID(id.New()))
+					0)`, db.ID(b.Acme.TeamID), db.ID(id.New()))
 			}
 			return nil
 		})
@@ -412,7 +412,7 @@ func TestMostTeams(t *testing.T) {
 					return err
 				}
 				tx.Queue(ctx, `INSERT INTO memberships (team_id, user_id, role, created_at)
-					VALUES ($1, $2, 'viewer', 0)`, team.ID, db.ID(u.ID))
+					VALUES ($1, $2, 'viewer', 0)`, db.ID(team.ID), db.ID(u.ID))
 			}
 			return nil
 		})
@@ -441,7 +441,7 @@ func TestEraseTeam(t *testing.T) {
 		}
 		b.Must(b.Members.EraseTeam(ctx, b.Acme.TeamID))
 		for _, table := range []string{"memberships", "invitations"} {
-			if mine, all := b.Count(`SELECT COUNT(*) FROM `+table+` WHERE team_id = $1`, b.Acme.TeamID),
+			if mine, all := b.Count(`SELECT COUNT(*) FROM `+table+` WHERE team_id = $1`, db.ID(b.Acme.TeamID)),
 				b.Count(`SELECT COUNT(*) FROM `+table); mine != 0 || all != 1 {
 				t.Errorf("%s: %d of %d", table, mine, all)
 			}

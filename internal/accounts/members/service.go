@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -173,6 +174,9 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Membe
 func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Role) error {
 	if role.Scopes() == 0 {
 		return unknownRole(role)
+	}
+	if !id.Valid(teamID) {
+		return fault.NotFoundf("Team not found")
 	}
 	if err := lock(ctx, tx, teamID); err != nil {
 		return err

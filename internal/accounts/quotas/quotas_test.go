@@ -148,7 +148,7 @@ func TestCountIsUndone(t *testing.T) {
 		failure := errors.New("no")
 		for range 2 { // the first pass adds up the shards; the second pass counts in one shard
 			err := n.Quotas.Update(t.Context(), n.Acme.TeamID, 5, func(tx *db.Tx) error {
-				tx.QueueOne(t.Context(), failure, `DELETE FROM teams WHERE id = 'none'`)
+				tx.QueueOne(t.Context(), failure, `DELETE FROM teams WHERE id = $1`, db.NoID)
 				return nil
 			})
 			if !errors.Is(err, failure) {
@@ -296,7 +296,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 	limit(t, n, 10_000, 0)
 	n.Must(n.Quotas.Update(t.Context(), n.Acme.TeamID, 1, func(*db.Tx) error { return nil }))
 	both := func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE teams SET name = name WHERE id = $1`, n.Other.TeamID)
+		_, err := tx.Exec(t.Context(), `UPDATE teams SET name = name WHERE id = $1`, db.ID(n.Other.TeamID))
 		return err
 	}
 	var wait sync.WaitGroup

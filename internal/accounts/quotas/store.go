@@ -41,7 +41,7 @@ func (s *Service) countStatement(ctx context.Context, tx *db.Tx, teamID string, 
 		tx.Queue(ctx, lockShard)
 		text = countOn16
 	}
-	return text, []any{teamID, n, day.number, month.number}
+	return text, []any{db.ID(teamID), n, day.number, month.number}
 }
 
 // queueCount queues the statement that counts n emails. If the shard's allowance is too small, the transaction fails
@@ -63,7 +63,7 @@ func (s *Service) countInShard(ctx context.Context, tx *db.Tx, teamID string, n 
 
 // getQuota returns a team's quota, or the zero Quota if the team does not exist.
 func getQuota(ctx context.Context, r db.Reader, teamID string) (q teams.Quota, err error) {
-	err = r.QueryRow(ctx, `SELECT daily_quota, monthly_quota FROM teams WHERE id = $1`, teamID).
+	err = r.QueryRow(ctx, `SELECT daily_quota, monthly_quota FROM teams WHERE id = $1`, db.ID(teamID)).
 		Scan(&q.Daily, &q.Monthly)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return q, fmt.Errorf("look up a team's quota: %w", err)
@@ -75,7 +75,7 @@ const selectShards = `SELECT day, day_used, day_told, month, month_used, month_t
 	ORDER BY part`
 
 func readShards(ctx context.Context, r db.Reader, teamID string) ([]counterShard, error) {
-	rows, err := r.Query(ctx, selectShards, teamID)
+	rows, err := r.Query(ctx, selectShards, db.ID(teamID))
 	return db.Collect(rows, err, scanShard)
 }
 
@@ -85,7 +85,7 @@ func lockShards(ctx context.Context, tx *db.Tx, teamID string) ([]counterShard, 
 	if !tx.OneWriter() {
 		text += ` FOR UPDATE`
 	}
-	rows, err := tx.Query(ctx, text, teamID)
+	rows, err := tx.Query(ctx, text, db.ID(teamID))
 	return db.Collect(rows, err, scanShard)
 }
 
@@ -99,7 +99,7 @@ func insertShards(ctx context.Context, tx *db.Tx, teamID string) {
 	for i := range shardCount(tx) {
 		tx.Queue(ctx, `INSERT INTO team_volumes (team_id, part, day, day_used, day_room, day_told, month, month_used,
 			month_room, month_told) VALUES ($1, $2, 0, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT (team_id, part) DO NOTHING`,
-			teamID, i)
+			db.ID(teamID), i)
 	}
 }
 
@@ -111,11 +111,11 @@ func writeShards(ctx context.Context, tx *db.Tx, teamID string, day, month *peri
 		month_used = CASE WHEN part = 0 THEN CAST($6 AS BIGINT) ELSE 0 END,
 		month_room = CASE WHEN part = 0 THEN CAST($6 AS BIGINT) ELSE 0 END + $7,
 		day_told = $8, month_told = $9 WHERE team_id = $1`,
-		teamID, day.number, month.number, day.used, dayShare, month.used, monthShare, day.notified, month.notified)
+		db.ID(teamID), day.number, month.number, day.used, dayShare, month.used, monthShare, day.notified, month.notified)
 }
 
 func removeShards(ctx context.Context, tx *db.Tx, teamID string) {
-	tx.Queue(ctx, `DELETE FROM team_volumes WHERE team_id = $1`, teamID)
+	tx.Queue(ctx, `DELETE FROM team_volumes WHERE team_id = $1`, db.ID(teamID))
 }
 
 // EraseTeam deletes the quota counters of a deleted team.

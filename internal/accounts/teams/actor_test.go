@@ -93,9 +93,9 @@ func TestRequire(t *testing.T) {
 		{teams.Actor{Kind: teams.UserActor, Scopes: sending}, teams.DomainsWrite, fault.OutOfScope, "domains:write"},
 		{teams.Actor{Kind: teams.GrantActor, Scopes: sending}, teams.LogsRead, fault.OutOfScope, "logs:read"},
 		{teams.Actor{}, teams.EmailsSend, fault.OutOfScope, "emails:send"},
-		{teams.System("team"), teams.KeysWrite, fault.Internal, ""},
-		{teams.System("team"), 0, fault.OutOfScope, ""},
-		{teams.System("team"), 255, fault.OutOfScope, ""},
+		{teams.System(dbtest.ID("team")), teams.KeysWrite, fault.Internal, ""},
+		{teams.System(dbtest.ID("team")), 0, fault.OutOfScope, ""},
+		{teams.System(dbtest.ID("team")), 255, fault.OutOfScope, ""},
 	} {
 		err := c.actor.Require(c.scope)
 		switch {

@@ -184,7 +184,7 @@ func TestDelete(t *testing.T) {
 				err = kind.Handle(t.Context(), j)
 			}
 			if err == nil {
-				err = d.QueryRow(t.Context(), `SELECT COUNT(*) FROM teams WHERE id = $1`, team.ID).Scan(&left)
+				err = d.QueryRow(t.Context(), `SELECT COUNT(*) FROM teams WHERE id = $1`, db.ID(team.ID)).Scan(&left)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -199,7 +199,7 @@ func TestDelete(t *testing.T) {
 		}
 		err = d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `UPDATE teams SET deleted_at = $1 WHERE id = $2`, tx.Now().Add(-2*time.Hour).UnixMicro(),
-				team.ID)
+				db.ID(team.ID))
 			return nil
 		})
 		if err != nil {

@@ -13,20 +13,20 @@ import (
 )
 
 func insertTeam(ctx context.Context, tx *db.Tx, t *Team, short uint32) {
-	tx.Proof(`SELECT 1 FROM teams WHERE id = $1`, t.ID)
+	tx.Proof(`SELECT 1 FROM teams WHERE id = $1`, db.ID(t.ID))
 	tx.Queue(ctx, `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended, created_at, daily_quota,
-		monthly_quota) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, t.ID, int64(short), t.Name, t.Email, t.RateLimit,
-		t.Suspended, t.CreatedAt.UnixMicro(), t.Daily, t.Monthly)
+		monthly_quota) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(t.ID), int64(short), t.Name, t.Email,
+		t.RateLimit, t.Suspended, t.CreatedAt.UnixMicro(), t.Daily, t.Monthly)
 }
 
 func shortIDOf(ctx context.Context, r db.Reader, teamID string) (uint32, error) {
 	var short int64
-	err := r.QueryRow(ctx, `SELECT short_id FROM teams WHERE id = $1`, teamID).Scan(&short)
+	err := r.QueryRow(ctx, `SELECT short_id FROM teams WHERE id = $1`, db.ID(teamID)).Scan(&short)
 	return uint32(short), missingTeam(err)
 }
 
 func teamOfShortID(ctx context.Context, r db.Reader, short uint32) (teamID string, err error) {
-	err = r.QueryRow(ctx, `SELECT id FROM teams WHERE short_id = $1`, int64(short)).Scan(&teamID)
+	err = r.QueryRow(ctx, `SELECT id FROM teams WHERE short_id = $1`, int64(short)).Scan((*db.ID)(&teamID))
 	return teamID, missingTeam(err)
 }
 
@@ -45,13 +45,13 @@ const teamColumns = `id, name, email, rate_limit, suspended, created_at, daily_q
 
 func scanTeam(r db.Row) (t Team, err error) {
 	var created int64
-	err = r.Scan(&t.ID, &t.Name, &t.Email, &t.RateLimit, &t.Suspended, &created, &t.Daily, &t.Monthly)
+	err = r.Scan((*db.ID)(&t.ID), &t.Name, &t.Email, &t.RateLimit, &t.Suspended, &created, &t.Daily, &t.Monthly)
 	t.CreatedAt = db.Time(created)
 	return t, missingTeam(err)
 }
 
 func getTeam(ctx context.Context, r db.Reader, teamID string) (Team, error) {
-	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE id = $1 AND deleted_at = 0`, teamID))
+	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE id = $1 AND deleted_at = 0`, db.ID(teamID)))
 }
 
 // lockTeam returns a team and locks its row until the transaction ends. The locking clause is not used on SQLite, where
@@ -61,7 +61,7 @@ func lockTeam(ctx context.Context, tx *db.Tx, teamID, clause string) (Team, erro
 	if !tx.OneWriter() {
 		text += clause
 	}
-	return scanTeam(tx.QueryRow(ctx, text, teamID))
+	return scanTeam(tx.QueryRow(ctx, text, db.ID(teamID)))
 }
 
 func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
@@ -78,13 +78,13 @@ func teamsNamed(ctx context.Context, r db.Reader, name string, limit int) ([]Tea
 
 func listTeams(ctx context.Context, r db.Reader, after string, limit int) ([]Team, error) {
 	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT $2`,
-		after, limit)
+		db.OrNoID(after), limit)
 	return db.Collect(rows, err, scanTeam)
 }
 
 // setTeam writes only one column of a team, so that concurrent changes to other columns are not undone.
 func setTeam(ctx context.Context, tx *db.Tx, teamID, column string, value any) error {
-	n, err := tx.Exec(ctx, `UPDATE teams SET `+column+` = $2 WHERE id = $1 AND deleted_at = 0`, teamID, value)
+	n, err := tx.Exec(ctx, `UPDATE teams SET `+column+` = $2 WHERE id = $1 AND deleted_at = 0`, db.ID(teamID), value)
 	if err == nil && n == 0 {
 		err = fault.NotFoundf("Team not found")
 	}
@@ -95,7 +95,7 @@ const retentionColumns = `id, email_retention, body_retention, received_retentio
 
 func scanRetention(r db.Row) (k TeamRetention, err error) {
 	var us [4]int64
-	err = r.Scan(&k.TeamID, &us[0], &us[1], &us[2], &us[3])
+	err = r.Scan((*db.ID)(&k.TeamID), &us[0], &us[1], &us[2], &us[3])
 	for i, f := range retentionFields {
 		*f.of(&k.Retention) = time.Duration(us[i]) * time.Microsecond
 	}
@@ -104,7 +104,7 @@ func scanRetention(r db.Row) (k TeamRetention, err error) {
 
 func getRetention(ctx context.Context, r db.Reader, teamID string) (Retention, error) {
 	k, err := scanRetention(r.QueryRow(ctx, `SELECT `+retentionColumns+` FROM teams WHERE id = $1 AND deleted_at = 0`,
-		teamID))
+		db.ID(teamID)))
 	if errors.Is(err, db.ErrNoRows) {
 		return Retention{}, fault.NotFoundf("Team not found")
 	}
@@ -117,13 +117,13 @@ func getRetention(ctx context.Context, r db.Reader, teamID string) (Retention, e
 func listRetentions(ctx context.Context, r db.Reader, after string, limit int) ([]TeamRetention, error) {
 	rows, err := r.Query(ctx, `SELECT `+retentionColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT
 		$2`,
-		after, limit)
+		db.OrNoID(after), limit)
 	return db.Collect(rows, err, scanRetention)
 }
 
 // markDeleted marks a team as deleted. The team's keys need no change, because looking up a key also checks its team.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
-	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID,
+	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, db.ID(teamID),
 		tx.Now().UnixMicro())
 	if err == nil && n == 0 {
 		err = fault.NotFoundf("Team not found")
@@ -135,7 +135,7 @@ func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 // the team has no row.
 func deletedAt(ctx context.Context, r db.Reader, teamID string) (at time.Time, found bool, err error) {
 	var us int64
-	err = r.QueryRow(ctx, `SELECT deleted_at FROM teams WHERE id = $1`, teamID).Scan(&us)
+	err = r.QueryRow(ctx, `SELECT deleted_at FROM teams WHERE id = $1`, db.ID(teamID)).Scan(&us)
 	if errors.Is(err, db.ErrNoRows) {
 		return time.Time{}, false, nil
 	}
@@ -144,34 +144,37 @@ func deletedAt(ctx context.Context, r db.Reader, teamID string) (at time.Time, f
 
 func deleteKeys(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM api_keys WHERE id IN (SELECT id FROM api_keys WHERE team_id = $1 ORDER BY id
-		LIMIT $2)`, teamID, limit)
+		LIMIT $2)`, db.ID(teamID), limit)
 }
 
 func removeTeam(ctx context.Context, tx *db.Tx, teamID string) {
-	tx.Queue(ctx, `DELETE FROM teams WHERE id = $1 AND deleted_at <> 0`, teamID)
+	tx.Queue(ctx, `DELETE FROM teams WHERE id = $1 AND deleted_at <> 0`, db.ID(teamID))
 }
 
 func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
 	tx.Proof(`SELECT 1 FROM api_keys WHERE id = $1`, db.ID(k.ID))
 	tx.Queue(ctx, `INSERT INTO api_keys (id, team_id, name, hash, prefix, permission, domain_id, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, db.ID(k.ID), k.TeamID, k.Name, hash, k.Hint, string(k.Permission),
-		db.ID(k.DomainID), k.CreatedAt.UnixMicro())
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, db.ID(k.ID), db.ID(k.TeamID), k.Name, hash, k.Hint,
+		string(k.Permission), db.ID(k.DomainID), k.CreatedAt.UnixMicro())
 }
 
 func listKeys(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Key, bool, error) {
 	return page.Query(ctx, r, page.Select{
 		Text: `SELECT id, team_id, name, prefix, permission, domain_id, created_at, last_used_at
-		FROM api_keys WHERE team_id = $1`, ID: "id", UUID: true, Args: []any{teamID}}, p, func(r db.Row) (k Key, err error) {
+		FROM api_keys WHERE team_id = $1`, ID: "id", UUID: true, Args: []any{db.ID(teamID)}}, p, func(r db.Row) (k Key,
+		err error) {
 		var permission string
 		var created, used int64
-		err = r.Scan((*db.ID)(&k.ID), &k.TeamID, &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created, &used)
+		err = r.Scan((*db.ID)(&k.ID), (*db.ID)(&k.TeamID), &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created,
+			&used)
 		k.Permission, k.CreatedAt, k.LastUsedAt = Permission(permission), db.Time(created), db.Time(used)
 		return k, err
 	})
 }
 
 func renameKey(ctx context.Context, tx *db.Tx, teamID, keyID, name string) error {
-	n, err := tx.Exec(ctx, `UPDATE api_keys SET name = $3 WHERE id = $1 AND team_id = $2`, db.ID(keyID), teamID, name)
+	n, err := tx.Exec(ctx, `UPDATE api_keys SET name = $3 WHERE id = $1 AND team_id = $2`, db.ID(keyID), db.ID(teamID),
+		name)
 	return found(n, err)
 }
 
@@ -179,7 +182,7 @@ func deleteKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
 	if !id.Valid(keyID) {
 		return found(0, nil)
 	}
-	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE id = $1 AND team_id = $2`, db.ID(keyID), teamID)
+	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE id = $1 AND team_id = $2`, db.ID(keyID), db.ID(teamID))
 	return found(n, err)
 }
 
@@ -192,14 +195,14 @@ func found(n int64, err error) error {
 
 func keyExists(ctx context.Context, r db.Reader, teamID, keyID string) (ok bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM api_keys k JOIN teams t ON t.id = k.team_id
-		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0)`, db.ID(keyID), teamID).Scan(&ok)
+		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0)`, db.ID(keyID), db.ID(teamID)).Scan(&ok)
 	return ok, err
 }
 
 func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, error) {
 	var permission string
 	err := r.QueryRow(ctx, `SELECT k.permission FROM api_keys k JOIN teams t ON t.id = k.team_id
-		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0`, db.ID(keyID), teamID).Scan(&permission)
+		WHERE k.id = $1 AND k.team_id = $2 AND t.deleted_at = 0`, db.ID(keyID), db.ID(teamID)).Scan(&permission)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, nil
 	}
@@ -213,7 +216,7 @@ func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, 
 // order.
 func setLastUsed(ctx context.Context, tx *db.Tx, teamID, keyID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $3 WHERE id = $1 AND team_id = $2 AND last_used_at < $3`,
-		db.ID(keyID), teamID, at.UnixMicro())
+		db.ID(keyID), db.ID(teamID), at.UnixMicro())
 }
 
 const keyActors = `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
@@ -226,12 +229,13 @@ func keyActor(ctx context.Context, r db.Reader, hash string) (Actor, error) {
 }
 
 func keyActorOf(ctx context.Context, r db.Reader, teamID, keyID string) (Actor, error) {
-	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.id = $1 AND k.team_id = $2`, db.ID(keyID), teamID))
+	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.id = $1 AND k.team_id = $2`, db.ID(keyID), db.ID(teamID)))
 }
 
 func scanKeyActor(r db.Row) (a Actor, err error) {
 	var permission string
-	err = r.Scan((*db.ID)(&a.ID), &a.Name, &a.TeamID, &permission, (*db.ID)(&a.DomainID), &a.RateLimit, &a.Suspended)
+	err = r.Scan((*db.ID)(&a.ID), &a.Name, (*db.ID)(&a.TeamID), &permission, (*db.ID)(&a.DomainID), &a.RateLimit,
+		&a.Suspended)
 	a.Kind, a.Scopes = KeyActor, Permission(permission).Scopes()
 	return a, err
 }

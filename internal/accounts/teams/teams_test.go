@@ -358,7 +358,7 @@ func TestRunInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE teams SET suspended = TRUE, rate_limit = 7 WHERE id = $1`, team.ID)
+			_, err := tx.Exec(t.Context(), `UPDATE teams SET suspended = TRUE, rate_limit = 7 WHERE id = $1`, db.ID(team.ID))
 			return err
 		})
 		if err != nil {

@@ -109,7 +109,7 @@ func TestBroken(t *testing.T) {
 		try("RenamePasskey", 1, func() error { return x.RenamePasskey(ctx, s, key.ID, "x", home) })
 		try("RemovePasskey", 3, func() error { return x.RemovePasskey(ctx, s, key.ID, home) })
 		try("DisableTOTP", 3, func() error { return x.DisableTOTP(ctx, s, home) })
-		try("SetTeam", 1, func() error { return x.SetTeam(ctx, s.ID, "team") })
+		try("SetTeam", 1, func() error { return x.SetTeam(ctx, s.ID, dbtest.ID("team")) })
 		try("ProvePassword", 3, func() error { return x.ProvePassword(ctx, s, password, home) })
 		try("SetPassword", 6, func() error { return x.SetPassword(ctx, s, password, other, home) })
 		x.breakLinks(u, try)

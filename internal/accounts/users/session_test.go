@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 func TestSessions(t *testing.T) {
@@ -66,8 +67,8 @@ func TestSessions(t *testing.T) {
 		one, err := x.attempt(u.Email, password)
 		x.must(err)
 		two, three := x.session(u.Email, password), x.session(u.Email, password)
-		x.must(x.SetTeam(ctx, three.ID, "team"))
-		if next := x.session(u.Email, password); next.TeamID != "team" {
+		x.must(x.SetTeam(ctx, three.ID, dbtest.ID("team")))
+		if next := x.session(u.Email, password); next.TeamID != dbtest.ID("team") {
 			t.Errorf("the next session looks at team %q", next.TeamID)
 		}
 		intruder := x.user("eve@example.com")

@@ -14,7 +14,8 @@ import (
 const sessionColumns = `s.id, s.user_id, s.last_team, s.address, s.user_agent, s.created_at, s.used_at, s.proved_at`
 
 func (x *Session) fields(created, used, proved *int64) []any {
-	return []any{(*db.ID)(&x.ID), (*db.ID)(&x.UserID), &x.TeamID, &x.Address, &x.UserAgent, created, used, proved}
+	return []any{(*db.ID)(&x.ID), (*db.ID)(&x.UserID), (*db.ID)(&x.TeamID), &x.Address, &x.UserAgent, created, used,
+		proved}
 }
 
 func (x *Session) times(created, used, proved int64) {
@@ -25,8 +26,8 @@ func (x *Session) times(created, used, proved int64) {
 func insertSession(ctx context.Context, tx *db.Tx, x *Session, hash string) {
 	tx.Proof(`SELECT 1 FROM user_sessions WHERE id = $1`, db.ID(x.ID))
 	tx.Queue(ctx, `INSERT INTO user_sessions (id, user_id, hash, last_team, address, user_agent, created_at, used_at,
-		proved_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(x.ID), db.ID(x.UserID), hash, x.TeamID, x.Address,
-		x.UserAgent, db.Micros(x.CreatedAt), db.Micros(x.UsedAt), db.Micros(x.ProvedAt))
+		proved_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(x.ID), db.ID(x.UserID), hash, db.ID(x.TeamID),
+		x.Address, x.UserAgent, db.Micros(x.CreatedAt), db.Micros(x.UsedAt), db.Micros(x.ProvedAt))
 }
 
 // findSession returns the session with the given token hash, and the session's user.
@@ -56,7 +57,7 @@ func listSessions(ctx context.Context, r db.Reader, userID string) ([]Session, e
 // lastTeam returns the id of the team that was viewed last in the user's newest session, or "" if there is none.
 func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, err error) {
 	err = r.QueryRow(ctx, `SELECT last_team FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1`,
-		db.ID(userID)).Scan(&teamID)
+		db.ID(userID)).Scan((*db.ID)(&teamID))
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return "", fmt.Errorf("look up the last team of a user: %w", err)
 	}
@@ -111,7 +112,7 @@ func setProved(ctx context.Context, tx *db.Tx, sessionID, userID string, at time
 // setTeam stores which team is viewed in a session, and returns the id of the session's user.
 func setTeam(ctx context.Context, tx *db.Tx, sessionID, teamID string) (userID string, err error) {
 	err = tx.QueryRow(ctx, `UPDATE user_sessions SET last_team = $2 WHERE id = $1 RETURNING user_id`,
-		db.ID(sessionID), teamID).Scan((*db.ID)(&userID))
+		db.ID(sessionID), db.ID(teamID)).Scan((*db.ID)(&userID))
 	if errors.Is(err, db.ErrNoRows) {
 		return "", errNoSession
 	}

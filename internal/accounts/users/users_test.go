@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 const (
@@ -192,7 +193,7 @@ func TestUsers(t *testing.T) {
 		x.OnUserDelete = func(context.Context, *db.Tx, string) error { return nil }
 		x.must(x.Delete(ctx, u.ID))
 		x.is(x.Delete(ctx, u.ID), fault.NotFound)
-		x.is(x.SetTeam(ctx, s.ID, "t"), fault.BadCredential)
+		x.is(x.SetTeam(ctx, s.ID, dbtest.ID("t")), fault.BadCredential)
 		_, err = x.Get(ctx, u.ID)
 		x.is(err, fault.NotFound)
 	})

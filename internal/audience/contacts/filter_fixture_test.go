@@ -34,18 +34,18 @@ func newFiltered(t testing.TB, d *db.DB) *filtered {
 	for _, p := range [][2]string{{"plan", "string"}, {"note", "string"}, {"age", "number"}, {"score", "number"}} {
 		f.property[p[0]] = id.New()
 		f.exec(`INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at, deleted_at)
-			VALUES ($1, $2, $3, $4, 'pro', TRUE, 0, 0)`, db.ID(f.property[p[0]]), f.team, p[0], p[1])
+			VALUES ($1, $2, $3, $4, 'pro', TRUE, 0, 0)`, db.ID(f.property[p[0]]), db.ID(f.team), p[0], p[1])
 	}
 	for _, byDefault := range []string{"opt_in", "opt_out"} {
 		f.topics = append(f.topics, id.New())
 		f.exec(`INSERT INTO topics (id, team_id, name, description, default_subscription, visibility, created_at,
 			deleted_at)
-			VALUES ($1, $2, $3, '', $3, 'public', 0, 0)`, db.ID(f.topics[len(f.topics)-1]), f.team, byDefault)
+			VALUES ($1, $2, $3, '', $3, 'public', 0, 0)`, db.ID(f.topics[len(f.topics)-1]), db.ID(f.team), byDefault)
 	}
 	for _, text := range []string{"", "", `{"type": "rule", "field": "contact.email", "operator": "exists"}`} {
 		f.segments = append(f.segments, id.New())
 		f.exec(`INSERT INTO segments (id, team_id, name, filter, created_at, deleted_at) VALUES ($1, $2, 's', $3, 0, 0)`,
-			db.ID(f.segments[len(f.segments)-1]), f.team, text)
+			db.ID(f.segments[len(f.segments)-1]), db.ID(f.team), text)
 	}
 	return f
 }
@@ -87,11 +87,11 @@ func (f *filtered) write(p *person) {
 		}
 		for name, text := range p.texts {
 			tx.Queue(ctx, `INSERT INTO contact_texts (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)`,
-				f.team, db.ID(p.ID), db.ID(f.property[name]), text)
+				db.ID(f.team), db.ID(p.ID), db.ID(f.property[name]), text)
 		}
 		for name, n := range p.numbers {
 			tx.Queue(ctx, `INSERT INTO contact_numbers (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)`,
-				f.team, db.ID(p.ID), db.ID(f.property[name]), n)
+				db.ID(f.team), db.ID(p.ID), db.ID(f.property[name]), n)
 		}
 		for i, subscription := range p.subscriptions {
 			if subscription != "" {
@@ -101,7 +101,7 @@ func (f *filtered) write(p *person) {
 		for i, in := range p.segments {
 			if in {
 				tx.Queue(ctx, `INSERT INTO contact_segments (team_id, segment_id, contact_id, created_at)
-					VALUES ($1, $2, $3, 0)`, f.team, db.ID(f.segments[i]), db.ID(p.ID))
+					VALUES ($1, $2, $3, 0)`, db.ID(f.team), db.ID(f.segments[i]), db.ID(p.ID))
 			}
 		}
 		if p.engaged {
@@ -113,8 +113,8 @@ func (f *filtered) write(p *person) {
 			}
 			tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at,
 				opened_at,
-				clicked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, db.ID(p.ID), f.team, p.counts[0], p.counts[1], p.counts[2],
-				at(0), at(1), at(2))
+				clicked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, db.ID(p.ID), db.ID(f.team), p.counts[0], p.counts[1],
+				p.counts[2], at(0), at(1), at(2))
 		}
 		return nil
 	}); err != nil {
@@ -171,7 +171,7 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, args, err := rule.Where(schema, f.now, []any{f.team})
+	text, args, err := rule.Where(schema, f.now, []any{db.ID(f.team)})
 	if err != nil {
 		t.Fatal(err)
 	}

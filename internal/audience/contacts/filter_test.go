@@ -316,7 +316,7 @@ func TestFiltersGoByIndexes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, args, err := rule.Where(schema, f.now, []any{f.team, db.NoID})
+			text, args, err := rule.Where(schema, f.now, []any{db.ID(f.team), db.NoID})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -274,7 +274,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 		w.Contacts.SetCountAtOnce(2)
 		w.Update(func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at)
-				VALUES ($1, $2, 7, 1)`, db.ID(g.ID), w.team)
+				VALUES ($1, $2, 7, 1)`, db.ID(g.ID), db.ID(w.team))
 			return err
 		})
 		// step requests a segment's count, compares it with the wanted one, and then runs the next scheduled count.
@@ -346,7 +346,7 @@ func TestCountsTakeTurns(t *testing.T) {
 			}
 		}
 		counted := func(teamID string) int {
-			return w.Count(`SELECT COUNT(*) FROM segment_counts WHERE team_id = $1`, teamID)
+			return w.Count(`SELECT COUNT(*) FROM segment_counts WHERE team_id = $1`, db.ID(teamID))
 		}
 		for range 2 {
 			w.Contacts.RenewNext(ctx)

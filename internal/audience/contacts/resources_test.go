@@ -134,7 +134,7 @@ func TestNothingIsLeft(t *testing.T) {
 		w.whole("out@x.example", topic, g, contacts.OptOut)
 		w.Update(func(tx *db.Tx) error {
 			tx.Queue(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at) VALUES ($1, $2, 7, 1)`,
-				db.ID(g.ID), w.team)
+				db.ID(g.ID), db.ID(w.team))
 			return nil
 		})
 		want("at first", "7 7 7 7 7 7 1 1 1 2")
@@ -217,11 +217,11 @@ func TestSweepInSteps(t *testing.T) {
 				contactID := id.New()
 				for _, to := range []string{g.ID, kept.ID} {
 					tx.Queue(ctx, `INSERT INTO contact_segments (team_id, segment_id, contact_id, created_at)
-						VALUES ($1, $2, $3, 1)`, w.team, db.ID(to), db.ID(contactID))
+						VALUES ($1, $2, $3, 1)`, db.ID(w.team), db.ID(to), db.ID(contactID))
 				}
 				for _, of := range []string{plan.ID, other.ID} {
 					tx.Queue(ctx, `INSERT INTO contact_texts (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)`,
-						w.team, db.ID(contactID), db.ID(of), fmt.Sprint("v", i%3))
+						db.ID(w.team), db.ID(contactID), db.ID(of), fmt.Sprint("v", i%3))
 				}
 			}
 			return nil
@@ -246,11 +246,12 @@ func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 		w.Update(func(tx *db.Tx) error {
 			for i := range contacts.MaxProperties {
 				tx.Queue(ctx, `INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at,
-					deleted_at) VALUES ($1, $2, $3, 'string', '', FALSE, 1, 0)`, db.ID(id.New()), w.team, fmt.Sprint("p", i))
+					deleted_at) VALUES ($1, $2, $3, 'string', '', FALSE, 1, 0)`, db.ID(id.New()), db.ID(w.team), fmt.Sprint("p",
+					i))
 			}
 			for range segments.Max {
 				tx.Queue(ctx, `INSERT INTO segments (id, team_id, name, filter, created_at, deleted_at)
-					VALUES ($1, $2, 'same', '', 1, 0)`, db.ID(id.New()), w.team)
+					VALUES ($1, $2, 'same', '', 1, 0)`, db.ID(id.New()), db.ID(w.team))
 			}
 			return nil
 		})
@@ -386,7 +387,7 @@ func TestEngagement(t *testing.T) {
 		w.Happen(event("A@x.example", &events.Click{}, early))
 		var opened, clicked, openedAt, clickedAt int64
 		err := w.DB.QueryRow(t.Context(), `SELECT opened, clicked, opened_at, clicked_at FROM contact_engagement
-			WHERE contact_id = $1 AND team_id = $2 AND mailed = 0 AND mailed_at = 0`, db.ID(at.ID), w.team).
+			WHERE contact_id = $1 AND team_id = $2 AND mailed = 0 AND mailed_at = 0`, db.ID(at.ID), db.ID(w.team)).
 			Scan(&opened, &clicked, &openedAt, &clickedAt)
 		if err != nil || opened != 2 || clicked != 2 || openedAt != late.UnixMicro() || clickedAt != late.UnixMicro() {
 			t.Errorf("%d opens until %d, %d clicks until %d, %v", opened, openedAt, clicked, clickedAt, err)

@@ -58,7 +58,7 @@ func (q *query) within(column string, in span) {
 // contain the team. Omitting this condition is safe, because the caller has checked that the segment belongs to the
 // team.
 func (of *source) index() (q query, column string) {
-	q, column = query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}, "c.id"
+	q, column = query{`contacts c WHERE c.team_id = $1`, []any{db.ID(of.teamID)}}, "c.id"
 	if of.segmentID != "" {
 		q, column = query{`contact_segments m WHERE m.segment_id = $1`, []any{db.ID(of.segmentID)}}, "m.contact_id"
 	}
@@ -72,7 +72,7 @@ func (of *source) index() (q query, column string) {
 // source's cutoff time. For a segment, the caller adds a condition on the contacts' ids. The query does not join the
 // memberships, because PostgreSQL might then read all teams' contacts or all memberships.
 func (of *source) contacts() (query, error) {
-	q := query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}
+	q := query{`contacts c WHERE c.team_id = $1`, []any{db.ID(of.teamID)}}
 	if of.rule == nil {
 		return q, nil
 	}
@@ -210,11 +210,11 @@ func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, addre
 // count stops when it reaches the given maximum. For a segment, the query has no condition on the team, because the
 // index on memberships does not contain the team.
 func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most int) (n int, err error) {
-	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, any(db.ID(segmentID))
+	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, segmentID
 	if segmentID == "" {
 		text, of = `SELECT 1 FROM contacts WHERE team_id = $1`, teamID
 	}
-	if err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (`+text+` LIMIT $2) x`, of, most).Scan(&n); err != nil {
+	if err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (`+text+` LIMIT $2) x`, db.ID(of), most).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count some contacts: %w", err)
 	}
 	return n, nil
@@ -316,7 +316,8 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 		values[contactID][byID[propertyID]] = v
 	}
 	rows, err := r.Query(ctx, `SELECT v.contact_id, v.property_id, v.value FROM contact_texts v
-		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids, teamID)
+		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids,
+		db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, propertyID, text string
 		if err = r.Scan((*db.ID)(&contactID), (*db.ID)(&propertyID), &text); err != nil {
@@ -332,7 +333,8 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 		return nil, fmt.Errorf("read texts of contacts: %w", err)
 	}
 	rows, err = r.Query(ctx, `SELECT v.contact_id, v.property_id, v.value FROM contact_numbers v
-		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids, teamID)
+		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids,
+		db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, propertyID string
 		var n float64
@@ -349,7 +351,7 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 // defaultOf returns a topic's default subscription.
 func defaultOf(ctx context.Context, r db.Reader, teamID, topicID string) (byDefault Subscription, err error) {
 	err = r.QueryRow(ctx, `SELECT t.default_subscription FROM topics t WHERE t.id = $1 AND t.team_id = $2
-		AND t.deleted_at = 0`, db.ID(topicID), teamID).Scan(&byDefault)
+		AND t.deleted_at = 0`, db.ID(topicID), db.ID(teamID)).Scan(&byDefault)
 	if errors.Is(err, db.ErrNoRows) {
 		return "", UnknownTopic()
 	}

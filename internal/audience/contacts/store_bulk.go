@@ -13,7 +13,7 @@ func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []str
 	if !tx.OneWriter() {
 		text += ` FOR UPDATE`
 	}
-	rows, err := tx.Query(ctx, text, teamID, addresses)
+	rows, err := tx.Query(ctx, text, db.ID(teamID), addresses)
 	all, err := db.Collect(rows, err, scanContact)
 	if err != nil {
 		return nil, fmt.Errorf("read contacts by their addresses: %w", err)
@@ -51,7 +51,7 @@ func insertContacts(ctx context.Context, tx *db.Tx, teamID string, all []*Contac
 	}
 	c := columnsOf(all)
 	n, err := tx.InsertRows(ctx, `contacts (`+contactColumns+`)`, `ON CONFLICT (team_id, address) DO NOTHING`, c.ids,
-		teamID, c.addresses, c.firstNames, c.lastNames, c.unsubscribed, db.IDs(c.sources), c.created, c.updated)
+		db.ID(teamID), c.addresses, c.firstNames, c.lastNames, c.unsubscribed, db.IDs(c.sources), c.created, c.updated)
 	if err != nil {
 		return 0, fmt.Errorf("insert contacts: %w", err)
 	}
@@ -66,7 +66,7 @@ func updateContacts(ctx context.Context, tx *db.Tx, teamID string, all []*Contac
 	c := columnsOf(all)
 	tx.QueueRows(ctx, `contacts (`+contactColumns+`)`, `ON CONFLICT (id) DO UPDATE
 		SET first_name = excluded.first_name, last_name = excluded.last_name, unsubscribed = excluded.unsubscribed,
-		source_id = excluded.source_id, updated_at = excluded.updated_at`, c.ids, teamID, c.addresses, c.firstNames,
+		source_id = excluded.source_id, updated_at = excluded.updated_at`, c.ids, db.ID(teamID), c.addresses, c.firstNames,
 		c.lastNames, c.unsubscribed, db.IDs(c.sources), c.created, c.updated)
 }
 
@@ -88,7 +88,7 @@ func bulkValues[T any](ctx context.Context, r db.Reader, text, teamID string, co
 		return nil, nil
 	}
 	found := map[valueKey]T{}
-	rows, err := r.Query(ctx, text, teamID, db.IDs(contacts), db.IDs(properties))
+	rows, err := r.Query(ctx, text, db.ID(teamID), db.IDs(contacts), db.IDs(properties))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var key valueKey
 		var value T
@@ -106,14 +106,14 @@ const orReplaceValue = `ON CONFLICT (contact_id, property_id) DO UPDATE SET valu
 
 func upsertTexts(ctx context.Context, tx *db.Tx, teamID string, c *valueColumns[string]) {
 	if len(c.values) > 0 {
-		tx.QueueRows(ctx, `contact_texts (team_id, contact_id, property_id, value)`, orReplaceValue, teamID,
+		tx.QueueRows(ctx, `contact_texts (team_id, contact_id, property_id, value)`, orReplaceValue, db.ID(teamID),
 			db.IDs(c.contacts), db.IDs(c.properties), c.values)
 	}
 }
 
 func upsertNumbers(ctx context.Context, tx *db.Tx, teamID string, c *valueColumns[float64]) {
 	if len(c.values) > 0 {
-		tx.QueueRows(ctx, `contact_numbers (team_id, contact_id, property_id, value)`, orReplaceValue, teamID,
+		tx.QueueRows(ctx, `contact_numbers (team_id, contact_id, property_id, value)`, orReplaceValue, db.ID(teamID),
 			db.IDs(c.contacts), db.IDs(c.properties), c.values)
 	}
 }
@@ -131,7 +131,7 @@ func choicesAmong(ctx context.Context, r db.Reader, teamID, topicID string, cont
 	}
 	found := map[string]choice{}
 	rows, err := r.Query(ctx, `SELECT contact_id, subscription, source_id FROM contact_topics
-		WHERE team_id = $1 AND contact_id = ANY($3) AND topic_id = $2`, teamID, db.ID(topicID), db.IDs(contacts))
+		WHERE team_id = $1 AND contact_id = ANY($3) AND topic_id = $2`, db.ID(teamID), db.ID(topicID), db.IDs(contacts))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
 		var c choice
@@ -149,7 +149,7 @@ func setSubscriptions(ctx context.Context, tx *db.Tx, teamID string, c Choice, c
 	if len(contacts) > 0 {
 		tx.QueueRows(ctx, `contact_topics (team_id, contact_id, topic_id, subscription, source_id, updated_at)`,
 			`ON CONFLICT (team_id, contact_id, topic_id) DO UPDATE SET subscription = excluded.subscription,
-			source_id = excluded.source_id, updated_at = excluded.updated_at`, teamID, db.IDs(contacts),
+			source_id = excluded.source_id, updated_at = excluded.updated_at`, db.ID(teamID), db.IDs(contacts),
 			db.ID(c.TopicID), string(c.Subscription), db.ID(""), tx.Now().UnixMicro())
 	}
 }

@@ -13,7 +13,7 @@ func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []str
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), 0, 0 FROM contacts c WHERE c.id = ANY($2)
 		AND c.team_id = $1 ORDER BY c.id ON CONFLICT (contact_id) DO UPDATE SET mailed = contact_engagement.mailed + 1,
-		mailed_at = excluded.mailed_at`, teamID, db.IDs(contactIDs), tx.Now().UnixMicro())
+		mailed_at = excluded.mailed_at`, db.ID(teamID), db.IDs(contactIDs), tx.Now().UnixMicro())
 }
 
 // existing returns those of the given ids that belong to contacts of the team.
@@ -22,7 +22,8 @@ func existing(ctx context.Context, r db.Reader, teamID string, contactIDs []stri
 	if len(contactIDs) == 0 {
 		return found, nil
 	}
-	rows, err := r.Query(ctx, `SELECT c.id FROM contacts c WHERE`+ofTeamByID+` = ANY($2)`, teamID, db.IDs(contactIDs))
+	rows, err := r.Query(ctx, `SELECT c.id FROM contacts c WHERE`+ofTeamByID+` = ANY($2)`, db.ID(teamID),
+		db.IDs(contactIDs))
 	all, err := db.Collect(rows, err, scanID)
 	if err != nil {
 		return nil, fmt.Errorf("look for contacts by their ids: %w", err)
@@ -40,7 +41,7 @@ func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []s
 		return found, nil
 	}
 	rows, err := r.Query(ctx, `SELECT c.id, c.address FROM contacts c WHERE c.team_id = $1 AND c.address = ANY($2)`,
-		teamID, addresses)
+		db.ID(teamID), addresses)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, address string
 		err = r.Scan((*db.ID)(&contactID), &address)
@@ -64,6 +65,6 @@ func countResponses(ctx context.Context, tx *db.Tx, teamID, contactID string, a 
 		opened_at = CASE WHEN contact_engagement.opened_at > excluded.opened_at THEN contact_engagement.opened_at
 			ELSE excluded.opened_at END,
 		clicked_at = CASE WHEN contact_engagement.clicked_at > excluded.clicked_at THEN contact_engagement.clicked_at
-			ELSE excluded.clicked_at END`, db.ID(contactID), teamID, a.opened, a.clicked, db.Micros(a.openedAt),
+			ELSE excluded.clicked_at END`, db.ID(contactID), db.ID(teamID), a.opened, a.clicked, db.Micros(a.openedAt),
 		db.Micros(a.clickedAt))
 }

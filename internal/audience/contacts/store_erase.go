@@ -12,7 +12,8 @@ const eraseRows = 500 // contacts deleted per transaction
 // EraseTeam deletes a team's contacts, topics, segments and properties.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
-		rows, err := tx.Query(ctx, `SELECT id FROM contacts WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, eraseRows)
+		rows, err := tx.Query(ctx, `SELECT id FROM contacts WHERE team_id = $1 ORDER BY id LIMIT $2`, db.ID(teamID),
+			eraseRows)
 		ids, err := db.Collect(rows, err, scanID)
 		if err == nil && len(ids) > 0 {
 			deleteContacts(ctx, tx, teamID, ids)
@@ -31,7 +32,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			ORDER BY id DESC LIMIT 1)`,
 	} {
 		if err == nil {
-			err = s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, teamID, eraseRows) })
+			err = s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, db.ID(teamID), eraseRows) })
 		}
 	}
 	if err != nil {
@@ -50,9 +51,9 @@ type erasableContact struct {
 func erasableContacts(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]erasableContact, error) {
 	rows, err := r.Query(ctx, `SELECT c.id, c.team_id, c.unsubscribed OR (SELECT COUNT(*) FROM contact_topics s
 		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.subscription = 'opt_out') > 0
-		FROM contacts c WHERE c.team_id = ANY($1) AND c.address = $2`, teamIDs, address)
+		FROM contacts c WHERE c.team_id = ANY($1) AND c.address = $2`, db.IDs(teamIDs), address)
 	return db.Collect(rows, err, func(r db.Row) (n erasableContact, err error) {
-		err = r.Scan((*db.ID)(&n.id), &n.teamID, &n.refuses)
+		err = r.Scan((*db.ID)(&n.id), (*db.ID)(&n.teamID), &n.refuses)
 		return n, err
 	})
 }
@@ -64,21 +65,21 @@ var detailTables = []string{"contact_texts", "contact_numbers", "contact_segment
 // also deletes rows written by transactions that held these locks before.
 func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	some := db.IDs(ids)
-	tx.Queue(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = ANY($1) AND team_id = $2`, some, teamID)
+	tx.Queue(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = ANY($1) AND team_id = $2`, some, db.ID(teamID))
 	for _, table := range append([]string{"contact_topics"}, detailTables...) {
-		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, some, teamID)
+		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, some, db.ID(teamID))
 	}
-	tx.Queue(ctx, `DELETE FROM contacts WHERE id = ANY($1) AND team_id = $2`, some, teamID)
+	tx.Queue(ctx, `DELETE FROM contacts WHERE id = ANY($1) AND team_id = $2`, some, db.ID(teamID))
 }
 
 // deleteDetails deletes all data about contacts except their addresses and opt-outs.
 func deleteDetails(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	some := db.IDs(ids)
 	for _, table := range detailTables {
-		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, some, teamID)
+		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, some, db.ID(teamID))
 	}
 	tx.Queue(ctx, `DELETE FROM contact_topics WHERE contact_id = ANY($1) AND team_id = $2 AND subscription <> 'opt_out'`,
-		some, teamID)
+		some, db.ID(teamID))
 	tx.Queue(ctx, `UPDATE contacts SET first_name = '', last_name = '' WHERE id = ANY($1) AND team_id = $2`, some,
-		teamID)
+		db.ID(teamID))
 }

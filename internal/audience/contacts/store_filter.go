@@ -65,7 +65,7 @@ func propertyFields(ctx context.Context, r db.Reader, teamID string, names []str
 		return nil, nil
 	}
 	rows, err := r.Query(ctx, `SELECT id, name, type FROM contact_properties WHERE team_id = $1 AND name = ANY($2)
-		AND deleted_at = 0`, teamID, names)
+		AND deleted_at = 0`, db.ID(teamID), names)
 	fields := map[string]filter.Field{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var id, name, kind string
@@ -93,7 +93,7 @@ func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) 
 		return nil, nil
 	}
 	rows, err := r.Query(ctx, `SELECT id, default_subscription FROM topics WHERE id = ANY($1) AND team_id = $2
-		AND deleted_at = 0`, db.IDs(id.OnlyValid(ids)), teamID)
+		AND deleted_at = 0`, db.IDs(id.OnlyValid(ids)), db.ID(teamID))
 	fields := map[string]filter.Field{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var topicID, byDefault string
@@ -133,7 +133,7 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 		if len(ids[from.table]) == 0 {
 			continue
 		}
-		rows, err := r.Query(ctx, from.text, db.ID(c.ID), db.IDs(ids[from.table]), c.TeamID)
+		rows, err := r.Query(ctx, from.text, db.ID(c.ID), db.IDs(ids[from.table]), db.ID(c.TeamID))
 		_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 			var id, text string
 			var number float64
@@ -154,8 +154,8 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[string]filter.Value) error {
 	var mailed, opened, clicked, mailedAt, openedAt, clickedAt int64
 	err := r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
-		WHERE contact_id = $1 AND team_id = $2`, db.ID(c.ID), c.TeamID).Scan(&mailed, &opened, &clicked, &mailedAt, &openedAt,
-		&clickedAt)
+		WHERE contact_id = $1 AND team_id = $2`, db.ID(c.ID), db.ID(c.TeamID)).Scan(&mailed, &opened, &clicked, &mailedAt,
+		&openedAt, &clickedAt)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil
 	}

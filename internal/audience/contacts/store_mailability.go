@@ -33,15 +33,15 @@ func selectMailability(topicID string) (text string, topic []any) {
 		FROM contacts c WHERE`, []any{db.ID(topicID)}
 }
 
-// ofTeamByID is the condition on the team for queries by contact id. The concatenation keeps PostgreSQL from using the
+// ofTeamByID is the condition on the team for queries by contact id. COALESCE keeps PostgreSQL from using the
 // index on team_id, because it might then read all of the team's contacts.
-const ofTeamByID = ` c.team_id || '' = $1 AND c.id`
+const ofTeamByID = ` COALESCE(c.team_id, c.team_id) = $1 AND c.id`
 
 // mailabilityByID returns the mailability of those of the given contacts that exist.
 func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) ([]mailability,
 	error) {
 	text, topic := selectMailability(topicID)
-	args := append([]any{teamID}, topic...)
+	args := append([]any{db.ID(teamID)}, topic...)
 	rows, err := r.Query(ctx, fmt.Sprintf(`%s = ANY($%d)`, text+ofTeamByID, len(args)+1), append(args,
 		db.IDs(contactIDs))...)
 	all, err := db.Collect(rows, err, scanMailability)
@@ -55,7 +55,7 @@ func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, c
 func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID string, addresses []string) (
 	[]mailability, error) {
 	text, topic := selectMailability(topicID)
-	args := append([]any{teamID}, topic...)
+	args := append([]any{db.ID(teamID)}, topic...)
 	n := len(args)
 	rows, err := r.Query(ctx, fmt.Sprintf(`%[1]s%[2]s = $%[3]d UNION ALL %[1]s c.team_id = $1 AND c.address = ANY($%[4]d)
 		AND c.id <> $%[3]d`, text, ofTeamByID, n+1, n+2), append(args, db.OrNoID(contactID), addresses)...)
@@ -72,14 +72,14 @@ func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID 
 // that RefusedContact is called only if the condition is false.
 const AcceptsEmail = `CASE
 	WHEN e.contact_id IS NOT NULL THEN EXISTS (SELECT 1 FROM contacts c WHERE c.id = e.contact_id
-		AND c.team_id || '' = e.team_id AND c.address = ANY($2) AND NOT c.unsubscribed
+		AND COALESCE(c.team_id, c.team_id) = e.team_id AND c.address = ANY($2) AND NOT c.unsubscribed
 		AND (e.topic_id IS NULL OR EXISTS (SELECT 1 FROM topics t
 		LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = c.id AND s.topic_id = t.id
-		WHERE t.id = e.topic_id AND t.team_id || '' = e.team_id AND t.deleted_at = 0
+		WHERE t.id = e.topic_id AND COALESCE(t.team_id, t.team_id) = e.team_id AND t.deleted_at = 0
 		AND COALESCE(s.subscription, t.default_subscription) = 'opt_in')))
 	WHEN e.topic_id IS NOT NULL THEN EXISTS (SELECT 1 FROM topics t
 		LEFT JOIN contacts c ON c.team_id = t.team_id AND c.address = ANY($2)
 		LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = c.id AND s.topic_id = t.id
-		WHERE t.id = e.topic_id AND t.team_id || '' = e.team_id AND t.deleted_at = 0
+		WHERE t.id = e.topic_id AND COALESCE(t.team_id, t.team_id) = e.team_id AND t.deleted_at = 0
 		AND NOT COALESCE(c.unsubscribed, FALSE) AND COALESCE(s.subscription, t.default_subscription) = 'opt_in')
 	ELSE e.broadcast_id IS NULL END`

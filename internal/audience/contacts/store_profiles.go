@@ -10,7 +10,7 @@ import (
 )
 
 func propertyNames(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT name FROM contact_properties WHERE team_id = $1 AND deleted_at = 0`, teamID)
+	rows, err := r.Query(ctx, `SELECT name FROM contact_properties WHERE team_id = $1 AND deleted_at = 0`, db.ID(teamID))
 	names, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return nil, fmt.Errorf("read the names of properties: %w", err)
@@ -23,7 +23,8 @@ func propertyNames(ctx context.Context, r db.Reader, teamID string) ([]string, e
 func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []string, at map[string]*Profile) error {
 	rows, err := r.Query(ctx, `SELECT s.contact_id, s.topic_id, t.name, s.subscription FROM contact_topics s
 		JOIN topics t ON t.id = s.topic_id AND t.team_id = s.team_id AND t.deleted_at = 0
-		WHERE s.team_id = $2 AND s.contact_id = ANY($1) ORDER BY s.contact_id, s.topic_id`, db.IDs(contactIDs), teamID)
+		WHERE s.team_id = $2 AND s.contact_id = ANY($1) ORDER BY s.contact_id, s.topic_id`, db.IDs(contactIDs),
+		db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
 		var c ChosenTopic
@@ -42,7 +43,7 @@ func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []str
 func engagementOf(ctx context.Context, r db.Reader, teamID, contactID string) (e Engagement, err error) {
 	var mailed, opened, clicked int64
 	err = r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
-		WHERE contact_id = $1 AND team_id = $2`, db.ID(contactID), teamID).
+		WHERE contact_id = $1 AND team_id = $2`, db.ID(contactID), db.ID(teamID)).
 		Scan(&e.Mailed, &e.Opened, &e.Clicked, &mailed, &opened, &clicked)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, nil

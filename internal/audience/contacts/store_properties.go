@@ -17,7 +17,7 @@ func scanProperty(r db.Row) (p Property, err error) {
 	var fallback string
 	var has bool
 	var created int64
-	err = r.Scan((*db.ID)(&p.ID), &p.TeamID, &p.Name, &p.Type, &fallback, &has, &created)
+	err = r.Scan((*db.ID)(&p.ID), (*db.ID)(&p.TeamID), &p.Name, &p.Type, &fallback, &has, &created)
 	if has {
 		p.Fallback = scalar.Value{Type: p.Type, Text: fallback}
 	}
@@ -28,7 +28,7 @@ func scanProperty(r db.Row) (p Property, err error) {
 func insertProperty(ctx context.Context, tx *db.Tx, p *Property) {
 	tx.Proof(`SELECT 1 FROM contact_properties WHERE id = $1`, db.ID(p.ID))
 	tx.Queue(ctx, `INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at, deleted_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, 0)`, db.ID(p.ID), p.TeamID, p.Name, string(p.Type), p.Fallback.Text,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 0)`, db.ID(p.ID), db.ID(p.TeamID), p.Name, string(p.Type), p.Fallback.Text,
 		p.Fallback != scalar.Value{}, p.CreatedAt.UnixMicro())
 }
 
@@ -37,7 +37,7 @@ func propertyByID(ctx context.Context, r db.Reader, teamID, propertyID string) (
 		return Property{}, noProperty()
 	}
 	p, err := scanProperty(r.QueryRow(ctx, `SELECT `+propertyColumns+` FROM contact_properties p WHERE p.id = $1
-		AND p.team_id = $2 AND p.deleted_at = 0`, db.ID(propertyID), teamID))
+		AND p.team_id = $2 AND p.deleted_at = 0`, db.ID(propertyID), db.ID(teamID)))
 	if errors.Is(err, db.ErrNoRows) {
 		return p, noProperty()
 	}
@@ -49,13 +49,13 @@ func propertyByID(ctx context.Context, r db.Reader, teamID, propertyID string) (
 
 func listProperties(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Property, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + propertyColumns + ` FROM contact_properties p
-		WHERE p.team_id = $1 AND p.deleted_at = 0`, ID: "p.id", UUID: true, Args: []any{teamID}}, p, scanProperty)
+		WHERE p.team_id = $1 AND p.deleted_at = 0`, ID: "p.id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanProperty)
 }
 
 // propertiesNamed returns the team's properties that have one of the given names, or all properties if names is nil.
 func propertiesNamed(ctx context.Context, r db.Reader, teamID string, names []string) ([]Property, error) {
 	text, args := `SELECT `+propertyColumns+` FROM contact_properties p WHERE p.team_id = $1 AND p.deleted_at = 0`,
-		[]any{teamID}
+		[]any{db.ID(teamID)}
 	if names != nil {
 		text, args = text+` AND p.name = ANY($2)`, append(args, names)
 	}
@@ -68,13 +68,14 @@ func propertiesNamed(ctx context.Context, r db.Reader, teamID string, names []st
 }
 
 func countProperties(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM contact_properties WHERE team_id = $1 AND deleted_at = 0`, teamID).Scan(&n)
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM contact_properties WHERE team_id = $1 AND deleted_at = 0`,
+		db.ID(teamID)).Scan(&n)
 	return n, err
 }
 
 func updateProperty(ctx context.Context, tx *db.Tx, p *Property) error {
 	n, err := tx.Exec(ctx, `UPDATE contact_properties SET fallback = $3, has_fallback = $4 WHERE id = $1 AND team_id = $2
-		AND deleted_at = 0`, db.ID(p.ID), p.TeamID, p.Fallback.Text, p.Fallback != scalar.Value{})
+		AND deleted_at = 0`, db.ID(p.ID), db.ID(p.TeamID), p.Fallback.Text, p.Fallback != scalar.Value{})
 	if err != nil {
 		return fmt.Errorf("update a property: %w", err)
 	}
@@ -92,10 +93,10 @@ func setValue(ctx context.Context, tx *db.Tx, of *Contact, v propertyValue) {
 	}
 	if v.value == (scalar.Value{}) {
 		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = $1 AND property_id = $2 AND team_id = $3`, db.ID(of.ID),
-			db.ID(v.ID), of.TeamID)
+			db.ID(v.ID), db.ID(of.TeamID))
 		return
 	}
 	tx.Queue(ctx, `INSERT INTO `+table+` (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (contact_id, property_id) DO UPDATE SET value = excluded.value`, of.TeamID, db.ID(of.ID), db.ID(v.ID),
-		value)
+		ON CONFLICT (contact_id, property_id) DO UPDATE SET value = excluded.value`, db.ID(of.TeamID), db.ID(of.ID),
+		db.ID(v.ID), value)
 }

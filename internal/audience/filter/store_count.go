@@ -98,7 +98,7 @@ func newCounter(s Schema, now time.Time, everyone, teamID string, within Bounds,
 // includes the WHERE condition.
 func (c *counter) everyone() string {
 	if c.team == "" {
-		c.team = c.arg(c.teamID)
+		c.team = c.arg(db.ID(c.teamID))
 	}
 	return c.from + " " + c.team + c.bounds("c.id")
 }

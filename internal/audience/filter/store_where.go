@@ -163,14 +163,8 @@ func (t *test) present(x string) string {
 	return "TRUE"
 }
 
-// key returns the value of the key column as an argument for a parameter. Keys are ids, of which only the team's is
-// stored as a text.
-func (s *Sets) key() any {
-	if s.Key == "team_id" {
-		return s.KeyValue
-	}
-	return db.ID(s.KeyValue)
-}
+// key returns the value of the key column, which is an id, as an argument for a parameter.
+func (s *Sets) key() any { return db.ID(s.KeyValue) }
 
 // list returns the operands as the argument for a list parameter.
 func (t *test) list() any {

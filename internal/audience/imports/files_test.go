@@ -115,7 +115,7 @@ func TestCreatedMeanwhile(t *testing.T) {
 		w.Update(func(tx *db.Tx) error {
 			if _, err := tx.Exec(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
 				source_id, created_at, updated_at) VALUES ($1, $2, $3, 'Other', '', FALSE, NULL, 1, 1)`, db.ID(id.New()),
-				w.team, address); err != nil {
+				db.ID(w.team), address); err != nil {
 				return err
 			}
 			go func() {
@@ -174,13 +174,13 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	w.Update(func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
 			source_id, created_at, updated_at) VALUES ($1, $2, 'last@example.org', '', '', FALSE, NULL, 1, 1)`,
-			db.ID(id.New()), w.team)
+			db.ID(id.New()), db.ID(w.team))
 		if err != nil {
 			return err
 		}
 		w.Update(func(tx *db.Tx) error {
 			if _, err := tx.Exec(ctx, `UPDATE contacts SET updated_at = updated_at WHERE team_id = $1
-				AND address = 'first@example.org'`, w.team); err != nil {
+				AND address = 'first@example.org'`, db.ID(w.team)); err != nil {
 				return err
 			}
 			go func() {

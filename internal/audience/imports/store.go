@@ -18,9 +18,8 @@ const importColumns = `id, team_id, status, filename, size, position, lines, cre
 	reason, created_at, started_at, finished_at`
 
 func (i *Import) dest(created, started, finished *int64, more ...any) []any {
-	return append([]any{(*db.ID)(&i.ID), &i.TeamID, &i.Status, &i.Filename, &i.Size, &i.Position, &i.lines, &i.Created,
-		&i.Updated,
-		&i.Skipped, &i.Failed, &i.Kept, &i.Reason, created, started, finished}, more...)
+	return append([]any{(*db.ID)(&i.ID), (*db.ID)(&i.TeamID), &i.Status, &i.Filename, &i.Size, &i.Position, &i.lines,
+		&i.Created, &i.Updated, &i.Skipped, &i.Failed, &i.Kept, &i.Reason, created, started, finished}, more...)
 }
 
 func scanImport(r db.Row, more ...any) (i Import, err error) {
@@ -35,7 +34,7 @@ func importByID(ctx context.Context, r db.Reader, teamID, importID string) (Impo
 		return Import{}, notFound()
 	}
 	i, err := scanImport(r.QueryRow(ctx, `SELECT `+importColumns+` FROM contact_imports WHERE id = $1 AND team_id = $2`,
-		db.ID(importID), teamID))
+		db.ID(importID), db.ID(teamID)))
 	return requireImport(i, err)
 }
 
@@ -55,7 +54,7 @@ func requireImport(i Import, err error) (Import, error) {
 func planOf(ctx context.Context, r db.Reader, teamID, importID string) (i Import, p plan, err error) {
 	var text string
 	i, err = scanImport(r.QueryRow(ctx, `SELECT `+importColumns+`, plan FROM contact_imports
-		WHERE id = $1 AND team_id = $2`, db.ID(importID), teamID), &text)
+		WHERE id = $1 AND team_id = $2`, db.ID(importID), db.ID(teamID)), &text)
 	if i, err = requireImport(i, err); err != nil {
 		return i, p, err
 	}
@@ -72,8 +71,8 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 	}
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1`, db.ID(i.ID))
 	tx.Queue(ctx, `INSERT INTO contact_imports (`+importColumns+`, plan)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, 0, 0, 0, '', $8, 0, 0, $9)`, db.ID(i.ID), i.TeamID, string(i.Status),
-		i.Filename, i.Size, i.Position, i.lines, i.CreatedAt.UnixMicro(), string(text))
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, 0, 0, 0, '', $8, 0, 0, $9)`, db.ID(i.ID), db.ID(i.TeamID),
+		string(i.Status), i.Filename, i.Size, i.Position, i.lines, i.CreatedAt.UnixMicro(), string(text))
 	return nil
 }
 
@@ -81,7 +80,7 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 // any status.
 func listImports(ctx context.Context, r db.Reader, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	s := page.Select{Text: `SELECT ` + importColumns + ` FROM contact_imports WHERE team_id = $1`, ID: "id",
-		UUID: true, Args: []any{teamID}}
+		UUID: true, Args: []any{db.ID(teamID)}}
 	if status != "" {
 		s.Text += ` AND status = $2`
 		s.Args = append(s.Args, string(status))
@@ -94,7 +93,7 @@ func listImports(ctx context.Context, r db.Reader, teamID string, status Status,
 func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int, first string, err error) {
 	for _, status := range []Status{Queued, InProgress} {
 		rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND status = $2 ORDER BY id LIMIT $3`,
-			teamID, string(status), limit)
+			db.ID(teamID), string(status), limit)
 		ids, err := db.Collect(rows, err, scanID)
 		if err != nil {
 			return 0, "", fmt.Errorf("look for imports that have not ended: %w", err)
@@ -109,7 +108,7 @@ func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int,
 
 func startImport(ctx context.Context, tx *db.Tx, i *Import) {
 	tx.Queue(ctx, `UPDATE contact_imports SET status = $3, started_at = $4 WHERE id = $1 AND team_id = $2
-		AND status = 'queued'`, db.ID(i.ID), i.TeamID, string(InProgress), tx.Now().UnixMicro())
+		AND status = 'queued'`, db.ID(i.ID), db.ID(i.TeamID), string(InProgress), tx.Now().UnixMicro())
 }
 
 // advance queues a statement that stores an import's new position and counts after a batch. The parameter from is the
@@ -119,8 +118,8 @@ func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, db.ID(i.ID), i.Position)
 	tx.QueueOne(ctx, errMoved, `UPDATE contact_imports SET position = $4, lines = $5, created = $6, updated = $7,
 		skipped = $8, failed = $9, kept = $10, reason = '' WHERE id = $1 AND team_id = $2 AND position = $3
-		AND status = 'in_progress'`, db.ID(i.ID), i.TeamID, from, i.Position, i.lines, i.Created, i.Updated, i.Skipped,
-		i.Failed, i.Kept)
+		AND status = 'in_progress'`, db.ID(i.ID), db.ID(i.TeamID), from, i.Position, i.lines, i.Created, i.Updated,
+		i.Skipped, i.Failed, i.Kept)
 }
 
 // setHoldReason stores the reason why an import cannot continue for now, unless the import has ended.
@@ -133,7 +132,7 @@ func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) erro
 		return err
 	}
 	tx.Queue(ctx, `UPDATE contact_imports SET reason = $3 WHERE id = $1 AND team_id = $2 AND finished_at = 0`,
-		db.ID(importID), teamID, fmt.Sprintf(holdReason, i.lines))
+		db.ID(importID), db.ID(teamID), fmt.Sprintf(holdReason, i.lines))
 	return nil
 }
 
@@ -142,7 +141,7 @@ func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status,
 	now := tx.Now().UnixMicro()
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND finished_at = $2`, db.ID(importID), now)
 	n, err := tx.Exec(ctx, `UPDATE contact_imports SET status = $3, reason = $4, finished_at = $5
-		WHERE id = $1 AND team_id = $2 AND finished_at = 0`, db.ID(importID), teamID, string(status),
+		WHERE id = $1 AND team_id = $2 AND finished_at = 0`, db.ID(importID), db.ID(teamID), string(status),
 		db.Text(reason, 1000), now)
 	if err != nil {
 		return false, fmt.Errorf("end an import: %w", err)
@@ -169,7 +168,7 @@ func (f *failures) add(line int64, reason string, fields []string) {
 func insertFailures(ctx context.Context, tx *db.Tx, i *Import, f *failures, kept int) {
 	if kept > 0 {
 		tx.QueueRows(ctx, `contact_import_failures (import_id, line, team_id, reason, fields)`, "", db.ID(i.ID),
-			f.lines[:kept], i.TeamID, f.reasons[:kept], f.fields[:kept])
+			f.lines[:kept], db.ID(i.TeamID), f.reasons[:kept], f.fields[:kept])
 	}
 }
 
@@ -184,7 +183,7 @@ type Failure struct {
 func listFailures(ctx context.Context, r db.Reader, teamID, importID string, after int64, limit int) ([]Failure,
 	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1
-		AND line > $2 AND team_id = $3 ORDER BY line LIMIT $4`, db.ID(importID), after, teamID, limit)
+		AND line > $2 AND team_id = $3 ORDER BY line LIMIT $4`, db.ID(importID), after, db.ID(teamID), limit)
 	return db.Collect(rows, err, func(r db.Row) (f Failure, err error) {
 		var text string
 		if err = r.Scan(&f.Line, &f.Reason, &text); err == nil {
@@ -218,13 +217,13 @@ func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, err
 
 // importsOf returns up to eraseRows ids of a team's imports, in order, starting after the given id.
 func importsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
-		db.OrNoID(after), eraseRows)
+	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		db.ID(teamID), db.OrNoID(after), eraseRows)
 	return db.Collect(rows, err, scanID)
 }
 
 func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
-	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, db.ID(importID), teamID)
+	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, db.ID(importID), db.ID(teamID))
 }
 
 // lastFailureLine reads the batch of failed rows after the given line and returns the line of its last row, or 0 if

@@ -20,7 +20,7 @@ type Count struct {
 func LastCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Count, err error) {
 	var at int64
 	err = r.QueryRow(ctx, `SELECT contacts, counted_at FROM segment_counts WHERE segment_id = $1 AND team_id = $2`,
-		countKey(teamID, segmentID), teamID).Scan(&c.Contacts, &at)
+		countKey(teamID, segmentID), db.ID(teamID)).Scan(&c.Contacts, &at)
 	if errors.Is(err, db.ErrNoRows) {
 		return c, nil
 	}
@@ -35,7 +35,7 @@ func LastCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Co
 // deleted or its filter was changed while the contacts were being counted.
 func SaveCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
 	from, args := `segments g WHERE g.id = $1 AND g.team_id = $2 AND g.deleted_at = 0 AND g.filter = $5`,
-		[]any{countKey(g.TeamID, g.ID), g.TeamID, c.Contacts, c.At.UnixMicro(), g.Filter}
+		[]any{countKey(g.TeamID, g.ID), db.ID(g.TeamID), c.Contacts, c.At.UnixMicro(), g.Filter}
 	if g.IsAllContacts() {
 		from, args = `teams g WHERE g.id = $2`, args[:4]
 	}
@@ -48,7 +48,7 @@ func SaveCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
 // deleteCount deletes a segment's last count, so that the segment is counted again.
 func deleteCount(ctx context.Context, tx *db.Tx, teamID, segmentID string) {
 	tx.Queue(ctx, `DELETE FROM segment_counts WHERE segment_id = $1 AND team_id = $2`,
-		countKey(teamID, segmentID), teamID)
+		countKey(teamID, segmentID), db.ID(teamID))
 }
 
 // countKey returns the value of the column segment_id for a segment: none if the segment is [AllContacts], whose id is
@@ -63,5 +63,5 @@ func countKey(teamID, segmentID string) db.ID {
 func eraseCounts(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM segment_counts WHERE team_id = $1 AND segment_id <= (SELECT segment_id FROM
 			(SELECT segment_id FROM segment_counts WHERE team_id = $1 ORDER BY segment_id LIMIT $2) x
-			ORDER BY segment_id DESC LIMIT 1)`, teamID, eraseRows)
+			ORDER BY segment_id DESC LIMIT 1)`, db.ID(teamID), eraseRows)
 }

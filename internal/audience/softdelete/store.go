@@ -15,7 +15,7 @@ func Mark(ctx context.Context, tx *db.Tx, t Table, teamID, rowID string) error {
 		return t.NotFound()
 	}
 	n, err := tx.Exec(ctx, `UPDATE `+t.Name+` SET deleted_at = $3 WHERE id = $1 AND team_id = $2 AND deleted_at = 0`,
-		db.ID(rowID), teamID, tx.Now().UnixMicro())
+		db.ID(rowID), db.ID(teamID), tx.Now().UnixMicro())
 	if err == nil && n == 0 {
 		return t.NotFound()
 	}

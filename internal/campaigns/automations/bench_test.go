@@ -123,7 +123,7 @@ func (s *fixture) crowd(n int) (ids []string) {
 				ids = append(ids, id.At(tx.Now()))
 				tx.Queue(s.T.Context(), `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed,
 					source_id, created_at, updated_at) VALUES ($1, $2, $3, '', '', FALSE, NULL, $4, $4)`, db.ID(ids[len(ids)-1]),
-					s.Acme.TeamID, fmt.Sprintf("c%d@reader.example", len(ids)), tx.Now().UnixMicro())
+					db.ID(s.Acme.TeamID), fmt.Sprintf("c%d@reader.example", len(ids)), tx.Now().UnixMicro())
 			}
 			return nil
 		})

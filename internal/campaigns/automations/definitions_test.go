@@ -258,7 +258,7 @@ func (n *author) triggers() (all []string) {
 	all, err = db.Collect(rows, err, func(r db.Row) (string, error) {
 		var event, automation, version, reentry string
 		var epoch int64
-		err := r.Scan(&event, &automation, &version, &epoch, &reentry)
+		err := r.Scan(&event, (*db.ID)(&automation), (*db.ID)(&version), &epoch, &reentry)
 		return fmt.Sprint(event, " ", epoch, " ", reentry), err
 	})
 	n.Must(err)
@@ -419,7 +419,7 @@ func TestLimitsOfATeam(t *testing.T) {
 				tx.Queue(t.Context(), `INSERT INTO automations (id, team_id, name, status, reentry, version_id,
 					epoch, revision,
 					created_at, updated_at, deleted_at) VALUES ($1, $2, 'x', 'disabled', 'always', $1, 1, 1, 1, 1, 0)`,
-					db.ID(dbtest.ID(fmt.Sprint("x", i))), n.Acme.TeamID)
+					db.ID(dbtest.ID(fmt.Sprint("x", i))), db.ID(n.Acme.TeamID))
 			}
 			return nil
 		})

@@ -199,7 +199,7 @@ func (s *fixture) tryDue() (all []jobs.Job, err error) {
 	rows, err := s.DB.Query(s.T.Context(), `SELECT id, kind, lane, team_id, payload, attempt, tries FROM jobs
 		WHERE kind LIKE 'automations.%' AND holder IS NULL AND run_at <= $1 ORDER BY run_at, id`, s.DB.Now().UnixMicro())
 	all, err = db.Collect(rows, err, func(r db.Row) (j jobs.Job, err error) {
-		err = r.Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries)
+		err = r.Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, (*db.ID)(&j.TeamID), &j.Payload, &j.Attempt, &j.Tries)
 		return j, err
 	})
 	return all, err

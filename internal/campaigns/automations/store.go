@@ -167,7 +167,7 @@ func scanHead(s db.Row) (r row, err error) {
 // scan scans headColumns, and then scans additional columns into the destinations in more.
 func (r *row) scan(s db.Row, more ...any) error {
 	var gone, until, at, deleted int64
-	err := s.Scan(append([]any{(*db.ID)(&r.id), &r.teamID, (*db.ID)(&r.automationID), (*db.ID)(&r.versionID),
+	err := s.Scan(append([]any{(*db.ID)(&r.id), (*db.ID)(&r.teamID), (*db.ID)(&r.automationID), (*db.ID)(&r.versionID),
 		(*db.ID)(&r.contactID), &gone, &r.epoch,
 		&r.status,
 		&r.event,
@@ -179,7 +179,7 @@ func (r *row) scan(s db.Row, more ...any) error {
 // getRow returns a run. If the run does not exist, getRow returns found == false.
 func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, found bool, err error) {
 	at, err = scanRow(r.QueryRow(ctx, `SELECT `+rowColumns+fromRows+` WHERE r.id = $1 AND r.team_id = $2`, db.ID(runID),
-		teamID))
+		db.ID(teamID)))
 	if errors.Is(err, db.ErrNoRows) {
 		return at, false, nil
 	}
@@ -207,7 +207,7 @@ func lock(ctx context.Context, tx *db.Tx, columns string, scan func(db.Row) (row
 	if !tx.OneWriter() {
 		text += ` FOR UPDATE OF r`
 	}
-	rows, err := tx.Query(ctx, text, teamID, db.IDs(runIDs))
+	rows, err := tx.Query(ctx, text, db.ID(teamID), db.IDs(runIDs))
 	all, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return nil, fmt.Errorf("lock %d runs: %w", len(runIDs), err)
@@ -229,10 +229,9 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 		status, reason, event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at,
 		ended_at) VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, $12, $13, $14, 1, $15, $16, $17,
 		$18)`, db.ID(r.id),
-		r.teamID, db.ID(r.automationID), db.ID(r.versionID), db.ID(r.contactID), r.epoch, string(r.status), string(reason),
-		r.event,
-		r.payload,
-		r.step, db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
+		db.ID(r.teamID), db.ID(r.automationID), db.ID(r.versionID), db.ID(r.contactID), r.epoch, string(r.status),
+		string(reason), r.event, r.payload, r.step, db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps,
+		r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
 // fenced is the end of an UPDATE statement that must change a run only if the run's revision has not changed since the
@@ -247,7 +246,7 @@ const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = 
 // automation has been stopped since the row was read. A locked run is saved even if its automation has been stopped;
 // the run's job detects this before the next step.
 func saveRow(ctx context.Context, tx *db.Tx, r *row) {
-	args := []any{db.ID(r.id), r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps,
+	args := []any{db.ID(r.id), db.ID(r.teamID), r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps,
 		boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET step = $4, waits_until = $5, waits_for = $6, steps = $7, contact_gone = $8`
 	for _, c := range []struct {
@@ -270,7 +269,7 @@ func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 // saveRow, except that a run of a stopped automation can be cancelled. If the contact was deleted, endRow erases the
 // contact's data from the run.
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
-	args := []any{db.ID(r.id), r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(),
+	args := []any{db.ID(r.id), db.ID(r.teamID), r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(),
 		boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET status = $4, reason = $5, step = '', waits_until = 0, waits_for = '', pending = '',
 		steps = $6, ended_at = $7, contact_gone = $8`
@@ -294,7 +293,8 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 // countRunEnded leaves the counter unchanged.
 func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
-		AND team_id = $3 AND epoch = $4 AND active > 0`, db.ID(r.automationID), db.ID(r.contactID), r.teamID, r.epoch)
+		AND team_id = $3 AND epoch = $4 AND active > 0`, db.ID(r.automationID), db.ID(r.contactID), db.ID(r.teamID),
+		r.epoch)
 }
 
 // insertStep appends a step record to a run's steps.
@@ -304,8 +304,8 @@ func insertStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) erro
 		return err
 	}
 	tx.Queue(ctx, `INSERT INTO automation_run_steps (run_id, position, team_id, step, status, output, reason, message,
-		started_at, completed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, db.ID(r.id), r.steps, r.teamID, rec.Key,
-		string(rec.Status), output, reason, message, rec.StartedAt.UnixMicro(), db.Micros(rec.CompletedAt))
+		started_at, completed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, db.ID(r.id), r.steps, db.ID(r.teamID),
+		rec.Key, string(rec.Status), output, reason, message, rec.StartedAt.UnixMicro(), db.Micros(rec.CompletedAt))
 	r.steps++
 	return nil
 }
@@ -317,7 +317,7 @@ func updateStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) erro
 		return err
 	}
 	tx.Queue(ctx, `UPDATE automation_run_steps SET status = $4, output = $5, reason = $6, message = $7,
-		completed_at = $8 WHERE run_id = $1 AND position = $2 AND team_id = $3`, db.ID(r.id), r.steps-1, r.teamID,
+		completed_at = $8 WHERE run_id = $1 AND position = $2 AND team_id = $3`, db.ID(r.id), r.steps-1, db.ID(r.teamID),
 		string(rec.Status), output, reason, message, db.Micros(rec.CompletedAt))
 	return nil
 }
@@ -339,8 +339,8 @@ func encodeRecord(rec *engine.Record) (output, reason, message string, err error
 // skipSteps marks the unfinished steps of runs as skipped.
 func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, reason Reason) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET status = 'skipped', reason = $3, message = $4, completed_at = $5
-		WHERE run_id = ANY($2) AND team_id = $1 AND status IN ('waiting', 'running')`, teamID, db.IDs(runIDs), string(reason),
-		reasonMessages[reason], tx.Now().UnixMicro())
+		WHERE run_id = ANY($2) AND team_id = $1 AND status IN ('waiting', 'running')`, db.ID(teamID), db.IDs(runIDs),
+		string(reason), reasonMessages[reason], tx.Now().UnixMicro())
 }
 
 // forgottenMessage replaces the message of a failed step after the run's contact has been deleted.
@@ -351,14 +351,14 @@ const forgottenMessage = "The contact was deleted, and the message of the step w
 func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
 		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR
-		status = 'failed')`, teamID, db.IDs(runIDs),
+		status = 'failed')`, db.ID(teamID), db.IDs(runIDs),
 		forgottenMessage)
 }
 
 // forgetRuns erases the contact's data from runs that have ended.
 func forgetRuns(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = '', received = '', contact_gone = 1 WHERE id = ANY($2)
-		AND team_id || '' = $1 AND ended_at > 0 AND contact_gone = 0`, teamID, db.IDs(runIDs))
+		AND COALESCE(team_id, team_id) = $1 AND ended_at > 0 AND contact_gone = 0`, db.ID(teamID), db.IDs(runIDs))
 	forgetSteps(ctx, tx, teamID, runIDs)
 }
 
@@ -377,8 +377,8 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 	done string, err error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r
 		LEFT JOIN automations a ON a.id = r.automation_id AND a.team_id = r.team_id WHERE r.automation_id = $1
-		AND r.team_id = $2 AND r.status = 'running' AND r.id > $3 ORDER BY r.id LIMIT $4`, db.ID(automationID), teamID,
-		db.OrNoID(after), limit)
+		AND r.team_id = $2 AND r.status = 'running' AND r.id > $3 ORDER BY r.id LIMIT $4`, db.ID(automationID),
+		db.ID(teamID), db.OrNoID(after), limit)
 	n := 0
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var id string
@@ -403,8 +403,8 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 // as except.
 func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
-		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, db.ID(contactID), teamID,
-		db.OrNoID(except), limit)
+		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, db.ID(contactID),
+		db.ID(teamID), db.OrNoID(except), limit)
 	ids, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
 		err = r.Scan((*db.ID)(&id))
 		return id, err
@@ -418,7 +418,7 @@ func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except st
 // getVersion returns the graph of an automation version as JSON.
 func getVersion(ctx context.Context, r db.Reader, teamID, versionID string) (steps, connections string, err error) {
 	err = r.QueryRow(ctx, `SELECT steps, connections FROM automation_versions WHERE id = $1 AND team_id = $2`,
-		db.ID(versionID), teamID).Scan(&steps, &connections)
+		db.ID(versionID), db.ID(teamID)).Scan(&steps, &connections)
 	if err != nil {
 		return "", "", fmt.Errorf("read version %s of an automation: %w", versionID, err)
 	}
@@ -428,5 +428,5 @@ func getVersion(ctx context.Context, r db.Reader, teamID, versionID string) (ste
 // recordTry stores a message about a failed attempt in the run's last step, which is still running.
 func recordTry(ctx context.Context, tx *db.Tx, r *row, message string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET message = $4 WHERE run_id = $1 AND position = $2 AND team_id = $3
-		AND status = 'running'`, db.ID(r.id), r.steps-1, r.teamID, message)
+		AND status = 'running'`, db.ID(r.id), r.steps-1, db.ID(r.teamID), message)
 }

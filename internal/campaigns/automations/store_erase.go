@@ -27,9 +27,9 @@ func deletedBefore(ctx context.Context, r db.Reader, before int64, after deleted
 	rows, err := r.Query(ctx, `SELECT a.team_id, a.id, EXISTS (SELECT 1 FROM automation_runs r
 		WHERE r.automation_id = a.id AND r.status = 'running')
 		FROM automations a WHERE a.deleted_at <> 0 AND a.deleted_at < $1 AND (a.team_id, a.id) > ($2, $3)
-		ORDER BY a.team_id, a.id LIMIT $4`, before, after.teamID, db.OrNoID(after.id), eraseRows)
+		ORDER BY a.team_id, a.id LIMIT $4`, before, db.OrNoID(after.teamID), db.OrNoID(after.id), eraseRows)
 	all, err := db.Collect(rows, err, func(r db.Row) (d deleted, err error) {
-		err = r.Scan(&d.teamID, (*db.ID)(&d.id), &d.running)
+		err = r.Scan((*db.ID)(&d.teamID), (*db.ID)(&d.id), &d.running)
 		return d, err
 	})
 	if err != nil {
@@ -39,8 +39,8 @@ func deletedBefore(ctx context.Context, r db.Reader, before int64, after deleted
 }
 
 func deletedOf(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
-	return ids(ctx, r, `SELECT id FROM automations WHERE team_id = $1 AND deleted_at <> 0 ORDER BY id LIMIT $2`, teamID,
-		eraseRows)
+	return ids(ctx, r, `SELECT id FROM automations WHERE team_id = $1 AND deleted_at <> 0 ORDER BY id LIMIT $2`,
+		db.ID(teamID), eraseRows)
 }
 
 // automationsOf returns a batch of the ids of a team's automations, including deleted ones. The batch begins after the
@@ -49,7 +49,7 @@ func automationsOf(ctx context.Context, r db.Reader, teamID, after string) ([]st
 	return ids(ctx, r, `SELECT id FROM (
 		SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 AND id > $2
 		UNION ALL SELECT id FROM automations WHERE team_id = $1 AND deleted_at <> 0 AND id > $2) x
-		ORDER BY id LIMIT $3`, teamID, db.OrNoID(after), eraseRows)
+		ORDER BY id LIMIT $3`, db.ID(teamID), db.OrNoID(after), eraseRows)
 }
 
 func ids(ctx context.Context, r db.Reader, text string, args ...any) ([]string, error) {
@@ -67,15 +67,17 @@ func ids(ctx context.Context, r db.Reader, text string, args ...any) ([]string, 
 // markAllDeleted marks a batch of a team's automations as deleted, and returns how many it marked.
 func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	some, err := ids(ctx, tx.Reader, `SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 ORDER BY id
-		LIMIT $2`, teamID, eraseRows)
+		LIMIT $2`, db.ID(teamID), eraseRows)
 	if err != nil || len(some) == 0 {
 		return 0, err
 	}
-	tx.Queue(ctx, `DELETE FROM automation_triggers WHERE automation_id = ANY($1) AND team_id || '' = $2`, db.IDs(some),
-		teamID)
-	tx.Queue(ctx, `DELETE FROM automation_apps WHERE automation_id = ANY($1) AND team_id || '' = $2`, db.IDs(some), teamID)
+	tx.Queue(ctx, `DELETE FROM automation_triggers WHERE automation_id = ANY($1) AND COALESCE(team_id, team_id) = $2`,
+		db.IDs(some), db.ID(teamID))
+	tx.Queue(ctx, `DELETE FROM automation_apps WHERE automation_id = ANY($1) AND COALESCE(team_id, team_id) = $2`,
+		db.IDs(some), db.ID(teamID))
 	return tx.Exec(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1, deleted_at = $4
-		WHERE id = ANY($1) AND team_id || '' = $2`, db.IDs(some), teamID, string(Disabled), tx.Now().UnixMicro())
+		WHERE id = ANY($1) AND COALESCE(team_id, team_id) = $2`, db.IDs(some), db.ID(teamID), string(Disabled),
+		tx.Now().UnixMicro())
 }
 
 // runSize contains a run's id and the number of its steps.
@@ -113,7 +115,7 @@ func firstRuns(all []runSize) (some []runSize, more bool) {
 // are more such runs.
 func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE team_id = $1 AND ended_at > 0
-		AND ended_at < $2 ORDER BY ended_at, id LIMIT $3`, teamID, before, eraseRows)
+		AND ended_at < $2 ORDER BY ended_at, id LIMIT $3`, db.ID(teamID), before, eraseRows)
 	all, err := db.Collect(rows, err, scanRunSize)
 	some, more := firstRuns(all)
 	return some, more, err
@@ -122,8 +124,9 @@ func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([
 // runsOf returns a batch of a contact's runs whose ids are greater than after. The runs in the batch have about
 // eraseRows rows in total. The second result says whether the contact may have more runs.
 func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
-	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
-		AND id > $3 ORDER BY id LIMIT $4`, db.ID(contactID), teamID, db.OrNoID(after), eraseRows)
+	rows, err := r.Query(ctx,
+		`SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND COALESCE(team_id, team_id) = $2
+		AND id > $3 ORDER BY id LIMIT $4`, db.ID(contactID), db.ID(teamID), db.OrNoID(after), eraseRows)
 	all, err := db.Collect(rows, err, scanRunSize)
 	if err != nil {
 		return nil, false, fmt.Errorf("look for the runs of a contact: %w", err)
@@ -138,15 +141,18 @@ func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []runSize) {
 		return
 	}
 	runs := db.IDs(idsOf(all))
-	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($1) AND team_id || '' = $2`, runs, teamID)
-	tx.Queue(ctx, `DELETE FROM automation_run_steps WHERE run_id = ANY($1) AND team_id = $2`, runs, teamID)
-	tx.Queue(ctx, `DELETE FROM automation_runs WHERE id = ANY($1) AND team_id || '' = $2`, runs, teamID)
+	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($1) AND COALESCE(team_id, team_id) = $2`, runs,
+		db.ID(teamID))
+	tx.Queue(ctx, `DELETE FROM automation_run_steps WHERE run_id = ANY($1) AND team_id = $2`, runs, db.ID(teamID))
+	tx.Queue(ctx, `DELETE FROM automation_runs WHERE id = ANY($1) AND COALESCE(team_id, team_id) = $2`, runs,
+		db.ID(teamID))
 }
 
 // clearRuns deletes a batch of an automation's runs.
 func clearRuns(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
-	rows, err := tx.Query(ctx, `SELECT id, steps FROM automation_runs WHERE automation_id = $1 AND team_id || '' = $2
-		ORDER BY id LIMIT $3`, db.ID(automationID), teamID, eraseRows)
+	rows, err := tx.Query(ctx,
+		`SELECT id, steps FROM automation_runs WHERE automation_id = $1 AND COALESCE(team_id, team_id) = $2
+		ORDER BY id LIMIT $3`, db.ID(automationID), db.ID(teamID), eraseRows)
 	all, err := db.Collect(rows, err, scanRunSize)
 	if err != nil {
 		return 0, err
@@ -159,35 +165,35 @@ func clearRuns(ctx context.Context, tx *db.Tx, teamID, automationID string) (int
 func clearContacts(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM automation_contacts WHERE automation_id = $1 AND team_id = $2 AND contact_id <= (
 		SELECT contact_id FROM (SELECT contact_id FROM automation_contacts WHERE automation_id = $1
-		ORDER BY contact_id LIMIT $3) x ORDER BY contact_id DESC LIMIT 1)`, db.ID(automationID), teamID, eraseRows)
+		ORDER BY contact_id LIMIT $3) x ORDER BY contact_id DESC LIMIT 1)`, db.ID(automationID), db.ID(teamID), eraseRows)
 }
 
 func clearVersions(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM automation_versions WHERE automation_id = $1 AND team_id = $2 AND number <= (
 		SELECT MAX(number) FROM (SELECT number FROM automation_versions WHERE automation_id = $1
-		ORDER BY number LIMIT $3) x)`, db.ID(automationID), teamID, eraseVersions)
+		ORDER BY number LIMIT $3) x)`, db.ID(automationID), db.ID(teamID), eraseVersions)
 }
 
 func deleteAutomation(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM automations WHERE id = $1 AND team_id = $2 AND deleted_at <> 0`,
-		db.ID(automationID), teamID)
+		db.ID(automationID), db.ID(teamID))
 }
 
 // runRange selects those runs of an automation whose ids are greater than after and at most upTo.
 type runRange struct{ teamID, automationID, after, upTo string }
 
 func (s *runRange) args(more ...any) []any {
-	return append([]any{db.ID(s.automationID), s.teamID, db.OrNoID(s.after), db.ID(s.upTo)}, more...)
+	return append([]any{db.ID(s.automationID), db.ID(s.teamID), db.OrNoID(s.after), db.ID(s.upTo)}, more...)
 }
 
 // inRunRange is an SQL condition that selects the runs (alias r) in a runRange.
-const inRunRange = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 AND r.id <= $4`
+const inRunRange = `r.automation_id = $1 AND COALESCE(r.team_id, r.team_id) = $2 AND r.id > $3 AND r.id <= $4`
 
 // nextRangeEnd returns the last run id in an automation's next runRange, or "" if no more runs follow.
 func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after string) (upTo string, err error) {
 	err = r.QueryRow(ctx, `SELECT x.id FROM (SELECT id FROM automation_runs WHERE automation_id = $1
-		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x ORDER BY x.id DESC LIMIT 1`, db.ID(automationID), teamID,
-		db.OrNoID(after), rangeRuns).Scan((*db.ID)(&upTo))
+		AND COALESCE(team_id, team_id) = $2 AND id > $3 ORDER BY id LIMIT $4) x ORDER BY x.id DESC LIMIT 1`,
+		db.ID(automationID), db.ID(teamID), db.OrNoID(after), rangeRuns).Scan((*db.ID)(&upTo))
 	if errors.Is(err, db.ErrNoRows) {
 		return "", nil
 	}
@@ -230,7 +236,7 @@ func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *runWithAddre
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
 		received = CASE WHEN received = $5 THEN $6 ELSE received END,
 		pending = CASE WHEN pending = $7 THEN $8 ELSE pending END, revision = revision + 1
-		WHERE id = $1 AND team_id = $2`, db.ID(n.id), teamID, n.payload, a.Replace(n.payload), n.received,
+		WHERE id = $1 AND team_id = $2`, db.ID(n.id), db.ID(teamID), n.payload, a.Replace(n.payload), n.received,
 		a.Replace(n.received), n.pending, a.Replace(n.pending))
 }
 
@@ -268,7 +274,7 @@ func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasur
 
 func replaceInStep(ctx context.Context, tx *db.Tx, teamID string, n *stepWithAddress, a erasure.Address) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = $4, message = $5 WHERE run_id = $1 AND position = $2
-		AND team_id = $3 AND output = $6 AND message = $7`, db.ID(n.run), n.position, teamID, a.Replace(n.output),
+		AND team_id = $3 AND output = $6 AND message = $7`, db.ID(n.run), n.position, db.ID(teamID), a.Replace(n.output),
 		a.Replace(n.message), n.output, n.message)
 }
 

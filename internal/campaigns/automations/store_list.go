@@ -28,7 +28,7 @@ const (
 // maximum.
 func countRuns(ctx context.Context, r db.Reader, teamID string, since time.Time, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM automations a JOIN automation_runs r
-		ON r.automation_id = a.id AND r.id >= $2 WHERE a.team_id = $1 AND a.deleted_at = 0 LIMIT $3) x`, teamID,
+		ON r.automation_id = a.id AND r.id >= $2 WHERE a.team_id = $1 AND a.deleted_at = 0 LIMIT $3) x`, db.ID(teamID),
 		db.ID(id.First(since)), most).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the runs of automations: %w", err)
@@ -43,10 +43,8 @@ type shownRow struct {
 }
 
 func (r *shownRow) dest(more ...any) []any {
-	return append([]any{(*db.ID)(&r.ID), &r.TeamID, (*db.ID)(&r.AutomationID), (*db.ID)(&r.ContactID), &r.epoch, &r.Status,
-		&r.Reason,
-		&r.Event,
-		&r.Step, &r.waits, &r.WaitsFor, &r.created, &r.ended, &r.Version}, more...)
+	return append([]any{(*db.ID)(&r.ID), (*db.ID)(&r.TeamID), (*db.ID)(&r.AutomationID), (*db.ID)(&r.ContactID), &r.epoch,
+		&r.Status, &r.Reason, &r.Event, &r.Step, &r.waits, &r.WaitsFor, &r.created, &r.ended, &r.Version}, more...)
 }
 
 func (r *shownRow) run() Run {
@@ -75,11 +73,12 @@ func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }
 	if len(statuses) == 0 || len(statuses) == 4 {
-		return []runList{{where: ` WHERE r.automation_id = $1 AND r.team_id = $2`, args: []any{db.ID(of.ID), of.TeamID}}}
+		return []runList{{where: ` WHERE r.automation_id = $1 AND r.team_id = $2`, args: []any{db.ID(of.ID),
+			db.ID(of.TeamID)}}}
 	}
 	by := func(status RunStatus, cond string, more ...any) {
 		lists = append(lists, runList{` WHERE r.automation_id = $1 AND r.team_id = $2 AND r.status = $3`, cond,
-			append([]any{db.ID(of.ID), of.TeamID, string(status)}, more...)})
+			append([]any{db.ID(of.ID), db.ID(of.TeamID), string(status)}, more...)})
 	}
 	switch {
 	case has(Running) && has(Cancelled):
@@ -113,7 +112,7 @@ func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string
 	var row shownRow
 	var versionID, steps, connections string
 	err := r.QueryRow(ctx, `SELECT `+shownColumns+`, v.id, v.steps, v.connections`+shownFrom+` WHERE r.id = $1
-		AND r.automation_id = $2 AND r.team_id = $3`, db.ID(runID), db.ID(automationID), teamID).
+		AND r.automation_id = $2 AND r.team_id = $3`, db.ID(runID), db.ID(automationID), db.ID(teamID)).
 		Scan(row.dest((*db.ID)(&versionID), &steps, &connections)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Run{}, nil, runNotFound()
@@ -129,7 +128,7 @@ func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string
 // many steps as its graph.
 func stepsOf(ctx context.Context, r db.Reader, teamID, runID string) ([]RunStep, error) {
 	rows, err := r.Query(ctx, `SELECT step, status, output, reason, message, started_at, completed_at
-		FROM automation_run_steps WHERE run_id = $1 AND team_id = $2 ORDER BY position`, db.ID(runID), teamID)
+		FROM automation_run_steps WHERE run_id = $1 AND team_id = $2 ORDER BY position`, db.ID(runID), db.ID(teamID))
 	all, err := db.Collect(rows, err, func(r db.Row) (step RunStep, err error) {
 		var output string
 		var failure engine.Failure

@@ -14,16 +14,17 @@ import (
 // insertWait inserts the row that is used to find a waiting run when its event arrives.
 func insertWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `INSERT INTO automation_waits (team_id, event_name, contact_id, run_id) VALUES ($1, $2, $3, $4)
-		ON CONFLICT DO NOTHING`, r.teamID, event, db.ID(r.contactID), db.ID(r.id))
+		ON CONFLICT DO NOTHING`, db.ID(r.teamID), event, db.ID(r.contactID), db.ID(r.id))
 }
 
 func deleteWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `DELETE FROM automation_waits WHERE team_id = $1 AND event_name = $2 AND contact_id = $3
-		AND run_id = $4`, r.teamID, event, db.ID(r.contactID), db.ID(r.id))
+		AND run_id = $4`, db.ID(r.teamID), event, db.ID(r.contactID), db.ID(r.id))
 }
 
 func deleteWaits(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
-	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($2) AND team_id || '' = $1`, teamID, db.IDs(runIDs))
+	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($2) AND COALESCE(team_id, team_id) = $1`,
+		db.ID(teamID), db.IDs(runIDs))
 }
 
 // trigger is an automation's trigger row, with the data needed to begin a run.
@@ -53,8 +54,8 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers
 		WHERE team_id = $1 AND event_name = $2
 		UNION ALL SELECT 1, w.run_id, `+noTrigger+` FROM (SELECT run_id FROM automation_waits WHERE team_id = $1
-		AND event_name = $2 AND contact_id = $3 AND run_id > $4 ORDER BY run_id LIMIT $5) w ORDER BY 1, 2`, teamID, event,
-		db.ID(contactID), db.OrNoID(after), maxWoken+1)
+		AND event_name = $2 AND contact_id = $3 AND run_id > $4 ORDER BY run_id LIMIT $5) w ORDER BY 1, 2`, db.ID(teamID),
+		event, db.ID(contactID), db.OrNoID(after), maxWoken+1)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var kind int
 		var timeout int64
@@ -81,7 +82,7 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 func waitingVersions(ctx context.Context, r db.Reader, teamID, event, contactID string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT r.version_id FROM (SELECT run_id FROM automation_waits
 		WHERE team_id = $1 AND event_name = $2 AND contact_id = $3 ORDER BY run_id LIMIT $4) w
-		JOIN automation_runs r ON r.id = w.run_id AND r.team_id = $1`, teamID, event, db.ID(contactID), maxWoken)
+		JOIN automation_runs r ON r.id = w.run_id AND r.team_id = $1`, db.ID(teamID), event, db.ID(contactID), maxWoken)
 	ids, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
 		err = r.Scan((*db.ID)(&id))
 		return id, err
@@ -96,7 +97,7 @@ func waitingVersions(ctx context.Context, r db.Reader, teamID, event, contactID 
 func waitedEvents(ctx context.Context, r db.Reader, teamID, versionID string) (names []string, err error) {
 	var list string
 	err = r.QueryRow(ctx, `SELECT wait_events FROM automation_versions WHERE id = $1 AND team_id = $2`,
-		db.ID(versionID), teamID).Scan(&list)
+		db.ID(versionID), db.ID(teamID)).Scan(&list)
 	if err == nil && list == "" {
 		var steps string
 		if steps, _, err = getVersion(ctx, r, teamID, versionID); err == nil {
@@ -121,7 +122,7 @@ func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []stri
 		SELECT 0, event_name, `+triggerColumns+` FROM automation_triggers
 		WHERE team_id = $1 AND event_name = ANY($2)
 		UNION ALL SELECT 1, n.name, NULL, `+noTrigger+` FROM n WHERE EXISTS (SELECT 1 FROM automation_waits w
-		WHERE w.team_id = $1 AND w.event_name = n.name) ORDER BY 1, 2, 3`, teamID, events, events)
+		WHERE w.team_id = $1 AND w.event_name = n.name) ORDER BY 1, 2, 3`, db.ID(teamID), events, events)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var kind int
 		var name string
@@ -195,7 +196,7 @@ func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 		limited_at = CASE WHEN `+reportsLimit+` THEN $5 ELSE c.limited_at END,
 		limited_run_id = CASE WHEN `+reportsLimit+` THEN $4 ELSE c.limited_run_id END
 		RETURNING last_run_id,
-		limited_run_id`, db.ID(t.automationID), db.ID(contactID), teamID, db.ID(runID), now.UnixMicro(),
+		limited_run_id`, db.ID(t.automationID), db.ID(contactID), db.ID(teamID), db.ID(runID), now.UnixMicro(),
 		now.Add(-time.Hour).UnixMicro(), activeLimit, everLimit, int64(maxHourly), counts, int64(maxActive), t.epoch).
 		Scan((*db.ID)(&last), (*db.ID)(&lastLimited))
 	if err != nil {
@@ -212,5 +213,6 @@ func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 
 // deleteContactCounts deletes a contact's run counters.
 func deleteContactCounts(ctx context.Context, tx *db.Tx, teamID, contactID string) {
-	tx.Queue(ctx, `DELETE FROM automation_contacts WHERE contact_id = $2 AND team_id = $1`, teamID, db.ID(contactID))
+	tx.Queue(ctx, `DELETE FROM automation_contacts WHERE contact_id = $2 AND team_id = $1`, db.ID(teamID),
+		db.ID(contactID))
 }

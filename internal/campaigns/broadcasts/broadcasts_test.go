@@ -92,10 +92,10 @@ func (s *sender) join(addresses ...string) {
 			at := tx.Now().UnixMicro()
 			contactID := id.At(tx.Now())
 			tx.Queue(ctx, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id,
-				created_at, updated_at) VALUES ($1, $2, $3, $4, '', FALSE, NULL, $5, $5)`, db.ID(contactID), s.Acme.TeamID,
-				address, fmt.Sprint("Reader ", i), at)
+				created_at, updated_at) VALUES ($1, $2, $3, $4, '', FALSE, NULL, $5, $5)`, db.ID(contactID),
+				db.ID(s.Acme.TeamID), address, fmt.Sprint("Reader ", i), at)
 			tx.Queue(ctx, `INSERT INTO contact_segments (team_id, segment_id, contact_id, created_at)
-				VALUES ($1, $2, $3, $4)`, s.Acme.TeamID, db.ID(s.segment), db.ID(contactID), at)
+				VALUES ($1, $2, $3, $4)`, db.ID(s.Acme.TeamID), db.ID(s.segment), db.ID(contactID), at)
 		}
 		return nil
 	})

@@ -22,8 +22,8 @@ const columns = `id, team_id, name, segment_id, topic_id, preview_text, content_
 func scan(r db.Row) (b Broadcast, err error) {
 	var options string
 	var created, scheduled, started, sent, next, paused int64
-	err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Name, (*db.ID)(&b.SegmentID), (*db.ID)(&b.TopicID), &b.PreviewText,
-		(*db.ID)(&b.contentID), &options, &b.Status, &b.Reason, &b.guarded, &b.by.Kind, (*db.ID)(&b.by.ID),
+	err = r.Scan((*db.ID)(&b.ID), (*db.ID)(&b.TeamID), &b.Name, (*db.ID)(&b.SegmentID), (*db.ID)(&b.TopicID),
+		&b.PreviewText, (*db.ID)(&b.contentID), &options, &b.Status, &b.Reason, &b.guarded, &b.by.Kind, (*db.ID)(&b.by.ID),
 		&b.revision, &created, &scheduled, &started, &sent, (*db.ID)(&b.position), &b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut, &paused,
 		&b.significance)
 	if err != nil {
@@ -63,8 +63,8 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	}
 	tx.Proof(`SELECT 1 FROM broadcasts WHERE id = $1`, db.ID(b.ID))
 	tx.Queue(ctx, `INSERT INTO broadcasts (`+columns+`, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $15)`, db.ID(b.ID), b.TeamID, b.Name,
-		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, db.ID(b.contentID), options, string(b.Status),
+		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $15)`, db.ID(b.ID), db.ID(b.TeamID),
+		b.Name, db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, db.ID(b.contentID), options, string(b.Status),
 		string(b.Reason), b.guarded, string(b.by.Kind),
 		db.ID(b.by.ID), b.revision, b.CreatedAt.UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt),
 		db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner, db.Micros(b.nextAt), b.Entered, b.LeftOut,
@@ -75,7 +75,7 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 // getRow returns a broadcast without its variants and, except for PreviewText, without its text.
 func getRow(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	return oneBroadcast(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`,
-		db.ID(broadcastID), teamID))
+		db.ID(broadcastID), db.ID(teamID)))
 }
 
 // getBroadcast returns a broadcast with its variants but, except for PreviewText, without its text.
@@ -93,13 +93,13 @@ func getBroadcast(ctx context.Context, r db.Reader, teamID, broadcastID string) 
 
 func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Broadcast, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM broadcasts WHERE team_id = $1`, ID: "id",
-		UUID: true, Args: []any{teamID}}, p, scan)
+		UUID: true, Args: []any{db.ID(teamID)}}, p, scan)
 }
 
 // countStarted counts a team's broadcasts that have started. The count stops at the given maximum.
 func countStarted(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM broadcasts WHERE team_id = $1 AND started_at > 0 LIMIT $2) x`,
-		teamID, most).Scan(&n)
+		db.ID(teamID), most).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count broadcasts: %w", err)
 	}
@@ -112,8 +112,8 @@ func countStarted(ctx context.Context, r db.Reader, teamID string, most int) (n 
 func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef, after string,
 	limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND status IN ('queued', 'paused')
-		AND status = 'queued' AND ($2 = '' OR actor_kind = $2 AND actor_id = $3) AND id > $4 ORDER BY id LIMIT $5`, teamID,
-		string(by.Kind), db.ID(by.ID), db.OrNoID(after), limit)
+		AND status = 'queued' AND ($2 = '' OR actor_kind = $2 AND actor_id = $3) AND id > $4 ORDER BY id LIMIT $5`,
+		db.ID(teamID), string(by.Kind), db.ID(by.ID), db.OrNoID(after), limit)
 	return db.Collect(rows, err, func(r db.Row) (broadcastID string, err error) {
 		err = r.Scan((*db.ID)(&broadcastID))
 		return broadcastID, err
@@ -124,7 +124,7 @@ func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams
 // order, beginning after the given id. The query repeats the condition of its index; see sendingBroadcasts.
 func waitingForDomain(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND status IN ('queued', 'paused')
-		AND status = 'paused' AND reason = $2 AND id > $3 ORDER BY id LIMIT $4`, teamID, string(DomainNotVerified),
+		AND status = 'paused' AND reason = $2 AND id > $3 ORDER BY id LIMIT $4`, db.ID(teamID), string(DomainNotVerified),
 		db.OrNoID(after), limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (broadcastID string, err error) {
 		err = r.Scan((*db.ID)(&broadcastID))
@@ -139,7 +139,7 @@ func waitingForDomain(ctx context.Context, r db.Reader, teamID, after string, li
 // lock locks a broadcast until the transaction ends, and returns it without its text and variants.
 func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast, error) {
 	return oneBroadcast(tx.QueryRow(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
-		RETURNING `+columns, db.ID(broadcastID), teamID))
+		RETURNING `+columns, db.ID(broadcastID), db.ID(teamID)))
 }
 
 // lockStatus returns the status of a broadcast and locks it until the transaction ends.
@@ -159,7 +159,8 @@ func senderOf(ctx context.Context, r db.Reader, broadcastID string) (b Broadcast
 		FROM broadcasts b LEFT JOIN broadcast_variants v ON v.broadcast_id = b.id WHERE b.id = $1
 		LIMIT $2`, db.ID(broadcastID), MaxVariants)
 	b.Variants, err = db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
-		err = r.Scan((*db.ID)(&b.ID), &b.TeamID, &b.Status, &b.by.Kind, (*db.ID)(&b.by.ID), (*db.ID)(&v.contentID))
+		err = r.Scan((*db.ID)(&b.ID), (*db.ID)(&b.TeamID), &b.Status, &b.by.Kind, (*db.ID)(&b.by.ID),
+			(*db.ID)(&v.contentID))
 		return v, err
 	})
 	if err == nil && len(b.Variants) == 0 {
@@ -175,14 +176,14 @@ func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 		return err
 	}
 	tx.Queue(ctx, `UPDATE broadcasts SET name = $3, segment_id = $4, topic_id = $5, preview_text = $6, content_id = $7,
-		options = $8, revision = $9, updated_at = $10 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID, b.Name,
+		options = $8, revision = $9, updated_at = $10 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), db.ID(b.TeamID), b.Name,
 		db.ID(b.SegmentID), db.ID(b.TopicID), b.PreviewText, db.ID(b.contentID), options, b.revision, tx.Now().UnixMicro())
 	return nil
 }
 
 // setContent saves the id of the content that holds a broadcast's own text.
 func setContent(ctx context.Context, tx *db.Tx, b *Broadcast) {
-	tx.Queue(ctx, `UPDATE broadcasts SET content_id = $3 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID,
+	tx.Queue(ctx, `UPDATE broadcasts SET content_id = $3 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), db.ID(b.TeamID),
 		db.ID(b.contentID))
 }
 
@@ -192,14 +193,14 @@ func save(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	tx.Queue(ctx, `UPDATE broadcasts SET status = $3, reason = $4, guarded = $5, actor_kind = $6, actor_id = $7,
 		revision = $8, updated_at = $9, scheduled_at = $10, started_at = $11, sent_at = $12, position = $13, phase = $14,
 		winner = $15, next_at = $16, entered = $17, left_out = $18, paused_at = $19,
-		significant = $20 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), b.TeamID,
+		significant = $20 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), db.ID(b.TeamID),
 		string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind), db.ID(b.by.ID), b.revision,
 		tx.Now().UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner,
 		db.Micros(b.nextAt), b.Entered, b.LeftOut, db.Micros(b.pausedAt), int(b.significance))
 }
 
 func deleteBroadcast(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {
-	tx.Queue(ctx, `DELETE FROM broadcasts WHERE id = $1 AND team_id = $2`, db.ID(broadcastID), teamID)
+	tx.Queue(ctx, `DELETE FROM broadcasts WHERE id = $1 AND team_id = $2`, db.ID(broadcastID), db.ID(teamID))
 }
 
 func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
@@ -212,7 +213,7 @@ func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
 			return *t
 		}
 		tx.Queue(ctx, `INSERT INTO broadcast_variants (broadcast_id, number, team_id, content_id, given, sender, subject,
-			preview_text, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, db.ID(b.ID), i, b.TeamID,
+			preview_text, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, db.ID(b.ID), i, db.ID(b.TeamID),
 			db.ID(v.contentID), v.givenBits(), text(v.From), text(v.Subject), text(v.PreviewText), text(v.HTML),
 			text(v.Plain))
 	}
@@ -221,7 +222,8 @@ func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
 // getVariants returns the variants of a broadcast, sorted by number. A started broadcast has at least one variant.
 func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id, given, sender, subject, preview_text, html, body_text
-		FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2 ORDER BY number`, db.ID(broadcastID), teamID)
+		FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2 ORDER BY number`, db.ID(broadcastID),
+		db.ID(teamID))
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		var given int
 		var sender, subject, preview, html, text string
@@ -246,7 +248,7 @@ func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 // fields set.
 func variantSenders(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id, given, sender FROM broadcast_variants WHERE broadcast_id = $1
-		AND team_id = $2 ORDER BY number`, db.ID(broadcastID), teamID)
+		AND team_id = $2 ORDER BY number`, db.ID(broadcastID), db.ID(teamID))
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		var given int
 		var sender string
@@ -264,7 +266,7 @@ func variantSenders(ctx context.Context, r db.Reader, teamID, broadcastID string
 // variantContents returns the variants of a broadcast, sorted by number, with only their content ids set.
 func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2
-		ORDER BY number`, db.ID(broadcastID), teamID)
+		ORDER BY number`, db.ID(broadcastID), db.ID(teamID))
 	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		err = r.Scan((*db.ID)(&v.contentID))
 		return v, err
@@ -277,7 +279,7 @@ func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID strin
 
 func setVariantContent(ctx context.Context, tx *db.Tx, b *Broadcast, number int, contentID string) {
 	tx.Queue(ctx, `UPDATE broadcast_variants SET content_id = $4 WHERE broadcast_id = $1 AND team_id = $2
-		AND number = $3`, db.ID(b.ID), b.TeamID, number, db.ID(contentID))
+		AND number = $3`, db.ID(b.ID), db.ID(b.TeamID), number, db.ID(contentID))
 }
 
 // setVariantSender saves the sender and the content id of one of a broadcast's variants.
@@ -287,11 +289,12 @@ func setVariantSender(ctx context.Context, tx *db.Tx, b *Broadcast, number int, 
 		from = *v.From
 	}
 	tx.Queue(ctx, `UPDATE broadcast_variants SET sender = $4, content_id = $5 WHERE broadcast_id = $1 AND team_id = $2
-		AND number = $3`, db.ID(b.ID), b.TeamID, number, from, db.ID(v.contentID))
+		AND number = $3`, db.ID(b.ID), db.ID(b.TeamID), number, from, db.ID(v.contentID))
 }
 
 func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {
-	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, db.ID(broadcastID), teamID)
+	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, db.ID(broadcastID),
+		db.ID(teamID))
 }
 
 // actorOf returns the actor that sent a broadcast. The broadcast's emails are enqueued on behalf of this actor.

@@ -56,7 +56,7 @@ const lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 // none. If broadcastID is "", startedBefore considers all started broadcasts.
 func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string) (id string, err error) {
 	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND id < $2 AND started_at > 0
-		ORDER BY id DESC LIMIT 1`, teamID, db.ID(cmp.Or(broadcastID, lastID))).Scan((*db.ID)(&id))
+		ORDER BY id DESC LIMIT 1`, db.ID(teamID), db.ID(cmp.Or(broadcastID, lastID))).Scan((*db.ID)(&id))
 	if errors.Is(err, db.ErrNoRows) {
 		return "", nil
 	}
@@ -71,9 +71,9 @@ func addressPage(ctx context.Context, r db.Reader, teamID, broadcastID, address,
 	string,
 	error) {
 	all := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: "r.contact_id",
-		UUID: true, Args: []any{db.ID(broadcastID), teamID}}
+		UUID: true, Args: []any{db.ID(broadcastID), db.ID(teamID)}}
 	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r WHERE ` + ofTeam +
-		` AND r.address = $3`, ID: "r.contact_id", UUID: true, Args: []any{db.ID(broadcastID), teamID, address}}
+		` AND r.address = $3`, ID: "r.contact_id", UUID: true, Args: []any{db.ID(broadcastID), db.ID(teamID), address}}
 	return page.Part(ctx, r, all, some, after, addressPageRows, func(r db.Row) (BroadcastRecipient, error) {
 		one, err := scanRecipient(r)
 		return BroadcastRecipient{broadcastID, one}, err

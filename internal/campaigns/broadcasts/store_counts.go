@@ -27,8 +27,8 @@ func insertCounts(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	}
 	zero := int64(0)
 	tx.QueueRows(ctx, `broadcast_counts (broadcast_id, variant, part, team_id, sent, delivered, bounced, hard, failed,
-		suppressed, canceled, opened, clicked, complained, unsubscribed)`, "", db.ID(b.ID), variants, numbers, b.TeamID,
-		zero, zero, zero, zero, zero, zero, zero, zero, zero, zero, zero)
+		suppressed, canceled, opened, clicked, complained, unsubscribed)`, "", db.ID(b.ID), variants, numbers,
+		db.ID(b.TeamID), zero, zero, zero, zero, zero, zero, zero, zero, zero, zero, zero)
 }
 
 // tallyKey identifies a counter by variant and by the reason why contacts were left out.
@@ -43,7 +43,7 @@ func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]i
 		tx.Queue(ctx, `INSERT INTO broadcast_entered (broadcast_id, variant, reason, team_id, contacts)
 			VALUES ($1, $2, $3, $4, $5) ON CONFLICT (broadcast_id, variant, reason)
 			DO UPDATE SET contacts = broadcast_entered.contacts + excluded.contacts`, db.ID(b.ID), e.variant, e.reason,
-			b.TeamID, n)
+			db.ID(b.TeamID), n)
 	}
 }
 
@@ -62,7 +62,7 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	deleted := map[int]int64{}
 	rows, err := r.Query(ctx, `SELECT variant, sent, delivered, bounced, hard, failed, suppressed, canceled, opened,
 		clicked, complained, unsubscribed, left_out FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`,
-		db.ID(broadcastID), teamID)
+		db.ID(broadcastID), db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var t Tally
 		var variant int
@@ -82,7 +82,7 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	}
 	leftOut = map[string]int64{}
 	rows, err = r.Query(ctx, `SELECT variant, reason, contacts FROM broadcast_entered WHERE broadcast_id = $1
-		AND team_id = $2`, db.ID(broadcastID), teamID)
+		AND team_id = $2`, db.ID(broadcastID), db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var e tallyKey
 		var n int64
@@ -129,6 +129,8 @@ func (t *Tally) add(t2 Tally) {
 }
 
 func deleteCounts(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {
-	tx.Queue(ctx, `DELETE FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`, db.ID(broadcastID), teamID)
-	tx.Queue(ctx, `DELETE FROM broadcast_entered WHERE broadcast_id = $1 AND team_id = $2`, db.ID(broadcastID), teamID)
+	tx.Queue(ctx, `DELETE FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`, db.ID(broadcastID),
+		db.ID(teamID))
+	tx.Queue(ctx, `DELETE FROM broadcast_entered WHERE broadcast_id = $1 AND team_id = $2`, db.ID(broadcastID),
+		db.ID(teamID))
 }

@@ -29,7 +29,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 }
 
 func someBroadcasts(ctx context.Context, r db.Reader, teamID string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, eraseRows)
+	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 ORDER BY id LIMIT $2`, db.ID(teamID),
+		eraseRows)
 	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
 		err = r.Scan((*db.ID)(&id))
 		return id, err
@@ -110,7 +111,7 @@ func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before 
 			OR EXISTS (SELECT 1 FROM broadcast_clicks k WHERE k.broadcast_id = b.id)
 			OR EXISTS (SELECT 1 FROM broadcast_links l WHERE l.broadcast_id = b.id) AS has
 		FROM broadcasts b WHERE b.team_id = $1 AND b.id > $2 AND b.sent_at > 0 AND b.sent_at < $3
-		ORDER BY b.id LIMIT $4) x ORDER BY x.has DESC, CASE WHEN x.has THEN x.id END, x.id DESC LIMIT 1`, teamID,
+		ORDER BY b.id LIMIT $4) x ORDER BY x.has DESC, CASE WHEN x.has THEN x.id END, x.id DESC LIMIT 1`, db.ID(teamID),
 		db.OrNoID(after), before.UnixMicro(), eraseRows).Scan((*db.ID)(&id), &has)
 	if errors.Is(err, db.ErrNoRows) {
 		return "", false, nil
@@ -178,7 +179,7 @@ func eraseFromLinks(ctx context.Context, d *db.DB, a erasure.Address, teamID str
 				return d.Update(ctx, func(tx *db.Tx) error {
 					for _, l := range some {
 						tx.Queue(ctx, `UPDATE broadcast_links SET url = $4 WHERE broadcast_id = $1 AND link = $2 AND team_id = $3`,
-							db.ID(after), l.hash, teamID, a.Replace(l.url))
+							db.ID(after), l.hash, db.ID(teamID), a.Replace(l.url))
 					}
 					return nil
 				})
@@ -192,8 +193,8 @@ func eraseFromLinks(ctx context.Context, d *db.DB, a erasure.Address, teamID str
 
 // broadcastsAfter returns the ids of a team's next broadcasts after the given id.
 func broadcastsAfter(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
-		db.OrNoID(after), eraseRows)
+	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		db.ID(teamID), db.OrNoID(after), eraseRows)
 	return db.Collect(rows, err, func(r db.Row) (id string, err error) {
 		err = r.Scan((*db.ID)(&id))
 		return id, err
@@ -219,7 +220,7 @@ func linksWith(ctx context.Context, r db.Reader, a erasure.Address, broadcastID,
 
 func replaceAddress(ctx context.Context, tx *db.Tx, teamID string, one *BroadcastRecipient) {
 	tx.Queue(ctx, `DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id = $2 AND team_id = $3`,
-		db.ID(one.BroadcastID), db.ID(one.ContactID), teamID)
+		db.ID(one.BroadcastID), db.ID(one.ContactID), db.ID(teamID))
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $3 WHERE broadcast_id = $1 AND contact_id = $2`,
 		db.ID(one.BroadcastID), db.ID(one.ContactID), erasure.Placeholder)
 }

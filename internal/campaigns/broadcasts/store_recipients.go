@@ -46,7 +46,7 @@ func recipientsAmong(ctx context.Context, r db.Reader, teamID, broadcastID strin
 	map[string]bool, error) {
 	found := map[string]bool{}
 	rows, err := r.Query(ctx, `SELECT r.contact_id FROM broadcast_recipients r WHERE `+ofTeam+`
-		AND r.contact_id = ANY($3)`, db.ID(broadcastID), teamID, db.IDs(contactIDs))
+		AND r.contact_id = ANY($3)`, db.ID(broadcastID), db.ID(teamID), db.IDs(contactIDs))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
 		err = r.Scan((*db.ID)(&contactID))
@@ -64,7 +64,7 @@ func contentOfRecipient(ctx context.Context, r db.Reader, teamID, broadcastID, c
 	err error) {
 	err = r.QueryRow(ctx, `SELECT v.content_id FROM broadcast_recipients r JOIN broadcast_variants v
 		ON v.broadcast_id = r.broadcast_id AND v.number = r.variant WHERE r.broadcast_id = $1 AND v.team_id = $2
-		AND r.contact_id = $3`, db.ID(broadcastID), teamID, db.ID(contactID)).Scan((*db.ID)(&contentID))
+		AND r.contact_id = $3`, db.ID(broadcastID), db.ID(teamID), db.ID(contactID)).Scan((*db.ID)(&contentID))
 	return contentID, err
 }
 
@@ -82,14 +82,14 @@ func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 		from = `state IN ('waiting', 'sent')`
 	}
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+ofEmail+` AND `+from,
-		db.ID(h.broadcastID), h.teamID, db.ID(h.emailID), string(h.state), h.reason, h.bounce)
+		db.ID(h.broadcastID), db.ID(h.teamID), db.ID(h.emailID), string(h.state), h.reason, h.bounce)
 }
 
 // count adds opens, clicks and other actions to an email's recipient.
 func count(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET opens = opens + $4, clicks = clicks + $5, opened = opened OR $6,
 		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+ofEmail,
-		db.ID(h.broadcastID), h.teamID, db.ID(h.emailID), h.opens, h.clicks, h.opened, h.clicked, h.complained,
+		db.ID(h.broadcastID), db.ID(h.teamID), db.ID(h.emailID), h.opens, h.clicks, h.opened, h.clicked, h.complained,
 		h.unsubscribed)
 }
 
@@ -100,12 +100,12 @@ func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string,
 		AND k.contact_id = e.contact_id AND k.link = $4) THEN 0 ELSE 1 END
 		FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id IS NOT NULL
 		ON CONFLICT (broadcast_id, link) DO UPDATE SET clicks = broadcast_links.clicks + excluded.clicks,
-		recipients = broadcast_links.recipients + excluded.recipients`, db.ID(h.broadcastID), h.teamID, db.ID(h.emailID),
-		link, url, clicks)
+		recipients = broadcast_links.recipients + excluded.recipients`, db.ID(h.broadcastID), db.ID(h.teamID),
+		db.ID(h.emailID), link, url, clicks)
 	tx.Queue(ctx, `INSERT INTO broadcast_clicks (broadcast_id, contact_id, link, team_id, clicks)
 		SELECT $1, e.contact_id, $4, $2, $5 FROM emails e WHERE e.id = $3 AND e.team_id = $2 AND e.contact_id IS NOT NULL
 		ON CONFLICT (broadcast_id, contact_id, link) DO UPDATE SET clicks = broadcast_clicks.clicks + excluded.clicks`,
-		db.ID(h.broadcastID), h.teamID, db.ID(h.emailID), link, clicks)
+		db.ID(h.broadcastID), db.ID(h.teamID), db.ID(h.emailID), link, clicks)
 }
 
 // recipientFilters contains the SQL condition for each recipient type. Types that may match most recipients are
@@ -147,7 +147,7 @@ func inState(s state) recipientFilter {
 func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	k := recipientFilters[q.Type]
-	args := []any{db.ID(broadcastID), teamID}
+	args := []any{db.ID(broadcastID), db.ID(teamID)}
 	if q.BounceType != "" {
 		k = recipientFilter{index: "bounce", condition: `r.state = 'bounced' AND r.bounce = $3 AND r.bounce <> ''`}
 		args = append(args, q.BounceType)
@@ -194,8 +194,8 @@ func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all 
 	}
 	rows, err := r.Query(ctx, `SELECT k.contact_id, l.url, k.clicks FROM broadcast_clicks k JOIN broadcast_links l
 		ON l.broadcast_id = k.broadcast_id AND l.link = k.link WHERE k.broadcast_id = $1 AND k.team_id = $2
-		AND k.contact_id = ANY($3) ORDER BY k.contact_id, k.clicks DESC, k.link LIMIT $4`, db.ID(broadcastID), teamID, ids,
-		linksMax*len(ids))
+		AND k.contact_id = ANY($3) ORDER BY k.contact_id, k.clicks DESC, k.link LIMIT $4`, db.ID(broadcastID),
+		db.ID(teamID), ids, linksMax*len(ids))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
 		var link Link
@@ -218,7 +218,7 @@ func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all 
 func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at linkCursor, before bool, limit int) (
 	[]Link, error) {
 	text := `SELECT link, url, clicks, recipients FROM broadcast_links WHERE broadcast_id = $1 AND team_id = $2`
-	args := []any{db.ID(broadcastID), teamID}
+	args := []any{db.ID(broadcastID), db.ID(teamID)}
 	order := "DESC"
 	if at.link != "" {
 		compare := "<"

@@ -23,7 +23,7 @@ const (
 func scan(r db.Row) (def Definition, err error) {
 	var fields string
 	var created, updated int64
-	if err = r.Scan((*db.ID)(&def.ID), &def.TeamID, &def.Name, &fields, &created, &updated); err != nil {
+	if err = r.Scan((*db.ID)(&def.ID), (*db.ID)(&def.TeamID), &def.Name, &fields, &created, &updated); err != nil {
 		return def, err
 	}
 	def.CreatedAt, def.UpdatedAt = db.Time(created), db.Time(updated)
@@ -53,8 +53,8 @@ func insert(ctx context.Context, tx *db.Tx, def *Definition) error {
 		return err
 	}
 	tx.Proof(`SELECT 1 FROM custom_events WHERE id = $1`, db.ID(def.ID))
-	tx.Queue(ctx, `INSERT INTO custom_events (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(def.ID), def.TeamID,
-		def.Name, fields, def.CreatedAt.UnixMicro(), db.Micros(def.UpdatedAt))
+	tx.Queue(ctx, `INSERT INTO custom_events (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(def.ID),
+		db.ID(def.TeamID), def.Name, fields, def.CreatedAt.UnixMicro(), db.Micros(def.UpdatedAt))
 	return nil
 }
 
@@ -64,7 +64,7 @@ func get(ctx context.Context, r db.Reader, teamID, idOrName string) (Definition,
 		key, value = "id", db.ID(idOrName)
 	}
 	def, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM custom_events WHERE team_id = $1 AND `+key+` = $2`,
-		teamID, value))
+		db.ID(teamID), value))
 	if errors.Is(err, db.ErrNoRows) {
 		return def, notFound()
 	}
@@ -87,11 +87,11 @@ func notFound() error { return fault.NotFoundf("Event not found") }
 
 func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Definition, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM custom_events WHERE team_id = $1`,
-		ID: "id", UUID: true, Args: []any{teamID}}, p, scan)
+		ID: "id", UUID: true, Args: []any{db.ID(teamID)}}, p, scan)
 }
 
 func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM custom_events WHERE team_id = $1`, teamID).Scan(&n)
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM custom_events WHERE team_id = $1`, db.ID(teamID)).Scan(&n)
 	if err != nil {
 		err = fmt.Errorf("count custom events: %w", err)
 	}
@@ -105,17 +105,18 @@ func update(ctx context.Context, tx *db.Tx, def *Definition) error {
 		return err
 	}
 	tx.QueueOne(ctx, notFound(), `UPDATE custom_events SET fields = $3, updated_at = $4 WHERE id = $1 AND team_id = $2`,
-		db.ID(def.ID), def.TeamID, fields, def.UpdatedAt.UnixMicro())
+		db.ID(def.ID), db.ID(def.TeamID), fields, def.UpdatedAt.UnixMicro())
 	return nil
 }
 
 // remove deletes a definition. The transaction fails with a NotFound fault if the definition has already been deleted.
 func remove(ctx context.Context, tx *db.Tx, def *Definition) {
-	tx.QueueOne(ctx, notFound(), `DELETE FROM custom_events WHERE id = $1 AND team_id = $2`, db.ID(def.ID), def.TeamID)
+	tx.QueueOne(ctx, notFound(), `DELETE FROM custom_events WHERE id = $1 AND team_id = $2`, db.ID(def.ID),
+		db.ID(def.TeamID))
 }
 
 func erase(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM custom_events WHERE team_id = $1 AND id <= (SELECT id FROM
-		(SELECT id FROM custom_events WHERE team_id = $1 ORDER BY id LIMIT $2) x ORDER BY id DESC LIMIT 1)`, teamID,
+		(SELECT id FROM custom_events WHERE team_id = $1 ORDER BY id LIMIT $2) x ORDER BY id DESC LIMIT 1)`, db.ID(teamID),
 		eraseRows)
 }

@@ -144,7 +144,7 @@ func (f *fixture) checkKeys(t *testing.T, c *creation) {
 	var made struct{ ID string }
 	f.Must(json.Unmarshal(first.Body.Bytes(), &made))
 	change(`UPDATE idempotency_keys SET response = $1 WHERE response LIKE $2 AND team_id = $3`, `{"ids":["`+made.ID+`"]}`,
-		`{"ids":["`+made.ID+`"],"response":%`, f.Acme.TeamID)
+		`{"ids":["`+made.ID+`"],"response":%`, db.ID(f.Acme.TeamID))
 	same(c.send(t, f, "full", "k", c.body(1)), "after kill -9")
 	entries := 1
 	if strings.HasSuffix(c.path, "/send") {

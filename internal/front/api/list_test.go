@@ -32,9 +32,10 @@ func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 	}
 	f.Update(func(tx *db.Tx) error {
 		tx.QueueRows(t.Context(), `contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id, created_at,
-			updated_at)`, "", db.IDs(ids), f.Acme.TeamID, addresses, "Ann", "Smith", false, db.ID(""), int64(1), int64(1))
-		tx.QueueRows(t.Context(), `contact_segments (team_id, segment_id, contact_id, created_at)`, "", f.Acme.TeamID,
-			db.ID(g.ID), db.IDs(ids), int64(1))
+			updated_at)`, "", db.IDs(ids), db.ID(f.Acme.TeamID), addresses, "Ann", "Smith", false, db.ID(""), int64(1),
+			int64(1))
+		tx.QueueRows(t.Context(), `contact_segments (team_id, segment_id, contact_id, created_at)`, "",
+			db.ID(f.Acme.TeamID), db.ID(g.ID), db.IDs(ids), int64(1))
 		return nil
 	})
 	slices.Reverse(ids)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -206,7 +205,7 @@ func TestLogOfDeletedBodies(t *testing.T) {
 			t.Errorf("another team reads %d %s", w.Code, w.Body)
 		}
 		f.Must(d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE email_bodies SET team_id = 'other'`)
+			_, err := tx.Exec(t.Context(), `UPDATE email_bodies SET team_id = $1`, db.ID(dbtest.ID("other")))
 			return err
 		}))
 		if got, want := f.requestBody(t, entry), "["+gone+","+gone+"]"; got != want {
@@ -291,8 +290,8 @@ func TestLogOfRequestsWithoutEmails(t *testing.T) {
 		if want := []bool{true, false, false, false, false}; !slices.Equal(kept, want) {
 			t.Errorf("the log stores the bodies: %v, want %v", kept, want)
 		}
-		if n := f.Count(fmt.Sprintf(`SELECT COUNT(*) FROM request_logs WHERE email_ids <> '' AND team_id = '%s'`,
-			f.Acme.TeamID)); n != 3 {
+		if n := f.Count(`SELECT COUNT(*) FROM request_logs WHERE email_ids <> '' AND team_id = $1`,
+			db.ID(f.Acme.TeamID)); n != 3 {
 			t.Errorf("%d entries refer to emails", n)
 		}
 	})

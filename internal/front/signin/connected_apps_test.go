@@ -11,6 +11,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // allow creates an OAuth grant for the team Acme with a user's consent, and returns the grant's access token.
@@ -128,7 +129,7 @@ func TestConnectedApps(t *testing.T) {
 			`action = 'grant.revoked' AND actor_name = 'vic@acme.example'`:                  1,
 			`action = 'grant.updated' AND actor_name = 'ann@acme.example' AND target <> ''`: 2,
 		} {
-			n := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND `+what, x.Acme.TeamID)
+			n := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND `+what, db.ID(x.Acme.TeamID))
 			if n != want {
 				t.Errorf("%s: recorded %d times", what, n)
 			}
@@ -244,7 +245,7 @@ func TestMemberLoosensLimits(t *testing.T) {
 				"now: recipients_per_email none, emails_per_day none, approval false": 1,
 		} {
 			if got := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND action = 'grant.updated'
-				AND detail = $2`, x.Acme.TeamID, detail); got != n {
+				AND detail = $2`, db.ID(x.Acme.TeamID), detail); got != n {
 				t.Errorf("%s: recorded %d times, want %d", detail, got, n)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // TestChangesNameTheirRequest checks that audit entries about an account name the address and the program of the
@@ -40,9 +41,9 @@ func TestChangesNameTheirRequest(t *testing.T) {
 		x.work()
 		for _, action := range []string{"user.factor_added", "user.recovery_codes_made", "user.factor_removed",
 			"user.updated", "user.sign_in_failed", "user.password_changed", "user.sessions_ended"} {
-			all := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND action = $2`, x.Acme.TeamID, action)
+			all := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND action = $2`, db.ID(x.Acme.TeamID), action)
 			right := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND action = $2
-				AND address = '198.51.100.7' AND user_agent = 'Chrome/1'`, x.Acme.TeamID, action)
+				AND address = '198.51.100.7' AND user_agent = 'Chrome/1'`, db.ID(x.Acme.TeamID), action)
 			if all == 0 || right != all {
 				t.Errorf("%d of %d entries for %s name the request's client", right, all, action)
 			}

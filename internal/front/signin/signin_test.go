@@ -43,7 +43,7 @@ func TestSetUp(t *testing.T) {
 			t.Errorf("%+v, error %v", m, err)
 		}
 		if n := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND action = 'member.joined'
-			AND actor_id = $2 AND address = '192.0.2.1'`, x.Acme.TeamID, db.ID(ada.ID)); n != 1 {
+			AND actor_id = $2 AND address = '192.0.2.1'`, db.ID(x.Acme.TeamID), db.ID(ada.ID)); n != 1 {
 			t.Errorf("the audit log tells of the first owner %d times", n)
 		}
 		other.submit("/setup", "email", "eve@acme.example", "password", password).want(404, "no longer works")

@@ -302,7 +302,7 @@ func TestWhoMaySend(t *testing.T) {
 func TestSuspendedTeam(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE teams SET suspended = TRUE WHERE id = $1`, f.Acme.TeamID)
+		_, err := tx.Exec(t.Context(), `UPDATE teams SET suspended = TRUE WHERE id = $1`, db.ID(f.Acme.TeamID))
 		return err
 	}); err != nil {
 		t.Fatal(err)

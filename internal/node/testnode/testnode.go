@@ -307,7 +307,7 @@ func (n *Node) Counted(until time.Time) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {
 		tx.Queue(n.context(), `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)
-			ON CONFLICT DO NOTHING`, n.Acme.TeamID, until.UnixMicro())
+			ON CONFLICT DO NOTHING`, db.ID(n.Acme.TeamID), until.UnixMicro())
 		return nil
 	})
 }

@@ -107,30 +107,30 @@ func quiet(t *testing.T, tail *eventstream.Tail) {
 func TestTail(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		n := newNode(d)
-		n.happen(t, "team", events.EmailSent)
+		n.happen(t, dbtest.ID("team"), events.EmailSent)
 		if n.rendered != 0 {
 			t.Error("an event was rendered though nobody watches")
 		}
-		tail := n.open(t, "team", "")
-		some := n.open(t, "team", "", events.EmailDelivered, events.DomainCreated)
-		n.happen(t, "other", events.EmailSent)
-		n.happen(t, "team", events.EmailQueued)
-		a, b, c := n.happen(t, "team", events.EmailSent), n.happen(t, "team", events.EmailDelivered),
-			n.happen(t, "team", events.EmailOpened)
+		tail := n.open(t, dbtest.ID("team"), "")
+		some := n.open(t, dbtest.ID("team"), "", events.EmailDelivered, events.DomainCreated)
+		n.happen(t, dbtest.ID("other"), events.EmailSent)
+		n.happen(t, dbtest.ID("team"), events.EmailQueued)
+		a, b, c := n.happen(t, dbtest.ID("team"), events.EmailSent), n.happen(t, dbtest.ID("team"), events.EmailDelivered),
+			n.happen(t, dbtest.ID("team"), events.EmailOpened)
 		want(t, tail, a, b, c)
 		want(t, some, b)
 		quiet(t, tail)
 		var many []string
 		for range 250 {
-			many = append(many, n.happen(t, "team", events.EmailSent))
+			many = append(many, n.happen(t, dbtest.ID("team"), events.EmailSent))
 		}
 		want(t, tail, many...)
 		quiet(t, some)
 		tail.Close()
 
 		t.Run("goes on where it was", func(t *testing.T) {
-			missed := n.happen(t, "team", events.EmailBounced)
-			tail := n.open(t, "team", many[len(many)-1])
+			missed := n.happen(t, dbtest.ID("team"), events.EmailBounced)
+			tail := n.open(t, dbtest.ID("team"), many[len(many)-1])
 			var got []string
 			for !slices.Contains(got, missed) {
 				all, err := tail.Next(t.Context(), 20*time.Second)
@@ -150,11 +150,11 @@ func TestTail(t *testing.T) {
 		})
 		t.Run("goes on at a node that was just started", func(t *testing.T) {
 			fresh := newNode(d)
-			x := fresh.happen(t, "team", events.EmailSent)
+			x := fresh.happen(t, dbtest.ID("team"), events.EmailSent)
 			if fresh.rendered != 1 {
 				t.Error("it does not know that the team is watched")
 			}
-			tail := fresh.open(t, "team", x)
+			tail := fresh.open(t, dbtest.ID("team"), x)
 			if all, err := tail.Next(t.Context(), time.Second); err != nil || tail.Missed() ||
 				slices.ContainsFunc(all, func(m eventstream.Message) bool { return m.ID == x }) {
 				t.Errorf("%v, %v", all, err)
@@ -164,7 +164,7 @@ func TestTail(t *testing.T) {
 		t.Run("many are too many", func(t *testing.T) {
 			var open []*eventstream.Tail
 			for {
-				tail, err := n.Open(t.Context(), "team", nil, "")
+				tail, err := n.Open(t.Context(), dbtest.ID("team"), nil, "")
 				if err != nil {
 					if fault.KindOf(err) != fault.TooFast || len(open) != 4 {
 						t.Errorf("after %d: %v", len(open), err)
@@ -174,14 +174,14 @@ func TestTail(t *testing.T) {
 				open = append(open, tail)
 			}
 			open[0].Close()
-			n.open(t, "team", "").Close()
+			n.open(t, dbtest.ID("team"), "").Close()
 			for _, tail := range open {
 				tail.Close()
 			}
 		})
 		t.Run("ends with the node", func(t *testing.T) {
 			n.Close()
-			tail := n.open(t, "team", "")
+			tail := n.open(t, dbtest.ID("team"), "")
 			_, err := tail.Next(t.Context(), time.Minute)
 			for err == nil { // messages that the node had read before it was closed
 				_, err = tail.Next(t.Context(), time.Minute)
@@ -197,9 +197,9 @@ func TestTail(t *testing.T) {
 func TestOutOfOrder(t *testing.T) {
 	d := dbtest.SQLite(t)
 	n := newNode(d)
-	tail := n.open(t, "team", "")
-	early := events.Event{ID: newID(), TeamID: "team", EmailID: dbtest.ID("e1"), Type: events.EmailSent}
-	want(t, tail, n.happen(t, "team", events.EmailDelivered))
+	tail := n.open(t, dbtest.ID("team"), "")
+	early := events.Event{ID: newID(), TeamID: dbtest.ID("team"), EmailID: dbtest.ID("e1"), Type: events.EmailSent}
+	want(t, tail, n.happen(t, dbtest.ID("team"), events.EmailDelivered))
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
 		return n.recorder.Record(t.Context(), tx,
 			early)
@@ -227,10 +227,10 @@ func TestTwoNodes(t *testing.T) {
 			}
 		}
 	}()
-	tail := a.open(t, "team", "")
+	tail := a.open(t, dbtest.ID("team"), "")
 	for tries := 0; ; tries++ {
 		// The other node learns by polling which teams are watched.
-		b.happen(t, "team", events.EmailSent)
+		b.happen(t, dbtest.ID("team"), events.EmailSent)
 		all, err := tail.Next(t.Context(), 200*time.Millisecond)
 		if err != nil || tries > 200 {
 			t.Fatalf("nothing after %d events, %v", tries, err)
@@ -246,19 +246,19 @@ func TestTwoNodes(t *testing.T) {
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(dbtest.SQLite(t))
-		tail := n.open(t, "team", "")
-		first := n.happen(t, "team", events.EmailSent)
+		tail := n.open(t, dbtest.ID("team"), "")
+		first := n.happen(t, dbtest.ID("team"), events.EmailSent)
 		want(t, tail, first)
 		for range 20 { // an open tail renews the lease
 			time.Sleep(time.Minute)
 			quiet(t, tail)
 		}
-		shown := n.happen(t, "team", events.EmailSent)
+		shown := n.happen(t, dbtest.ID("team"), events.EmailSent)
 		want(t, tail, shown)
 		tail.Close()
 		time.Sleep(3 * time.Minute)
-		while := n.happen(t, "team", events.EmailSent)
-		again := n.open(t, "team", shown)
+		while := n.happen(t, dbtest.ID("team"), events.EmailSent)
+		again := n.open(t, dbtest.ID("team"), shown)
 		if again.Missed() {
 			t.Error("after 3 minutes something was missed")
 		}
@@ -266,11 +266,11 @@ func TestLease(t *testing.T) {
 		again.Close()
 		time.Sleep(6 * time.Minute)
 		n.rendered = 0
-		n.happen(t, "team", events.EmailSent)
+		n.happen(t, dbtest.ID("team"), events.EmailSent)
 		if n.rendered != 0 {
 			t.Error("the team is watched still")
 		}
-		if !n.open(t, "team", while).Missed() {
+		if !n.open(t, dbtest.ID("team"), while).Missed() {
 			t.Error("after 6 minutes nothing was missed")
 		}
 		if err := n.Sweep(t.Context()); err != nil {
@@ -300,14 +300,14 @@ func TestRenderFails(t *testing.T) {
 	recorder.Listen(s)
 	record := func() error {
 		return d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: dbtest.ID("team"), EmailID: dbtest.ID("e"),
 				Type: events.EmailSent})
 		})
 	}
 	if err := record(); err != nil {
 		t.Error(err)
 	}
-	tail, err := s.Open(t.Context(), "team", nil, "")
+	tail, err := s.Open(t.Context(), dbtest.ID("team"), nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

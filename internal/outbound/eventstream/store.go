@@ -23,7 +23,7 @@ func watchedTeams(ctx context.Context, r db.Reader, now time.Time) (map[string]t
 	_, err = db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
 		var team string
 		var until int64
-		err = r.Scan(&team, &until)
+		err = r.Scan((*db.ID)(&team), &until)
 		found[team] = db.Time(until)
 		return x, err
 	})
@@ -33,7 +33,7 @@ func watchedTeams(ctx context.Context, r db.Reader, now time.Time) (map[string]t
 // leaseOf returns the time until which a team is watched, or the zero time if the team is not watched.
 func leaseOf(ctx context.Context, r db.Reader, teamID string) (time.Time, error) {
 	var until int64
-	err := r.QueryRow(ctx, `SELECT until FROM live_tails WHERE team_id = $1`, teamID).Scan(&until)
+	err := r.QueryRow(ctx, `SELECT until FROM live_tails WHERE team_id = $1`, db.ID(teamID)).Scan(&until)
 	if errors.Is(err, db.ErrNoRows) {
 		err = nil
 	}
@@ -43,17 +43,17 @@ func leaseOf(ctx context.Context, r db.Reader, teamID string) (time.Time, error)
 func setLease(ctx context.Context, tx *db.Tx, teamID string, until time.Time) {
 	tx.Queue(ctx, `INSERT INTO live_tails (team_id, until) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
 		SET until = excluded.until`,
-		teamID, until.UnixMicro())
+		db.ID(teamID), until.UnixMicro())
 }
 
 func insert(ctx context.Context, tx *db.Tx, teamID string, m *Message) {
 	tx.Queue(ctx, `INSERT INTO live_messages (team_id, id, type, payload) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-		teamID, key(m.ID), string(m.Type), m.Payload)
+		db.ID(teamID), key(m.ID), string(m.Type), m.Payload)
 }
 
 func idsAfter(ctx context.Context, r db.Reader, teamID, low string, limit int) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM live_messages WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
-		key(low), limit)
+	rows, err := r.Query(ctx, `SELECT id FROM live_messages WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		db.ID(teamID), key(low), limit)
 	return db.Collect(rows, err, func(r db.Row) (messageID string, err error) {
 		var k db.ID
 		err = r.Scan(&k)
@@ -67,7 +67,7 @@ func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]
 		keys[i] = key(x)
 	}
 	rows, err := r.Query(ctx, `SELECT id, type, payload FROM live_messages WHERE team_id = $1 AND id = ANY($2)
-		ORDER BY id`, teamID, keys)
+		ORDER BY id`, db.ID(teamID), keys)
 	return db.Collect(rows, err, func(r db.Row) (m Message, err error) {
 		var k db.ID
 		var typ string

@@ -24,7 +24,7 @@ func insertContacts(t *testing.T, d *db.DB, teamID string, from, n int) {
 	t.Helper()
 	insert(t, d, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id, created_at,
 		updated_at) VALUES ($1, $2, $3, '', '', $4, NULL, $5, 0)`, from, n, func(i int) []any {
-		return []any{db.ID(strings.Replace(number(i), "8000", "8"+teamID[len(teamID)-3:], 1)), teamID,
+		return []any{db.ID(strings.Replace(number(i), "8000", "8"+teamID[len(teamID)-3:], 1)), db.ID(teamID),
 			fmt.Sprintf("%05d@one.example", i), false, time.Now().UnixMicro()}
 	})
 }
@@ -79,11 +79,11 @@ func TestExportOfLargeContacts(t *testing.T) {
 			name := fmt.Sprintf("p%02d", p)
 			insert(t, d, `INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at,
 				deleted_at) VALUES ($1, $2, $3, 'string', '', $4, 0, 0)`, 0, 1, func(int) []any {
-				return []any{db.ID(dbtest.ID(name)), mine, name, false}
+				return []any{db.ID(dbtest.ID(name)), db.ID(mine), name, false}
 			})
 			insert(t, d, `INSERT INTO contact_texts (team_id, contact_id, property_id, value) VALUES ($1, $2, $3, $4)`, 100, 100,
 				func(i int) []any {
-					return []any{mine, db.ID(strings.Replace(number(i), "8000", "8"+mine[len(mine)-3:], 1)),
+					return []any{db.ID(mine), db.ID(strings.Replace(number(i), "8000", "8"+mine[len(mine)-3:], 1)),
 						db.ID(dbtest.ID(name)), strings.Repeat("x", 2000)}
 				})
 		}

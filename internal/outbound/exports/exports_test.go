@@ -64,7 +64,7 @@ func suppress(t *testing.T, d *db.DB, teamID string, from, n int) {
 		if i%1000 == 0 {
 			origin = suppressions.Bounce
 		}
-		return []any{db.ID(strings.Replace(number(i), "8000", "8"+teamID[len(teamID)-3:], 1)), teamID,
+		return []any{db.ID(strings.Replace(number(i), "8000", "8"+teamID[len(teamID)-3:], 1)), db.ID(teamID),
 			fmt.Sprintf("%05d@one.example", i), string(origin), int64(i)}
 	})
 }
@@ -175,7 +175,7 @@ func TestExportWhileRowsChange(t *testing.T) {
 			suppress(t, d, mine, rows*batches, 50)
 			last := lines[len(lines)-1][0]
 			err = d.Update(t.Context(), func(tx *db.Tx) error {
-				tx.Queue(t.Context(), `DELETE FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, mine,
+				tx.Queue(t.Context(), `DELETE FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, db.ID(mine),
 					[]string{last, "00010@one.example", "06999@one.example"})
 				return nil
 			})
@@ -356,7 +356,7 @@ func TestExportOfEmails(t *testing.T) {
 				NULL, '')`,
 				0, 600, func(i int) []any {
 					created := at.Add(time.Duration(i) * time.Second)
-					return []any{db.ID(strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1)), teamID,
+					return []any{db.ID(strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1)), db.ID(teamID),
 						fmt.Sprint(i), strings.ReplaceAll(hostile[i%len(hostile)], "\x00", ""),
 						`{"to":["b@two.example","c@two.example"]}`,
 						created.UnixMicro()}
@@ -364,7 +364,8 @@ func TestExportOfEmails(t *testing.T) {
 			insert(t, d, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 				updated_at) VALUES ($1, $2, $3, 'to', $4, 'two.example', $5, 40, $6)`, 0, 1200, func(i int) []any {
 				created := at.Add(time.Duration(i/2) * time.Second)
-				return []any{db.ID(strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1)), i % 2, teamID,
+				return []any{db.ID(strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1)), i % 2,
+					db.ID(teamID),
 					[]string{"b@two.example", "c@two.example"}[i%2], []string{"delivered", "bounced"}[i%2], created.UnixMicro()}
 			})
 		}

@@ -99,7 +99,7 @@ func (f *fixture) job(erasureID string) (j jobs.Job) {
 		return err
 	})
 	f.Must(f.DB.QueryRow(f.t.Context(), `SELECT id, kind, lane, team_id, payload, attempt FROM jobs WHERE dedupe = $1`,
-		erasureID).Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt))
+		erasureID).Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, (*db.ID)(&j.TeamID), &j.Payload, &j.Attempt))
 	return j
 }
 
@@ -296,7 +296,7 @@ func TestErasuresGo(t *testing.T) {
 			f.Update(func(tx *db.Tx) error {
 				tx.Queue(ctx, `INSERT INTO erasures (id, team_id, contact_id, address, refusals, dry_run, state, pass, done, report,
 					created_at, completed_at) VALUES ($1, $2, NULL, $3, $4, $4, 'completed', 0, 0, '', 0, 0)`,
-					db.ID(id.First(at)), f.Acme.TeamID, address, false)
+					db.ID(id.First(at)), db.ID(f.Acme.TeamID), address, false)
 				return nil
 			})
 		}

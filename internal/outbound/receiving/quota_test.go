@@ -30,7 +30,7 @@ func TestTwoTeamsWithQuotas(t *testing.T) {
 	const one, two = "a@in.acme.example", "b@other.example"
 	f.Update(func(tx *db.Tx) error {
 		rows, err := tx.Query(t.Context(), `SELECT part FROM team_volumes WHERE team_id = $1 ORDER BY part FOR UPDATE`,
-			f.Other.TeamID)
+			db.ID(f.Other.TeamID))
 		if err != nil {
 			return err
 		}

@@ -38,10 +38,10 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 	}
 	tx.Queue(ctx, `INSERT INTO received_emails (`+columns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
-		e.TeamID, db.ID(e.ID), db.ID(e.DomainID), e.From, e.Subject, e.MessageID, texts[0], texts[1], texts[2],
+		db.ID(e.TeamID), db.ID(e.ID), db.ID(e.DomainID), e.From, e.Subject, e.MessageID, texts[0], texts[1], texts[2],
 		db.ID(e.ThreadID), texts[3], texts[4], texts[5], e.Size, e.blobKey, e.CreatedAt.UnixMicro())
 	if e.blobKey == "" {
-		tx.Queue(ctx, `INSERT INTO received_raws (team_id, email_id, content) VALUES ($1, $2, $3)`, e.TeamID,
+		tx.Queue(ctx, `INSERT INTO received_raws (team_id, email_id, content) VALUES ($1, $2, $3)`, db.ID(e.TeamID),
 			db.ID(e.ID), m.raw)
 	}
 	return nil
@@ -50,9 +50,8 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 func scanEmail(r db.Row) (e Email, err error) {
 	var to, received, files, origin, auth, spam string
 	var created int64
-	err = r.Scan(&e.TeamID, (*db.ID)(&e.ID), (*db.ID)(&e.DomainID), &e.From, &e.Subject, &e.MessageID, &to, &received,
-		&files,
-		(*db.ID)(&e.ThreadID), &origin, &auth, &spam, &e.Size, &e.blobKey, &created)
+	err = r.Scan((*db.ID)(&e.TeamID), (*db.ID)(&e.ID), (*db.ID)(&e.DomainID), &e.From, &e.Subject, &e.MessageID, &to,
+		&received, &files, (*db.ID)(&e.ThreadID), &origin, &auth, &spam, &e.Size, &e.blobKey, &created)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}
@@ -77,13 +76,13 @@ func scanEmail(r db.Row) (e Email, err error) {
 }
 
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
-	return scanEmail(r.QueryRow(ctx, `SELECT `+columns+` FROM received_emails WHERE team_id = $1 AND id = $2`, teamID,
-		db.ID(emailID)))
+	return scanEmail(r.QueryRow(ctx, `SELECT `+columns+` FROM received_emails WHERE team_id = $1 AND id = $2`,
+		db.ID(teamID), db.ID(emailID)))
 }
 
 func listEmails(ctx context.Context, r db.Reader, teamID, threadID string, p page.Page) ([]Email, bool, error) {
 	q := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id", UUID: true,
-		Args: []any{teamID}}
+		Args: []any{db.ID(teamID)}}
 	if threadID != "" {
 		q.Text, q.Args = q.Text+` AND thread_id = $2`, append(q.Args, db.ID(threadID))
 	}
@@ -91,7 +90,7 @@ func listEmails(ctx context.Context, r db.Reader, teamID, threadID string, p pag
 }
 
 func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []byte, err error) {
-	err = r.QueryRow(ctx, `SELECT content FROM received_raws WHERE team_id = $1 AND email_id = $2`, teamID,
+	err = r.QueryRow(ctx, `SELECT content FROM received_raws WHERE team_id = $1 AND email_id = $2`, db.ID(teamID),
 		db.ID(emailID)).Scan(&raw)
 	if err != nil {
 		return nil, fmt.Errorf("read raw message: %w", err)
@@ -102,15 +101,15 @@ func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []b
 // threadsOf returns the thread ids of received emails with the given Message-IDs, by team and Message-ID. Strangers can
 // send emails with an existing Message-ID, so only the oldest email with a Message-ID counts.
 func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (map[string]map[string]string, error) {
-	rows, err := r.Query(ctx, `WITH own (team_id) AS (SELECT UNNEST(CAST($1 AS TEXT[]))),
+	rows, err := r.Query(ctx, `WITH own (team_id) AS (SELECT UNNEST(CAST($1 AS UUID[]))),
 		refs (message_id) AS (SELECT UNNEST(CAST($2 AS TEXT[])))
 		SELECT own.team_id, refs.message_id, (SELECT thread_id FROM received_emails e
 			WHERE e.team_id = own.team_id AND e.message_id = refs.message_id ORDER BY e.team_id, e.message_id, e.id LIMIT 1)
-		FROM own, refs`, teamIDs, messageIDs)
+		FROM own, refs`, db.IDs(teamIDs), messageIDs)
 	found := map[string]map[string]string{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var teamID, messageID, threadID string
-		err = r.Scan(&teamID, &messageID, (*db.ID)(&threadID))
+		err = r.Scan((*db.ID)(&teamID), &messageID, (*db.ID)(&threadID))
 		if found[teamID] == nil {
 			found[teamID] = map[string]string{}
 		}

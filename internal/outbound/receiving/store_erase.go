@@ -18,7 +18,7 @@ type storedEmail struct{ id, blobKey string }
 func storedBetween(ctx context.Context, r db.Reader, teamID, after, before string) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key FROM received_emails WHERE team_id = $1 AND id > $2 AND id < $3 ORDER
 		BY id LIMIT $4`,
-		teamID, db.OrNoID(after), db.ID(before), removeEmails)
+		db.ID(teamID), db.OrNoID(after), db.ID(before), removeEmails)
 	return db.Collect(rows, err, func(r db.Row) (e storedEmail, err error) {
 		err = r.Scan((*db.ID)(&e.id), &e.blobKey)
 		return e, err
@@ -28,9 +28,10 @@ func storedBetween(ctx context.Context, r db.Reader, teamID, after, before strin
 // deleteReceived deletes received emails with their raw messages and events. The query finds events by their email; the
 // expression on team_id keeps SQLite from scanning all of the team's events.
 func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
-	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, teamID, db.IDs(ids))
-	tx.Queue(ctx, `DELETE FROM email_events WHERE team_id || '' = $1 AND email_id = ANY($2)`, teamID, db.IDs(ids))
-	tx.Queue(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(ids))
+	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, db.ID(teamID), db.IDs(ids))
+	tx.Queue(ctx, `DELETE FROM email_events WHERE COALESCE(team_id, team_id) = $1 AND email_id = ANY($2)`, db.ID(teamID),
+		db.IDs(ids))
+	tx.Queue(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id = ANY($2)`, db.ID(teamID), db.IDs(ids))
 }
 
 // receivedBetween returns the received emails of all teams with ids in a range.

@@ -14,7 +14,7 @@ import (
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
-		err := db.Walk(ctx, s.p.DB.Reader, "received_emails WHERE team_id = $1", "id", []any{teamID}, func(after,
+		err := db.Walk(ctx, s.p.DB.Reader, "received_emails WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after,
 			upTo db.ID) error {
 			some, err := receivedFrom(ctx, s.p.DB.Reader, a, teamID, after, upTo)
 			if err != nil {
@@ -55,7 +55,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after,
 	upTo db.ID) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key, sender, origin FROM received_emails WHERE team_id = $1 AND id > $2 AND
-		id <= $3 AND `+erasure.MayContain(4, "sender", "origin")+` ORDER BY id`, teamID, after, upTo, a.Pattern())
+		id <= $3 AND `+erasure.MayContain(4, "sender", "origin")+` ORDER BY id`, db.ID(teamID), after, upTo, a.Pattern())
 	var from []storedEmail
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var e storedEmail
@@ -73,8 +73,8 @@ func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID st
 func countOthersNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after, upTo db.ID,
 	from []storedEmail) (n int, err error) {
 	rows, err := r.Query(ctx, `SELECT id, subject, recipients, received_for, files FROM received_emails WHERE team_id = $1
-		AND id > $2 AND id <= $3 AND `+erasure.MayContain(4, "subject", "recipients", "received_for", "files"), teamID,
-		after, upTo, a.Pattern())
+		AND id > $2 AND id <= $3 AND `+erasure.MayContain(4, "subject", "recipients", "received_for", "files"),
+		db.ID(teamID), after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var id, subject, recipients, receivedFor, files string
 		err = r.Scan((*db.ID)(&id), &subject, &recipients, &receivedFor, &files)

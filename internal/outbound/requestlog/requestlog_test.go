@@ -38,25 +38,27 @@ func TestEntry(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
 		body := []byte(`{"subject": "Hi", "token": "x"}`)
-		s.Add(ctx, requestlog.Request{TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Path: "/emails",
+		s.Add(ctx, requestlog.Request{TeamID: dbtest.ID("team"), Actor: key("key"), RequestID: "r-1", Method: "POST",
+			Path:      "/emails",
 			UserAgent: "a\xffb\x00c",
 			Status:    200, Duration: 3 * time.Millisecond, Body: body, Answer: []byte(`{"id":"1"}`)})
 		clear(body) // callers of Add may reuse the buffer
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
-		all, more, _, err := s.List(ctx, "team", requestlog.Filter{}, page.Page{Limit: 20})
+		all, more, _, err := s.List(ctx, dbtest.ID("team"), requestlog.Filter{}, page.Page{Limit: 20})
 		if err != nil || more || len(all) != 1 {
 			t.Fatalf("%+v, more %v, %v", all, more, err)
 		}
-		got, err := s.Get(ctx, "team", all[0].ID)
+		got, err := s.Get(ctx, dbtest.ID("team"), all[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if age := time.Since(got.CreatedAt); age < 0 || age > time.Minute {
 			t.Errorf("it is of %v", got.CreatedAt)
 		}
-		want := requestlog.Entry{ID: all[0].ID, TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST",
+		want := requestlog.Entry{ID: all[0].ID, TeamID: dbtest.ID("team"), Actor: key("key"), RequestID: "r-1",
+			Method:   "POST",
 			Endpoint: "/emails", Status: 200,
 			UserAgent: "abc", Duration: 3 * time.Millisecond, CreatedAt: got.CreatedAt,
 			RequestBody:  `{"subject":"Hi","token":"[redacted]"}`,
@@ -64,7 +66,7 @@ func TestEntry(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		if _, err := s.Get(ctx, "other", got.ID); fault.KindOf(err) != fault.NotFound {
+		if _, err := s.Get(ctx, dbtest.ID("other"), got.ID); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("another team: %v", err)
 		}
 	})
@@ -80,12 +82,12 @@ func TestFilters(t *testing.T) {
 			{Method: "POST", Path: "/emails/batch", Status: 422, UserAgent: "node/2", Actor: key("k2")},
 			{Method: "GET", Path: "/e_ails", Status: 404, UserAgent: "100%", Actor: key("k1")},
 			{Method: "DELETE", Path: "/domains/x", Status: 500, Actor: key("k2")},
-			{Method: "GET", Path: "/emails", Status: 200, TeamID: "other"},
+			{Method: "GET", Path: "/emails", Status: 200, TeamID: dbtest.ID("other")},
 			{Method: "PATCH", Path: "/domains/x", Status: 300,
 				Actor: teams.ActorRef{Kind: teams.UserActor, ID: dbtest.ID("k2")}},
 		} {
 			if r.TeamID == "" {
-				r.TeamID = "team"
+				r.TeamID = dbtest.ID("team")
 			}
 			r.Duration = time.Duration(i) * time.Second
 			s.Add(ctx, r)
@@ -113,7 +115,7 @@ func TestFilters(t *testing.T) {
 			"earlier":        {requestlog.Filter{To: now.Add(-time.Minute)}, ""},
 			"two at once":    {requestlog.Filter{Status: "2xx", KeyID: dbtest.ID("k1")}, "0"},
 		} {
-			all, _, _, err := s.List(ctx, "team", x.f, page.Page{Limit: 20})
+			all, _, _, err := s.List(ctx, dbtest.ID("team"), x.f, page.Page{Limit: 20})
 			got := ""
 			for _, e := range all {
 				got += fmt.Sprint(int(e.Duration.Seconds()))
@@ -124,7 +126,7 @@ func TestFilters(t *testing.T) {
 		}
 		for _, f := range []requestlog.Filter{{Status: "9xx"}, {Status: "20"}, {Method: "get"},
 			{From: now, To: now.Add(-1)}} {
-			if _, _, _, err := s.List(ctx, "team", f, page.Page{}); fault.KindOf(err) != fault.Invalid {
+			if _, _, _, err := s.List(ctx, dbtest.ID("team"), f, page.Page{}); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("%+v: %v", f, err)
 			}
 		}
@@ -138,13 +140,13 @@ func TestAdjacentSpans(t *testing.T) {
 		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
 		large := []byte(`["` + strings.Repeat(`y","`, 500_000) + `"]`)
 		for range 3 {
-			s.Add(ctx, requestlog.Request{TeamID: "team", Method: "POST", Path: "/", Status: 422, Body: large})
-			s.Add(ctx, requestlog.Request{TeamID: "team", Method: "GET", Path: "/", Status: 200})
+			s.Add(ctx, requestlog.Request{TeamID: dbtest.ID("team"), Method: "POST", Path: "/", Status: 422, Body: large})
+			s.Add(ctx, requestlog.Request{TeamID: dbtest.ID("team"), Method: "GET", Path: "/", Status: 200})
 		}
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
-		all, _, _, err := s.List(ctx, "team", requestlog.Filter{}, page.Page{Limit: 20})
+		all, _, _, err := s.List(ctx, dbtest.ID("team"), requestlog.Filter{}, page.Page{Limit: 20})
 		if err != nil || len(all) != 6 {
 			t.Fatalf("%d entries, %v", len(all), err)
 		}
@@ -154,11 +156,11 @@ func TestAdjacentSpans(t *testing.T) {
 				var listed, parted []string
 				meet := e.CreatedAt.Add(after)
 				for _, f := range []requestlog.Filter{{From: meet}, {To: meet}} {
-					some, _, _, err := s.List(ctx, "team", f, page.Page{Limit: 20})
+					some, _, _, err := s.List(ctx, dbtest.ID("team"), f, page.Page{Limit: 20})
 					if err != nil {
 						t.Fatal(err)
 					}
-					readBatch, _, err := s.Batch(ctx, "team", f, "")
+					readBatch, _, err := s.Batch(ctx, dbtest.ID("team"), f, "")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -192,7 +194,8 @@ func TestRareEntries(t *testing.T) {
 			}
 			statuses[1], statuses[99_998] = 500, 500
 			_, err := tx.InsertRows(t.Context(), `request_logs (team_id, id, request_id, method, endpoint, status, user_agent,
-				duration, request_body, response_body, created_at, actor_kind)`, "", "team", ids, "", "GET", "/", statuses, "",
+				duration, request_body, response_body, created_at, actor_kind)`, "", db.ID(dbtest.ID("team")), ids, "", "GET",
+				"/", statuses, "",
 				int64(0), "", "", int64(0), "api_key")
 			return err
 		})
@@ -201,7 +204,7 @@ func TestRareEntries(t *testing.T) {
 		}
 		failed := requestlog.Filter{Status: "5xx"}
 		trace.Take()
-		all, more, next, err := s.List(t.Context(), "team", failed, page.Page{Limit: 2})
+		all, more, next, err := s.List(t.Context(), dbtest.ID("team"), failed, page.Page{Limit: 2})
 		if err != nil || len(all) != 1 || all[0].ID != dbtest.ID("l199998") || !more || next == "" {
 			t.Errorf("%+v, more %v, next %q, %v", all, more, next, err)
 		}
@@ -217,16 +220,17 @@ func TestRareEntries(t *testing.T) {
 				t.Errorf("%s\n%s", x.SQL, plan)
 			}
 		}
-		all, more, next, err = s.List(t.Context(), "team", failed, page.Page{Limit: 2, After: next})
+		all, more, next, err = s.List(t.Context(), dbtest.ID("team"), failed, page.Page{Limit: 2, After: next})
 		if err != nil || len(all) != 1 || all[0].ID != dbtest.ID("l100001") || more || next != "" {
 			t.Errorf("the rest: %+v, more %v, next %q, %v", all, more, next, err)
 		}
-		all, more, next, err = s.List(t.Context(), "team", failed, page.Page{Limit: 2, Before: dbtest.ID("l100000")})
+		all, more, next, err = s.List(t.Context(), dbtest.ID("team"), failed, page.Page{Limit: 2,
+			Before: dbtest.ID("l100000")})
 		if err != nil || len(all) != 1 || all[0].ID != dbtest.ID("l100001") || !more || next != dbtest.ID("l197000") {
 			t.Errorf("backwards: %+v, more %v, next %q, %v", all, more, next, err)
 		}
 		trace.Take()
-		all, more, _, err = s.List(t.Context(), "team", requestlog.Filter{Method: "GET"}, page.Page{Limit: 20})
+		all, more, _, err = s.List(t.Context(), dbtest.ID("team"), requestlog.Filter{Method: "GET"}, page.Page{Limit: 20})
 		if n := len(trace.Take()); err != nil || len(all) != 20 || !more || n > 30 {
 			t.Errorf("a common filter: %d entries by %d statements, %v", len(all), n, err)
 		}
@@ -248,7 +252,8 @@ func TestStopWritesTheQueue(t *testing.T) {
 		for range workers {
 			adders.Go(func() {
 				for range each {
-					s.Add(ctx, requestlog.Request{TeamID: "team", Method: "GET", Path: "/", Status: 200, Body: []byte(`{"a":"b"}`)})
+					s.Add(ctx, requestlog.Request{TeamID: dbtest.ID("team"), Method: "GET", Path: "/", Status: 200,
+						Body: []byte(`{"a":"b"}`)})
 				}
 			})
 		}
@@ -272,13 +277,13 @@ func TestFullQueue(t *testing.T) {
 		body := []byte("[" + strings.Join([]string{text, text, text, text}, ",") + "]")
 		start, n := time.Now(), 0
 		for ; time.Since(start) == 0; n++ {
-			s.Add(t.Context(), requestlog.Request{TeamID: "team", Status: 500, Body: body})
+			s.Add(t.Context(), requestlog.Request{TeamID: dbtest.ID("team"), Status: 500, Body: body})
 		}
 		if waited := time.Since(start); waited != time.Second || n < 440 || n > 500 {
 			t.Errorf("%d entries until one waited for %v", n, waited)
 		}
 		start = time.Now()
-		s.Add(t.Context(), requestlog.Request{TeamID: "another", Status: 500, Body: body})
+		s.Add(t.Context(), requestlog.Request{TeamID: dbtest.ID("another"), Status: 500, Body: body})
 		if waited := time.Since(start); waited != 0 {
 			t.Errorf("another team's entry waited for %v", waited)
 		}
@@ -305,8 +310,8 @@ func TestSweep(t *testing.T) {
 		ctx := t.Context()
 		s := requestlog.New(d, quiet, time.Hour)
 		for range 700 {
-			s.Add(ctx, requestlog.Request{TeamID: "a"})
-			s.Add(ctx, requestlog.Request{TeamID: "b"})
+			s.Add(ctx, requestlog.Request{TeamID: dbtest.ID("a")})
+			s.Add(ctx, requestlog.Request{TeamID: dbtest.ID("b")})
 		}
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
@@ -335,8 +340,9 @@ func benchAdd(b *testing.B, write bool) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		s.Add(b.Context(), requestlog.Request{TeamID: "team", Actor: key("key"), Method: "POST", Path: "/emails", Status: 200,
-			Body: body, Answer: answer})
+		s.Add(b.Context(), requestlog.Request{TeamID: dbtest.ID("team"), Actor: key("key"), Method: "POST", Path: "/emails",
+			Status: 200,
+			Body:   body, Answer: answer})
 		if n++; n%256 != 0 {
 			continue
 		}

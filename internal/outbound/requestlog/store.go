@@ -19,8 +19,8 @@ const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, 
 
 func scan(r db.Row, more ...any) (e Entry, err error) {
 	var took, created int64
-	err = r.Scan(append([]any{(*db.ID)(&e.ID), &e.TeamID, (*db.ID)(&e.Actor.ID), &e.RequestID, &e.Method, &e.Endpoint,
-		&e.Status, &e.UserAgent, &took, &created, &e.Actor.Kind}, more...)...)
+	err = r.Scan(append([]any{(*db.ID)(&e.ID), (*db.ID)(&e.TeamID), (*db.ID)(&e.Actor.ID), &e.RequestID, &e.Method,
+		&e.Endpoint, &e.Status, &e.UserAgent, &took, &created, &e.Actor.Kind}, more...)...)
 	e.Duration, e.CreatedAt = time.Duration(took)*time.Microsecond, db.Time(created)
 	return e, err
 }
@@ -43,14 +43,14 @@ func insert(ctx context.Context, tx *db.Tx, all []storedEntry) {
 		requests[i], responses[i], emailIDs[i] = e.RequestBody, e.ResponseBody, e.emailIDs
 	}
 	tx.QueueRows(ctx, `request_logs (`+columns+`, request_body, response_body, email_ids)`, `ON CONFLICT DO NOTHING`,
-		ids, teamIDs, actorIDs, requestIDs, methods, endpoints, statuses, userAgents, durations, times, actorKinds, requests,
-		responses, emailIDs)
+		ids, db.IDs(teamIDs), actorIDs, requestIDs, methods, endpoints, statuses, userAgents, durations, times, actorKinds,
+		requests, responses, emailIDs)
 }
 
 func get(ctx context.Context, r db.Reader, teamID, entryID string) (e storedEntry, err error) {
 	var request, response string
 	e.Entry, err = scan(r.QueryRow(ctx, `SELECT `+columns+`, request_body, response_body, email_ids FROM request_logs
-		WHERE team_id = $1 AND id = $2`, teamID, db.ID(entryID)), &request, &response, &e.emailIDs)
+		WHERE team_id = $1 AND id = $2`, db.ID(teamID), db.ID(entryID)), &request, &response, &e.emailIDs)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Log not found")
 	}
@@ -64,7 +64,7 @@ func get(ctx context.Context, r db.Reader, teamID, entryID string) (e storedEntr
 // entries returns a query that selects all of a team's entries.
 func entries(teamID string) page.Select {
 	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id", UUID: true,
-		Args: []any{teamID}}
+		Args: []any{db.ID(teamID)}}
 }
 
 // selected returns a query that selects a team's entries that match a filter.
@@ -144,7 +144,7 @@ func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_
 // nextTeam returns the team with the next greater id that has entries, or "" if no such team exists.
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
 	err = r.QueryRow(ctx, `SELECT team_id FROM request_logs WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
-		after).Scan(&team)
+		db.OrNoID(after)).Scan((*db.ID)(&team))
 	if errors.Is(err, db.ErrNoRows) {
 		return "", nil
 	}
@@ -154,5 +154,6 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 // deleteBefore deletes, oldest first, up to limit of a team's entries whose ids are below the given id.
 func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
-		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, db.ID(before), limit)
+		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, db.ID(teamID), db.ID(before),
+		limit)
 }

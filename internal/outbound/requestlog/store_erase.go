@@ -34,7 +34,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
-		err := db.Walk(ctx, d.Reader, "request_logs WHERE team_id = $1", "id", []any{teamID}, func(after,
+		err := db.Walk(ctx, d.Reader, "request_logs WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after,
 			upTo db.ID) error {
 			some, err := entriesWith(ctx, d.Reader, a, teamID, after, upTo)
 			for _, e := range some {
@@ -65,11 +65,12 @@ func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID str
 	}
 	rows, err := r.Query(ctx, `SELECT id, team_id, endpoint, user_agent, request_body, response_body, email_ids
 		FROM request_logs WHERE team_id = $1 AND id > $2 AND id <= $3 AND (id = ANY($5) OR `+
-		erasure.MayContain(4, "endpoint", "user_agent", "request_body", "response_body")+`) ORDER BY id`, teamID, after, upTo,
-		a.Pattern(), referring)
+		erasure.MayContain(4, "endpoint", "user_agent", "request_body", "response_body")+`) ORDER BY id`, db.ID(teamID),
+		after, upTo, a.Pattern(), referring)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var e storedEntry
-		err = r.Scan((*db.ID)(&e.ID), &e.TeamID, &e.Endpoint, &e.UserAgent, &e.RequestBody, &e.ResponseBody, &e.emailIDs)
+		err = r.Scan((*db.ID)(&e.ID), (*db.ID)(&e.TeamID), &e.Endpoint, &e.UserAgent, &e.RequestBody, &e.ResponseBody,
+			&e.emailIDs)
 		if err == nil && e.emailIDs != "" {
 			e.RequestBody = fill(e.RequestBody, strings.Split(e.emailIDs, ","), bodies, a.In)
 		}
@@ -86,7 +87,7 @@ func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID str
 func bodiesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after, upTo db.ID) (
 	entryIDs []db.ID, bodies map[string]emails.BodyStart, err error) {
 	rows, err := r.Query(ctx, `SELECT id, email_ids FROM request_logs
-		WHERE team_id = $1 AND id > $2 AND id <= $3 AND email_ids <> '' ORDER BY id`, teamID, after, upTo)
+		WHERE team_id = $1 AND id > $2 AND id <= $3 AND email_ids <> '' ORDER BY id`, db.ID(teamID), after, upTo)
 	all, err := db.Collect(rows, err, func(r db.Row) (e storedEntry, err error) {
 		err = r.Scan((*db.ID)(&e.ID), &e.emailIDs)
 		return e, err
@@ -123,6 +124,6 @@ func names(body *string, a erasure.Address) bool {
 // replaceIn updates an entry in which the address has been replaced.
 func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, e *storedEntry) {
 	tx.Queue(ctx, `UPDATE request_logs SET endpoint = $3, user_agent = $4, request_body = $5, response_body = $6
-		WHERE team_id = $1 AND id = $2`, e.TeamID, db.ID(e.ID), a.Replace(e.Endpoint), a.Replace(e.UserAgent),
+		WHERE team_id = $1 AND id = $2`, db.ID(e.TeamID), db.ID(e.ID), a.Replace(e.Endpoint), a.Replace(e.UserAgent),
 		a.Replace(e.RequestBody), a.Replace(e.ResponseBody))
 }

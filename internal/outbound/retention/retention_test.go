@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 			}
 			if name == "gone" {
 				err = d.Update(ctx, func(tx *db.Tx) error {
-					_, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = 1 WHERE id = $1`, team.ID)
+					_, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = 1 WHERE id = $1`, db.ID(team.ID))
 					return err
 				})
 				if err != nil {

@@ -30,7 +30,8 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 				j = jobs.Job{Kind: webhooks.Kind, Attempt: 1, CreatedAt: time.Now()}
 				must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 					return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = id WHERE kind = $1
-						RETURNING id, lane, team_id, payload`, j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, &j.TeamID, &j.Payload)
+						RETURNING id, lane, team_id, payload`, j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, (*db.ID)(&j.TeamID),
+						&j.Payload)
 				}))
 			}
 			n, heard, before := 0, 0, webhooks.Pending

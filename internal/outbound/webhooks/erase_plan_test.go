@@ -16,13 +16,14 @@ func TestErasingReadsOneTeamsMessages(t *testing.T) {
 		f := newFixture(t, d, config(), loopbackOnly)
 		team := f.Acme.TeamID
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `INSERT INTO webhook_messages (id, team_id, type, payload, created_at)
-				WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-				SELECT CAST(made AS UUID), CASE WHEN i % 1000 = 1 THEN CAST($1 AS TEXT) ELSE 'other' END, 'email.sent',
-				'"ann@one.example"', 0 FROM (SELECT i, '00000000-0000-7000-8000-00000000' || (i + 1000) AS made FROM n) x`, team)
-			if err == nil {
-				_, err = tx.Exec(t.Context(), `ANALYZE webhook_messages`)
+			for condition, teamID := range map[string]string{"i % 1000 = 1": team, "i % 1000 <> 1": dbtest.ID("other")} {
+				tx.Queue(t.Context(), `INSERT INTO webhook_messages (id, team_id, type, payload, created_at)
+					WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+					SELECT CAST(made AS UUID), $1, 'email.sent', '"ann@one.example"', 0
+					FROM (SELECT i, '00000000-0000-7000-8000-00000000' || (i + 1000) AS made FROM n) x
+					WHERE `+condition, db.ID(teamID))
 			}
+			_, err := tx.Exec(t.Context(), `ANALYZE webhook_messages`)
 			return err
 		}))
 		a, err := erasure.Parse("ann@one.example")

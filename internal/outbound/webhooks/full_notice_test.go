@@ -41,7 +41,7 @@ func TestTellFull(t *testing.T) {
 			}}}
 			var all []*Endpoint
 			for i := range c.noticeAges {
-				e := &Endpoint{ID: dbtest.ID(fmt.Sprint(i)), URL: fmt.Sprintf("u%d?key=secret", i), TeamID: "team"}
+				e := &Endpoint{ID: dbtest.ID(fmt.Sprint(i)), URL: fmt.Sprintf("u%d?key=secret", i), TeamID: dbtest.ID("team")}
 				if c.full[i] {
 					e.FullSince = d.Now()
 				}
@@ -50,7 +50,10 @@ func TestTellFull(t *testing.T) {
 				}
 				all = append(all, e)
 			}
-			err := d.Update(t.Context(), func(tx *db.Tx) error { return s.notifyFull(t.Context(), tx, "team", all) })
+			err := d.Update(t.Context(), func(tx *db.Tx) error {
+				return s.notifyFull(t.Context(), tx, dbtest.ID("team"),
+					all)
+			})
 			if err != nil || (notice == "") != (c.want == "") || !strings.Contains(notice, c.want) ||
 				strings.Contains(notice, "secret") {
 				t.Errorf("%s: %v, %q", c.name, err, notice)

@@ -108,7 +108,8 @@ func TestOverfull(t *testing.T) {
 func TestCountingByTheIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
-	rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+countWaiting, Kind, lane("team", ""), lane("team", "g"))
+	rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+countWaiting, Kind, lane(dbtest.ID("team"), ""),
+		lane(dbtest.ID("team"), "g"))
 	plan, err := db.Collect(rows, err, func(r db.Row) (text string, err error) {
 		var id, parent, unused int
 		err = r.Scan(&id, &parent, &unused, &text)

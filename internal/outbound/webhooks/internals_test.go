@@ -194,14 +194,15 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			notified := ""
 			s := &Service{c: Config{DisableAfter: limit}, p: Deps{DB: d, Log: slog.New(slog.DiscardHandler),
 				Notify: func(_ context.Context, _ *db.Tx, team, subject, text string) error {
-					if notified = subject; team != "team" || !strings.Contains(text, "\n\n  https://one.example/hook\n\n") ||
+					if notified = subject; team != dbtest.ID("team") || !strings.Contains(text,
+						"\n\n  https://one.example/hook\n\n") ||
 						strings.Contains(text, "secret") {
 						t.Errorf("%s: %s is told %q", c.name, team, text)
 					}
 					return nil
 				}}}
 			s.endpoints.start(d)
-			e := &Endpoint{ID: dbtest.ID(fmt.Sprint("e", i)), TeamID: "team", Status: Enabled,
+			e := &Endpoint{ID: dbtest.ID(fmt.Sprint("e", i)), TeamID: dbtest.ID("team"), Status: Enabled,
 				URL:       "https://user:secret@one.example/hook?key=secret#secret",
 				CreatedAt: d.Now(), warned: c.warned,
 				sealed: []byte{1}}
@@ -214,15 +215,15 @@ func TestJudgedAtItsEdges(t *testing.T) {
 				if c.works > 0 {
 					tx.Queue(t.Context(), `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries,
 						next_at, finished_at)
-						VALUES ($1, $3, 'team', 'c', 'success', 1, 0, $2)`, db.ID(e.ID), d.Now().Add(-c.works).UnixMicro(),
-						db.ID(dbtest.ID("m")))
+						VALUES ($1, $3, $4, 'c', 'success', 1, 0, $2)`, db.ID(e.ID), d.Now().Add(-c.works).UnixMicro(),
+						db.ID(dbtest.ID("m")), db.ID(e.TeamID))
 				}
 				return nil
 			})
 			if err == nil {
 				err = d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, c.v) })
 			}
-			after, err2 := getEndpoint(t.Context(), d.Reader, "team", e.ID)
+			after, err2 := getEndpoint(t.Context(), d.Reader, dbtest.ID("team"), e.ID)
 			if err != nil || err2 != nil {
 				t.Fatal(c.name, err, err2)
 			}
@@ -325,42 +326,42 @@ func TestWhatIsKnownEnds(t *testing.T) {
 			t.Errorf("alone it is known for %v", k.ttl)
 		}
 		one := []*Endpoint{{ID: "e"}}
-		_, epoch, ok := k.get("team")
+		_, epoch, ok := k.get(dbtest.ID("team"))
 		if ok {
 			t.Error("it is known from the beginning")
 		}
-		k.put("team", one, epoch)
+		k.put(dbtest.ID("team"), one, epoch)
 		time.Sleep(k.ttl - 1)
-		if all, _, ok := k.get("team"); !ok || len(all) != 1 {
+		if all, _, ok := k.get(dbtest.ID("team")); !ok || len(all) != 1 {
 			t.Error("it is forgotten early")
 		}
 		time.Sleep(time.Nanosecond)
-		if _, _, ok := k.get("team"); ok {
+		if _, _, ok := k.get(dbtest.ID("team")); ok {
 			t.Error("it is known for too long")
 		}
-		k.put("team", one, epoch)
-		d.Hint(hintTopic, "team")
-		if _, _, ok := k.get("team"); ok {
+		k.put(dbtest.ID("team"), one, epoch)
+		d.Hint(hintTopic, dbtest.ID("team"))
+		if _, _, ok := k.get(dbtest.ID("team")); ok {
 			t.Error("it is known after a change")
 		}
-		if k.put("team", one, epoch); len(k.teams) != 0 {
+		if k.put(dbtest.ID("team"), one, epoch); len(k.teams) != 0 {
 			t.Error("what was read before a change is kept after it")
 		}
-		epoch = k.epoch[bucket("team")]
+		epoch = k.epoch[bucket(dbtest.ID("team"))]
 		for i := range cacheMax - 1 {
 			k.teams[fmt.Sprint(i)] = cachedEndpoints{}
 		}
-		if k.put("team", one, epoch); len(k.teams) != cacheMax {
+		if k.put(dbtest.ID("team"), one, epoch); len(k.teams) != cacheMax {
 			t.Errorf("%d teams are known", len(k.teams))
 		}
-		epoch = k.epoch[bucket("other")]
-		if k.put("other", one, epoch); len(k.teams) != 1 {
+		epoch = k.epoch[bucket(dbtest.ID("other"))]
+		if k.put(dbtest.ID("other"), one, epoch); len(k.teams) != 1 {
 			t.Errorf("%d teams are known with one more", len(k.teams))
 		}
-		if e, err := k.endpoint(t.Context(), "other", "e"); err != nil || e != one[0] {
+		if e, err := k.endpoint(t.Context(), dbtest.ID("other"), "e"); err != nil || e != one[0] {
 			t.Errorf("%v, %v", e, err)
 		}
-		if e, err := k.endpoint(t.Context(), "other", "another"); err != nil || e != nil {
+		if e, err := k.endpoint(t.Context(), dbtest.ID("other"), "another"); err != nil || e != nil {
 			t.Errorf("an endpoint that there is not: %v, %v", e, err)
 		}
 	})
@@ -508,7 +509,7 @@ func TestSettledDeliveries(t *testing.T) {
 	}{{Pending, false}, {Attempting, false}, {Success, true}, {Failed, true}} {
 		var first, second int64
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			m := &entry{ID: messageID(id.New()), TeamID: "team", chain: "c"}
+			m := &entry{ID: messageID(id.New()), TeamID: dbtest.ID("team"), chain: "c"}
 			at := func() (at int64, err error) {
 				err = tx.QueryRow(t.Context(), `SELECT finished_at FROM webhook_deliveries WHERE message_id = $1`,
 					messageKey(m.ID)).Scan(&at)
@@ -517,12 +518,13 @@ func TestSettledDeliveries(t *testing.T) {
 			insertDelivery(t.Context(), tx, dbtest.ID("e"), m, c.state)
 			var err, err2 error
 			first, err = at()
-			saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: dbtest.ID("e"),
+			saveDelivery(t.Context(), tx, &deliveryResult{TeamID: dbtest.ID("team"), EndpointID: dbtest.ID("e"),
 				MessageID: m.ID, State: c.state, Tries: 1})
 			if c.state == Success {
 				other, n := dbtest.ID("other"), messageID(id.New())
-				insertDelivery(t.Context(), tx, other, &entry{ID: n, TeamID: "team", chain: "c"}, Pending)
-				saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: other, MessageID: n, State: Success,
+				insertDelivery(t.Context(), tx, other, &entry{ID: n, TeamID: dbtest.ID("team"), chain: "c"}, Pending)
+				saveDelivery(t.Context(), tx, &deliveryResult{TeamID: dbtest.ID("team"), EndpointID: other, MessageID: n,
+					State: Success,
 					Tries: 1})
 				m.ID = n
 			}
@@ -552,7 +554,8 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 			failed := trace.EachBroken(t, func() {
 				n++
 				notified = 0
-				e = &Endpoint{ID: dbtest.ID(fmt.Sprint(name, n)), TeamID: "team", URL: "https://one.example", Status: Enabled,
+				e = &Endpoint{ID: dbtest.ID(fmt.Sprint(name, n)), TeamID: dbtest.ID("team"), URL: "https://one.example",
+					Status:       Enabled,
 					CreatedAt:    d.Now(),
 					FailingSince: d.Now().Add(-failing), sealed: []byte{1}}
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -569,7 +572,7 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 						reason: "x"})
 				})
 			}, func(err error) {
-				after, err2 := getEndpoint(t.Context(), d.Reader, "team", e.ID)
+				after, err2 := getEndpoint(t.Context(), d.Reader, dbtest.ID("team"), e.ID)
 				if done := after.warned || after.Status == Disabled; err2 != nil || done != (err == nil) || err == nil &&
 					notified != 1 {
 					t.Errorf("%s: warned %v, %s, after %v, %v", name, after.warned, after.Status, err, err2)

@@ -20,8 +20,8 @@ const endpointColumns = `id, team_id, url, events, status, secret, old_secret, o
 func scanEndpoint(r db.Row) (e Endpoint, err error) {
 	var types, status string
 	var oldUntil, failing, disabledAt, created, full, notified int64
-	err = r.Scan((*db.ID)(&e.ID), &e.TeamID, &e.URL, &types, &status, &e.sealed, &e.sealedOld, &oldUntil, &failing,
-		&e.warned, &e.DisabledReason, &disabledAt, &created, &full, &notified)
+	err = r.Scan((*db.ID)(&e.ID), (*db.ID)(&e.TeamID), &e.URL, &types, &status, &e.sealed, &e.sealedOld, &oldUntil,
+		&failing, &e.warned, &e.DisabledReason, &disabledAt, &created, &full, &notified)
 	e.Events, e.Status = splitTypes(types), Status(status)
 	e.oldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing), db.Time(disabledAt),
 		db.Time(created)
@@ -43,7 +43,7 @@ func insertEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Proof(`SELECT 1 FROM webhooks WHERE id = $1`, db.ID(e.ID))
 	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9, 0, 0)`,
-		db.ID(e.ID), e.TeamID, e.URL, join(e.Events, ","), string(e.Status), e.sealed, []byte{}, false,
+		db.ID(e.ID), db.ID(e.TeamID), e.URL, join(e.Events, ","), string(e.Status), e.sealed, []byte{}, false,
 		e.CreatedAt.UnixMicro())
 }
 
@@ -54,7 +54,7 @@ func saveEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	}
 	tx.Queue(ctx, `UPDATE webhooks SET url = $3, events = $4, status = $5, secret = $6, old_secret = $7, old_until = $8,
 		failing_since = $9, warned = $10, disabled_reason = $11, disabled_at = $12 WHERE id = $1 AND team_id = $2`,
-		db.ID(e.ID), e.TeamID, e.URL, join(e.Events, ","), string(e.Status), e.sealed, old, db.Micros(e.oldUntil),
+		db.ID(e.ID), db.ID(e.TeamID), e.URL, join(e.Events, ","), string(e.Status), e.sealed, old, db.Micros(e.oldUntil),
 		db.Micros(e.FailingSince), e.warned, e.DisabledReason, db.Micros(e.DisabledAt))
 }
 
@@ -73,7 +73,7 @@ func getEndpoint(ctx context.Context, r db.Reader, teamID, endpointID string) (E
 		return oneEndpoint(Endpoint{}, db.ErrNoRows)
 	}
 	return oneEndpoint(scanEndpoint(r.QueryRow(ctx, `SELECT `+endpointColumns+` FROM webhooks
-		WHERE id = $1 AND team_id = $2 AND status <> 'deleted'`, db.ID(endpointID), teamID)))
+		WHERE id = $1 AND team_id = $2 AND status <> 'deleted'`, db.ID(endpointID), db.ID(teamID))))
 }
 
 // lockEndpoint reads an endpoint that the transaction will change. The UPDATE in lockEndpoint changes no value. On
@@ -84,16 +84,17 @@ func lockEndpoint(ctx context.Context, tx *db.Tx, teamID, endpointID string) (En
 	}
 	return oneEndpoint(scanEndpoint(tx.QueryRow(ctx, `UPDATE webhooks SET status = status
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted' RETURNING `+endpointColumns, db.ID(endpointID),
-		teamID)))
+		db.ID(teamID))))
 }
 
 func listEndpoints(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Endpoint, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + endpointColumns + ` FROM webhooks
-		WHERE team_id = $1 AND status <> 'deleted'`, ID: "id", UUID: true, Args: []any{teamID}}, p, scanEndpoint)
+		WHERE team_id = $1 AND status <> 'deleted'`, ID: "id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanEndpoint)
 }
 
 func countEndpoints(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM webhooks WHERE team_id = $1 AND status <> 'deleted'`, teamID).Scan(&n)
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM webhooks WHERE team_id = $1 AND status <> 'deleted'`,
+		db.ID(teamID)).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count webhooks: %w", err)
 	}
@@ -104,7 +105,7 @@ func countEndpoints(ctx context.Context, r db.Reader, teamID string) (n int, err
 func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+
 		` FROM webhooks WHERE team_id = $1 AND status <> 'deleted' ORDER BY id
-		LIMIT $2`, teamID, 2*maxPerTeam)
+		LIMIT $2`, db.ID(teamID), 2*maxPerTeam)
 	all, err := db.Collect(rows, err, func(r db.Row) (*Endpoint, error) {
 		e, err := scanEndpoint(r)
 		return &e, err
@@ -119,7 +120,7 @@ func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint
 func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]*Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+
 		` FROM webhooks WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
-		teamID, db.OrNoID(after), limit)
+		db.ID(teamID), db.OrNoID(after), limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (*Endpoint, error) {
 		e, err := scanEndpoint(r)
 		return &e, err
@@ -161,24 +162,24 @@ func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, mo
 }
 
 func markFull(ctx context.Context, tx *db.Tx, e *Endpoint) {
-	tx.Queue(ctx, `UPDATE webhooks SET full_since = $3 WHERE id = $1 AND team_id = $2`, db.ID(e.ID), e.TeamID,
+	tx.Queue(ctx, `UPDATE webhooks SET full_since = $3 WHERE id = $1 AND team_id = $2`, db.ID(e.ID), db.ID(e.TeamID),
 		db.Micros(e.FullSince))
 }
 
 func markFullNotified(ctx context.Context, tx *db.Tx, e *Endpoint) {
-	tx.Queue(ctx, `UPDATE webhooks SET full_told = $3 WHERE id = $1 AND team_id = $2`, db.ID(e.ID), e.TeamID,
+	tx.Queue(ctx, `UPDATE webhooks SET full_told = $3 WHERE id = $1 AND team_id = $2`, db.ID(e.ID), db.ID(e.TeamID),
 		tx.Now().UnixMicro())
 }
 
 // markFailing records the time at which an endpoint began to fail, unless a time is already recorded.
 func markFailing(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET failing_since = $3 WHERE id = $1 AND team_id = $2 AND failing_since = 0`,
-		db.ID(e.ID), e.TeamID, tx.Now().UnixMicro())
+		db.ID(e.ID), db.ID(e.TeamID), tx.Now().UnixMicro())
 }
 
 func markWorking(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET failing_since = 0, warned = $3 WHERE id = $1 AND team_id = $2`, db.ID(e.ID),
-		e.TeamID, false)
+		db.ID(e.TeamID), false)
 }
 
 // failedSince reports whether an endpoint has had no success since the given time. The column failing_since is not
@@ -187,7 +188,7 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 	var n int
 	err := r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries
 		WHERE webhook_id = $1 AND team_id = $2 AND status = 'success' AND finished_at > $3 LIMIT 1) x`,
-		db.ID(e.ID), e.TeamID, since.UnixMicro()).Scan(&n)
+		db.ID(e.ID), db.ID(e.TeamID), since.UnixMicro()).Scan(&n)
 	if err != nil {
 		return false, fmt.Errorf("look for successes of webhook %s: %w", e.ID, err)
 	}
@@ -198,7 +199,7 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 // recorded the warning.
 func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, db.ID(e.ID),
-		e.TeamID, true)
+		db.ID(e.TeamID), true)
 	if err != nil {
 		return false, fmt.Errorf("record a warning about webhook %s: %w", e.ID, err)
 	}
@@ -208,7 +209,7 @@ func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 // disable disables a failing endpoint, and returns true if no other transaction has already disabled it.
 func disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET status = 'disabled', disabled_reason = $3, disabled_at = $4
-		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, db.ID(e.ID), e.TeamID, reason, tx.Now().UnixMicro())
+		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, db.ID(e.ID), db.ID(e.TeamID), reason, tx.Now().UnixMicro())
 	if err != nil {
 		return false, fmt.Errorf("disable webhook %s: %w", e.ID, err)
 	}

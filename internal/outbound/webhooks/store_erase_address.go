@@ -15,7 +15,7 @@ import (
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
-		err := db.Walk(ctx, d.Reader, "webhook_messages WHERE team_id = $1", "id", []any{teamID},
+		err := db.Walk(ctx, d.Reader, "webhook_messages WHERE team_id = $1", "id", []any{db.ID(teamID)},
 			func(after, upTo db.ID) error {
 				return eraseBetween(ctx, d, a, teamID, after, upTo, scope.DryRun, &found)
 			})
@@ -59,7 +59,7 @@ type messageNaming struct {
 func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID string, after,
 	upTo db.ID) (some []messageNaming, err error) {
 	rows, err := r.Query(ctx, `SELECT id, payload FROM webhook_messages WHERE team_id = $1 AND id > $2 AND id <= $3
-		AND `+erasure.MayContain(4, "payload")+` ORDER BY id`, teamID, after, upTo, a.Pattern())
+		AND `+erasure.MayContain(4, "payload")+` ORDER BY id`, db.ID(teamID), after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var m messageNaming
 		if err = r.Scan(&m.id, &m.payload); err == nil && a.In(m.payload) {
@@ -72,7 +72,7 @@ func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID 
 
 // endpointIDs returns the ids of a team's endpoints, including deleted ones.
 func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]db.ID, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM webhooks WHERE team_id = $1`, teamID)
+	rows, err := r.Query(ctx, `SELECT id FROM webhooks WHERE team_id = $1`, db.ID(teamID))
 	return db.Collect(rows, err, func(r db.Row) (id db.ID, err error) {
 		err = r.Scan(&id)
 		return id, err

@@ -23,7 +23,7 @@ func (f *fixture) inHand(t testing.TB, kind string) jobs.Job {
 	j := jobs.Job{Kind: kind, Attempt: 1, CreatedAt: time.Now()}
 	must(t, f.DB.Update(t.Context(), func(tx *db.Tx) error {
 		return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = id WHERE kind = $1
-			RETURNING id, lane, team_id, payload`, j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, &j.TeamID, &j.Payload)
+			RETURNING id, lane, team_id, payload`, j.Kind).Scan((*db.ID)(&j.ID), &j.Lane, (*db.ID)(&j.TeamID), &j.Payload)
 	}))
 	return j
 }
@@ -200,7 +200,7 @@ func TestSweepOfMany(t *testing.T) {
 			for i := range 250 {
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
 					error, started_at, duration) VALUES ($1, $2, $3, $4, 0, '', '', 0, 0)`, db.ID(last.ID),
-					db.ID(id.First(time.UnixMilli(int64(i)))), db.ID(dbtest.ID("a")), f.Acme.TeamID)
+					db.ID(id.First(time.UnixMilli(int64(i)))), db.ID(dbtest.ID("a")), db.ID(f.Acme.TeamID))
 			}
 			return nil
 		}))

@@ -37,7 +37,7 @@ func attemptKey(attemptID string) db.ID {
 
 func insertMessage(ctx context.Context, tx *db.Tx, m *entry) {
 	tx.Queue(ctx, `INSERT INTO webhook_messages (id, team_id, type, payload, created_at) VALUES ($1, $2, $3, $4, $5)`,
-		messageKey(m.ID), m.TeamID, string(m.Type), m.Payload, m.at.UnixMicro())
+		messageKey(m.ID), db.ID(m.TeamID), string(m.Type), m.Payload, m.at.UnixMicro())
 }
 
 // insertDelivery inserts a delivery in the state Pending, or in the state Failed without an attempt.
@@ -48,14 +48,14 @@ func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry,
 	}
 	tx.Queue(ctx, `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at,
 		finished_at)
-		VALUES ($1, $2, $3, $4, $5, 0, 0, $6)`, db.ID(endpointID), messageKey(m.ID), m.TeamID, m.chain, string(state),
-		finished)
+		VALUES ($1, $2, $3, $4, $5, 0, 0, $6)`, db.ID(endpointID), messageKey(m.ID), db.ID(m.TeamID), m.chain,
+		string(state), finished)
 }
 
 func insertFanout(ctx context.Context, tx *db.Tx, m *entry) {
 	tx.Queue(ctx, `INSERT INTO webhook_fanouts (team_id, chain, message_id, type, after, created_at)
 		VALUES ($1, $2, $3, $4, $6, $5)`,
-		m.TeamID, m.chain, messageKey(m.ID), string(m.Type), m.at.UnixMicro(), db.NoID)
+		db.ID(m.TeamID), m.chain, messageKey(m.ID), string(m.Type), m.at.UnixMicro(), db.NoID)
 }
 
 // getFanout returns the progress of a message's fan-out, or nil if the fan-out is complete.
@@ -65,7 +65,7 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 	var at int64
 	err := r.QueryRow(ctx, `SELECT type, after, created_at FROM webhook_fanouts WHERE team_id = $1 AND chain = $2
 		AND message_id = $3`,
-		teamID, chain, messageKey(messageID)).Scan(&kind, (*db.ID)(&f.after), &at)
+		db.ID(teamID), chain, messageKey(messageID)).Scan(&kind, (*db.ID)(&f.after), &at)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
@@ -78,13 +78,13 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j),
 		`UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
-		AND after = $4`, f.TeamID, f.chain, messageKey(f.ID), db.OrNoID(f.after), db.ID(last))
+		AND after = $4`, db.ID(f.TeamID), f.chain, messageKey(f.ID), db.OrNoID(f.after), db.ID(last))
 }
 
 func deleteFanout(ctx context.Context, tx *db.Tx, f *fanout, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j),
 		`DELETE FROM webhook_fanouts WHERE team_id = $1 AND chain = $2 AND message_id = $3 AND after = $4`,
-		f.TeamID, f.chain, messageKey(f.ID), db.OrNoID(f.after))
+		db.ID(f.TeamID), f.chain, messageKey(f.ID), db.OrNoID(f.after))
 }
 
 func fanoutLost(f *fanout, j jobs.Job) error {
@@ -106,7 +106,7 @@ func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 			LIMIT 1), -1)
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
 		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id = ANY($4) ORDER BY
-		d.message_id`, db.ID(endpointID), teamID, keys[0], keys)
+		d.message_id`, db.ID(endpointID), db.ID(teamID), keys[0], keys)
 	held = -1
 	all, err := db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
 		var key db.ID
@@ -127,7 +127,7 @@ func openAfter(ctx context.Context, r db.Reader, d *deliveryResult, limit int) (
 	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
 			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
 		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3 AND o.status IN ('pending', 'attempting')
-		ORDER BY o.message_id LIMIT $4`, db.ID(d.EndpointID), messageKey(d.MessageID), d.TeamID, limit)
+		ORDER BY o.message_id LIMIT $4`, db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID), limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (string, error) {
 		var key db.ID
 		err := r.Scan(&key)
@@ -156,24 +156,26 @@ func saveDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	}
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = $4, tries = $5, next_at = $6, finished_at = $7
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND status <> 'success'`,
-		db.ID(d.EndpointID), messageKey(d.MessageID), d.TeamID, string(d.State), d.Tries, db.Micros(d.NextAt), finished)
+		db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID), string(d.State), d.Tries, db.Micros(d.NextAt),
+		finished)
 }
 
 func markSuccess(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'success', next_at = 0, finished_at = $4
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id =
-		$3`, db.ID(d.EndpointID), messageKey(d.MessageID), d.TeamID, tx.Now().UnixMicro())
+		$3`, db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID), tx.Now().UnixMicro())
 }
 
 func failOpen(ctx context.Context, tx *db.Tx, teamID, endpointID string, ids []string) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'failed', next_at = 0, finished_at = $3
 		WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($4) AND status <> 'success' AND status <> 'failed'`,
-		db.ID(endpointID), teamID, tx.Now().UnixMicro(), messageKeys(ids))
+		db.ID(endpointID), db.ID(teamID), tx.Now().UnixMicro(), messageKeys(ids))
 }
 
 func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'pending', tries = 0, next_at = 0, finished_at = 0
-		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, db.ID(endpointID), messageKey(messageID), teamID)
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, db.ID(endpointID), messageKey(messageID),
+		db.ID(teamID))
 }
 
 func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, reason string) {
@@ -182,15 +184,15 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, 
 		messageID, attemptID)
 	tx.Queue(ctx, `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response, error,
 		started_at, duration)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, endpointID, messageID, attemptID, d.TeamID, a.code, a.body, reason,
-		a.at.UnixMicro(), a.took.Microseconds())
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, endpointID, messageID, attemptID, db.ID(d.TeamID), a.code, a.body,
+		reason, a.at.UnixMicro(), a.took.Microseconds())
 }
 
 // trimAttempts deletes a message's oldest attempts, so that at most attemptsMax remain.
 func trimAttempts(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND id <= (
 		SELECT id FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 ORDER BY id DESC LIMIT 1 OFFSET $4)`,
-		db.ID(d.EndpointID), messageKey(d.MessageID), d.TeamID, attemptsMax)
+		db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID), attemptsMax)
 }
 
 type failedMessage struct{ ID, chain string }
@@ -199,7 +201,7 @@ type failedMessage struct{ ID, chain string }
 func failedMessages(ctx context.Context, r db.Reader, teamID string, x *recovery, limit int) ([]failedMessage, error) {
 	rows, err := r.Query(ctx, `SELECT message_id, chain FROM webhook_deliveries
 		WHERE webhook_id = $1 AND team_id = $2 AND status = 'failed' AND message_id > $3 AND message_id < $4
-		ORDER BY message_id LIMIT $5`, db.ID(x.Endpoint), teamID, db.ID(x.From), db.ID(x.To), limit)
+		ORDER BY message_id LIMIT $5`, db.ID(x.Endpoint), db.ID(teamID), db.ID(x.From), db.ID(x.To), limit)
 	return db.Collect(rows, err, func(r db.Row) (m failedMessage, err error) {
 		var key db.ID
 		err = r.Scan(&key, &m.chain)
@@ -212,7 +214,7 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 	p page.Page) ([]Message, bool, error) {
 	q := page.Select{Text: `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at FROM webhook_deliveries d
 		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
-		UUID: true, Args: []any{db.ID(endpointID), teamID}}
+		UUID: true, Args: []any{db.ID(endpointID), db.ID(teamID)}}
 	p.After, p.Before = string(messageKey(p.After)), string(messageKey(p.Before))
 	if state != "" {
 		// Inserting the state into the SQL text is safe, because the state is one of four constants. With a literal
@@ -237,7 +239,7 @@ func getMessage(ctx context.Context, r db.Reader, teamID, endpointID, messageID 
 	m, err := scanMessage(r.QueryRow(ctx, `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at, m.payload
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
 		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3`, db.ID(endpointID), messageKey(messageID),
-		teamID), &payload)
+		db.ID(teamID)), &payload)
 	if errors.Is(err, db.ErrNoRows) {
 		return m, fault.NotFoundf("Webhook event not found")
 	}
@@ -254,7 +256,7 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageI
 	return page.Query(ctx, r, page.Select{
 		Text: `SELECT id, status_code, response, error, started_at, duration FROM webhook_attempts
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, ID: "id", UUID: true,
-		Args: []any{db.ID(endpointID), messageKey(messageID), teamID}}, p,
+		Args: []any{db.ID(endpointID), messageKey(messageID), db.ID(teamID)}}, p,
 		func(r db.Row) (a Attempt, err error) {
 			var key db.ID
 			var started, took int64
@@ -281,7 +283,7 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 // inserts messages for it any more.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
-		gone, err := tx.Exec(ctx, sweepOf(table), db.ID(e.ID), e.TeamID, db.ID(before), limit)
+		gone, err := tx.Exec(ctx, sweepOf(table), db.ID(e.ID), db.ID(e.TeamID), db.ID(before), limit)
 		if err != nil {
 			return 0, err
 		}
@@ -289,7 +291,7 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 	}
 	if n == 0 && e.Status == deleted {
 		tx.Queue(ctx, `DELETE FROM webhooks WHERE id = $1 AND team_id = $2 AND status = 'deleted' AND disabled_at < $3`,
-			db.ID(e.ID), e.TeamID, tx.Now().Add(-time.Hour).UnixMicro())
+			db.ID(e.ID), db.ID(e.TeamID), tx.Now().Add(-time.Hour).UnixMicro())
 	}
 	return n, nil
 }

@@ -15,11 +15,11 @@ func TestSweepReadsWhatItRemoves(t *testing.T) {
 	const messages, limit = 2000, 50
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
-			error, started_at, duration) SELECT $2, CAST(LPAD(n::text, 32, '0') AS UUID), $2, 'team', 200, '', '', 0, 0
-			FROM generate_series(1, $1) n`, messages, db.ID(dbtest.ID("w")))
+			error, started_at, duration) SELECT $2, CAST(LPAD(n::text, 32, '0') AS UUID), $2, $3, 200, '', '', 0, 0
+			FROM generate_series(1, $1) n`, messages, db.ID(dbtest.ID("w")), db.ID(dbtest.ID("team")))
 		tx.Queue(t.Context(), `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries, next_at,
-			finished_at) SELECT $2, CAST(LPAD(n::text, 32, '0') AS UUID), 'team', 'c', 'success', 1, 0, 1
-			FROM generate_series(1, $1) n`, messages, db.ID(dbtest.ID("w")))
+			finished_at) SELECT $2, CAST(LPAD(n::text, 32, '0') AS UUID), $3, 'c', 'success', 1, 0, 1
+			FROM generate_series(1, $1) n`, messages, db.ID(dbtest.ID("w")), db.ID(dbtest.ID("team")))
 		tx.Queue(t.Context(), `ANALYZE webhook_attempts, webhook_deliveries`)
 		return nil
 	}); err != nil {
@@ -29,7 +29,7 @@ func TestSweepReadsWhatItRemoves(t *testing.T) {
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `SET LOCAL enable_seqscan = off`)
 			rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) `+sweepOf(table),
-				db.ID(dbtest.ID("w")), "team", db.ID(lastID), limit)
+				db.ID(dbtest.ID("w")), db.ID(dbtest.ID("team")), db.ID(lastID), limit)
 			plan, err := db.Collect(rows, err, func(r db.Row) (line string, err error) {
 				err = r.Scan(&line)
 				return line, err

@@ -100,9 +100,9 @@ func TestTeamsShareWorkers(t *testing.T) {
 		c.Workers, c.Timeout = 32, time.Minute
 		f := newFixture(t, d, c, loopbackOnly)
 		bad, good := silent(t), receive(t, nil)
-		f.endpoints(t, "hostile", bad.URL, 300)
+		f.endpoints(t, dbtest.ID("hostile"), bad.URL, 300)
 		e := f.endpoint(t, good.URL)
-		f.addresses(t, "hostile", 5)
+		f.addresses(t, dbtest.ID("hostile"), 5)
 		stop := f.run()
 		testnode.Until(t, "the hostile team holds what it can", func() bool { return bad.waiting() == 28 }) // 7/8 of 32
 		for i := range 20 {
@@ -129,13 +129,13 @@ func TestConnectionsToAnAddress(t *testing.T) {
 		victim := silent(t)
 		f.endpoints(t, f.Acme.TeamID, victim.URL, 100)
 		f.addresses(t, f.Acme.TeamID, 1)
-		other, err := f.Create(t.Context(), "other", victim.URL+"/other", []string{"suppression.added"})
+		other, err := f.Create(t.Context(), dbtest.ID("other"), victim.URL+"/other", []string{"suppression.added"})
 		must(t, err)
 		f.run()
 		testnode.Until(t, "all connections are held, and some deliveries found none", func() bool {
 			return victim.waiting() == 64 && f.count(t, `jobs WHERE last_error LIKE '%as many connections%'`) > 0
 		})
-		f.addresses(t, "other", 1)
+		f.addresses(t, dbtest.ID("other"), 1)
 		testnode.Until(t, "another team gets in", func() bool { return victim.waiting() == 65 })
 		victim.free()
 		testnode.Until(t, "all are delivered", func() bool {
@@ -386,7 +386,7 @@ func TestReplayFlood(t *testing.T) {
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
 					error, started_at, duration) VALUES ($1, $2, $3, $4, 500, '', 'no', 0,
 					0)`, db.ID(e.ID), db.ID(id.Expand(strings.TrimPrefix(m.ID, webhooks.MessagePrefix))),
-					db.ID(id.First(time.UnixMilli(int64(i)))), f.Acme.TeamID)
+					db.ID(id.First(time.UnixMilli(int64(i)))), db.ID(f.Acme.TeamID))
 			}
 			return nil
 		}))

@@ -53,7 +53,7 @@ func TestVerbsThatAreRefused(t *testing.T) {
 	for what, id := range map[string]string{"none": "none", "another team's": f.endpoint(t, url).ID} {
 		by := team
 		if what != "none" {
-			by = "other"
+			by = dbtest.ID("other")
 		}
 		_, err := f.Get(ctx, by, id)
 		refused("Get of "+what, err, fault.NotFound)

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	return d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `INSERT INTO custom_events (id, team_id, name, fields, created_at, updated_at)
-			VALUES ($1, 'team', $2, '', 0, 0)`, db.ID(id.New()), id.New())
+			VALUES ($1, $2, $3, '', 0, 0)`, db.ID(id.New()), db.ID(dbtest.ID("team")), id.New())
 		if more != nil {
 			return more(tx)
 		}
@@ -57,7 +57,7 @@ func want(t *testing.T, got []audit.Entry, want ...audit.Entry) {
 	}
 }
 
-var request = audit.Entry{TeamID: "team", ActorKind: "key", ActorID: dbtest.ID("k"), ActorName: "Production",
+var request = audit.Entry{TeamID: dbtest.ID("team"), ActorKind: "key", ActorID: dbtest.ID("k"), ActorName: "Production",
 	Action: "thing.created", Target: "path", Address: "192.0.2.1", UserAgent: "test/1", RequestID: "r"}
 
 // with returns a copy of the test request's entry, modified by the edit function.
@@ -78,22 +78,22 @@ func TestRequest(t *testing.T) {
 		if err := change(ctx, d, func(*db.Tx) error { return broken }); !errors.Is(err, broken) {
 			t.Error(err)
 		}
-		want(t, entries(t, l, "team", audit.Filter{}))
+		want(t, entries(t, l, dbtest.ID("team"), audit.Filter{}))
 		for i := range 2 {
 			if err := change(ctx, d, func(*db.Tx) error {
 				audit.Target(ctx, []string{"made", "too late"}[i])
 				audit.Detail(ctx, "two words")
-				audit.Team(ctx, "not this one")
+				audit.Team(ctx, dbtest.ID("not this one"))
 				return nil
 			}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want(t, entries(t, l, "team", audit.Filter{}), with(func(e *audit.Entry) {
+		want(t, entries(t, l, dbtest.ID("team"), audit.Filter{}), with(func(e *audit.Entry) {
 			e.Target, e.Detail = "made",
 				"two words"
 		}))
-		want(t, entries(t, l, "other", audit.Filter{}))
+		want(t, entries(t, l, dbtest.ID("other"), audit.Filter{}))
 	})
 }
 
@@ -117,7 +117,7 @@ func TestRecordInPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want(t, entries(t, l, "team", audit.Filter{}),
+		want(t, entries(t, l, dbtest.ID("team"), audit.Filter{}),
 			with(func(e *audit.Entry) {
 				e.Action, e.ActorKind, e.ActorID, e.ActorName, e.Target, e.Detail = audit.MemberJoined, "user",
 					dbtest.ID("u"), "", "", "own"
@@ -142,7 +142,7 @@ func TestRecordedInATransactionThatFailed(t *testing.T) {
 		if err := change(ctx, d, nil); err != nil {
 			t.Fatal(err)
 		}
-		want(t, entries(t, l, "team", audit.Filter{}), request)
+		want(t, entries(t, l, dbtest.ID("team"), audit.Filter{}), request)
 	})
 }
 
@@ -154,27 +154,28 @@ func TestOrigin(t *testing.T) {
 		l := audit.New(d, 0)
 		if err := change(t.Context(), d, func(tx *db.Tx) error {
 			audit.Target(t.Context(), "nobody's")
-			l.Record(t.Context(), tx, audit.Entry{TeamID: "team", Action: "a"})
+			l.Record(t.Context(), tx, audit.Entry{TeamID: dbtest.ID("team"), Action: "a"})
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
 		client := audit.With(t.Context(), audit.Entry{Address: "192.0.2.1", UserAgent: "browser"})
-		person := audit.With(client, audit.Entry{TeamID: "team", ActorKind: "user", ActorID: dbtest.ID("u")})
+		person := audit.With(client, audit.Entry{TeamID: dbtest.ID("team"), ActorKind: "user", ActorID: dbtest.ID("u")})
 		if err := change(person, d, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Write(person, audit.Entry{Action: "b"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Write(audit.Without(person), audit.Entry{TeamID: "team", Action: "c"}); err != nil {
+		if err := l.Write(audit.Without(person), audit.Entry{TeamID: dbtest.ID("team"), Action: "c"}); err != nil {
 			t.Fatal(err)
 		}
-		want(t, entries(t, l, "team", audit.Filter{}),
-			audit.Entry{TeamID: "team", ActorKind: "system", Action: "c"},
-			audit.Entry{TeamID: "team", ActorKind: "user", ActorID: dbtest.ID("u"), Action: "b", Address: "192.0.2.1",
+		want(t, entries(t, l, dbtest.ID("team"), audit.Filter{}),
+			audit.Entry{TeamID: dbtest.ID("team"), ActorKind: "system", Action: "c"},
+			audit.Entry{TeamID: dbtest.ID("team"), ActorKind: "user", ActorID: dbtest.ID("u"), Action: "b",
+				Address:   "192.0.2.1",
 				UserAgent: "browser"},
-			audit.Entry{TeamID: "team", ActorKind: "system", Action: "a"})
+			audit.Entry{TeamID: dbtest.ID("team"), ActorKind: "system", Action: "a"})
 	})
 }
 
@@ -191,11 +192,11 @@ func TestFilters(t *testing.T) {
 			}
 			return e
 		}
-		a := write(audit.Entry{TeamID: "team", ActorID: dbtest.ID("x"), Action: "one", Target: "t"})
-		b := write(audit.Entry{TeamID: "team", ActorID: dbtest.ID("y"), Action: "one", Target: "u"})
-		c := write(audit.Entry{TeamID: "team", ActorID: dbtest.ID("x"), Action: "two", Target: "u"})
-		write(audit.Entry{TeamID: "other", ActorID: dbtest.ID("x"), Action: "one", Target: "t"})
-		all, _, _, err := l.List(t.Context(), "team", audit.Filter{}, page.Page{Limit: 100})
+		a := write(audit.Entry{TeamID: dbtest.ID("team"), ActorID: dbtest.ID("x"), Action: "one", Target: "t"})
+		b := write(audit.Entry{TeamID: dbtest.ID("team"), ActorID: dbtest.ID("y"), Action: "one", Target: "u"})
+		c := write(audit.Entry{TeamID: dbtest.ID("team"), ActorID: dbtest.ID("x"), Action: "two", Target: "u"})
+		write(audit.Entry{TeamID: dbtest.ID("other"), ActorID: dbtest.ID("x"), Action: "one", Target: "t"})
+		all, _, _, err := l.List(t.Context(), dbtest.ID("team"), audit.Filter{}, page.Page{Limit: 100})
 		if err != nil || len(all) != 3 {
 			t.Fatal(len(all), err)
 		}
@@ -217,18 +218,19 @@ func TestFilters(t *testing.T) {
 			"actor and to":         {audit.Filter{ActorID: dbtest.ID("x"), To: second}, []audit.Entry{a}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				want(t, entries(t, l, "team", test.f), test.want...)
-				some, next, err := l.Part(t.Context(), "team", test.f, "")
+				want(t, entries(t, l, dbtest.ID("team"), test.f), test.want...)
+				some, next, err := l.Part(t.Context(), dbtest.ID("team"), test.f, "")
 				if err != nil || next != "" || len(some) != len(test.want) {
 					t.Errorf("a part of %d, next %q, %v", len(some), next, err)
 				}
 			})
 		}
-		first, more, _, err := l.List(t.Context(), "team", audit.Filter{}, page.Page{Limit: 2})
+		first, more, _, err := l.List(t.Context(), dbtest.ID("team"), audit.Filter{}, page.Page{Limit: 2})
 		if err != nil || !more || len(first) != 2 {
 			t.Fatal(len(first), more, err)
 		}
-		rest, more, _, err := l.List(t.Context(), "team", audit.Filter{}, page.Page{Limit: 2, After: first[1].ID})
+		rest, more, _, err := l.List(t.Context(), dbtest.ID("team"), audit.Filter{}, page.Page{Limit: 2,
+			After: first[1].ID})
 		if err != nil || more || len(rest) != 1 || rest[0].ID != all[2].ID {
 			t.Errorf("%+v, more %v, %v", rest, more, err)
 		}
@@ -241,12 +243,13 @@ func TestTexts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := audit.New(d, 0)
 		long := strings.Repeat("ü", 5000)
-		err := l.Write(t.Context(), audit.Entry{TeamID: "team", ActorKind: "key", ActorName: "a\x00b\xff", Action: "x",
+		err := l.Write(t.Context(), audit.Entry{TeamID: dbtest.ID("team"), ActorKind: "key", ActorName: "a\x00b\xff",
+			Action: "x",
 			Target: long, Detail: long, UserAgent: long, Address: long, RequestID: long})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := entries(t, l, "team", audit.Filter{})[0]
+		e := entries(t, l, dbtest.ID("team"), audit.Filter{})[0]
 		if e.ActorName != "ab" {
 			t.Errorf("%q", e.ActorName)
 		}
@@ -271,7 +274,7 @@ func TestSweepAndErase(t *testing.T) {
 					tx.Queue(t.Context(), `INSERT INTO audit_log (id, team_id, actor_kind, actor_id, actor_name, action,
 						target, detail, address, user_agent, request_id, at) VALUES ($1, $2, '', NULL, '', '', '', '',
 						'', '', '', $3)`,
-						db.ID(id.At(at)), teamID, at.UnixMicro())
+						db.ID(id.At(at)), db.ID(teamID), at.UnixMicro())
 				}
 				return nil
 			})
@@ -286,10 +289,10 @@ func TestSweepAndErase(t *testing.T) {
 			}
 			return n
 		}
-		insert("team", old, 600)
+		insert(dbtest.ID("team"), old, 600)
 		insert("", old, 1)
-		insert("team", old.Add(2*time.Minute), 510)
-		insert("other", old.Add(2*time.Minute), 1)
+		insert(dbtest.ID("team"), old.Add(2*time.Minute), 510)
+		insert(dbtest.ID("other"), old.Add(2*time.Minute), 1)
 		if err := audit.New(d, 0).Sweep(t.Context()); err != nil || count() != 1112 {
 			t.Errorf("%d entries without a retention, %v", count(), err)
 		}
@@ -297,7 +300,7 @@ func TestSweepAndErase(t *testing.T) {
 		if err := l.Sweep(t.Context()); err != nil || count() != 511 {
 			t.Errorf("%d entries left, %v", count(), err)
 		}
-		if err := l.EraseTeam(t.Context(), "team"); err != nil || count() != 1 {
+		if err := l.EraseTeam(t.Context(), dbtest.ID("team")); err != nil || count() != 1 {
 			t.Errorf("%d entries left, %v", count(), err)
 		}
 	})

@@ -18,23 +18,44 @@ const columns = `id, team_id, actor_kind, actor_id, actor_name, action, target, 
 // was committed but the database's reply was lost.
 func insert(ctx context.Context, tx *db.Tx, e *Entry) {
 	tx.Queue(ctx, `INSERT INTO audit_log (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-		ON CONFLICT (id) DO NOTHING`, db.ID(e.ID), e.TeamID, e.ActorKind, db.ID(e.ActorID), cut(e.ActorName, maxName),
-		e.Action, cut(e.Target, maxName), cut(e.Detail, maxDetail), cut(e.Address, maxAgent), cut(e.UserAgent, maxAgent),
-		cut(e.RequestID, maxAgent), e.At.UnixMicro())
+		ON CONFLICT (id) DO NOTHING`, db.ID(e.ID), db.ID(e.TeamID), e.ActorKind, db.ID(e.ActorID), cut(e.ActorName,
+		maxName), e.Action, cut(e.Target, maxName), cut(e.Detail, maxDetail), cut(e.Address, maxAgent), cut(e.UserAgent,
+		maxAgent), cut(e.RequestID, maxAgent), e.At.UnixMicro())
 }
 
 func scan(r db.Row) (e Entry, err error) {
 	var at int64
-	err = r.Scan((*db.ID)(&e.ID), &e.TeamID, &e.ActorKind, (*db.ID)(&e.ActorID), &e.ActorName, &e.Action, &e.Target,
-		&e.Detail, &e.Address, &e.UserAgent, &e.RequestID, &at)
+	err = r.Scan((*db.ID)(&e.ID), (*db.ID)(&e.TeamID), &e.ActorKind, (*db.ID)(&e.ActorID), &e.ActorName, &e.Action,
+		&e.Target, &e.Detail, &e.Address, &e.UserAgent, &e.RequestID, &at)
 	e.At = db.Time(at)
 	return e, err
 }
 
-// selected returns the query for a team's entries that match a filter.
+// selected returns the query for those entries that match a filter and belong to a team or, if teamID is "", to none.
 func selected(teamID string, f Filter) page.Select {
 	s := page.Select{Text: `SELECT ` + columns + ` FROM audit_log WHERE team_id = $1`, ID: "id", UUID: true,
-		Args: []any{teamID}}
+		Args: []any{db.ID(teamID)}}
+	if teamID == "" {
+		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
+	}
+	if teamID == "" {
+		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
+	}
+	if teamID == "" {
+		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
+	}
+	if teamID == "" {
+		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
+	}
+	if teamID == "" {
+		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
+	}
+	if teamID == "" {
+		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
+	}
+	if teamID == "" {
+		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
+	}
 	where := func(condition string, values ...any) {
 		for _, v := range values {
 			s.Args = append(s.Args, v)
@@ -95,5 +116,5 @@ func deleteBefore(ctx context.Context, tx *db.Tx, before string, limit int) (int
 
 func deleteTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE team_id = $1 ORDER BY id
-		LIMIT $2)`, teamID, limit)
+		LIMIT $2)`, db.ID(teamID), limit)
 }

@@ -2,10 +2,10 @@
 //
 // # SQL
 //
-// Parameters are $1, $2 and so on. Ids are TEXT and generated in Go; times are BIGINT microseconds UTC; booleans are
-// BOOLEAN; bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so
-// that scans need not handle NULL; rare columns of large tables may be NULL. A named unique index ensures uniqueness,
-// and [DB.UniqueViolation] reports a violation. Code must not use a SELECT before an INSERT to check uniqueness.
+// Parameters are $1, $2 and so on. Ids are 16 bytes (see [ID]) and generated in Go; times are BIGINT microseconds UTC;
+// booleans are BOOLEAN; bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for
+// "none", so that scans need not handle NULL; only ids and rare columns of large tables may be NULL. A named unique
+// index ensures uniqueness, and [DB.UniqueViolation] reports a violation. Code must not check it by a SELECT instead.
 //
 // A list is passed as one parameter, a []string, []int64 or []float64, so that a statement has the same text for lists
 // of any length. The SQL must use a list parameter in exactly one of the following forms, which are translated for
@@ -20,7 +20,7 @@
 //
 // SQLite databases have no planner statistics, because ANALYZE never runs on them. SQLite may therefore use the primary
 // key although another index matches fewer rows. The comment /*sqlite: INDEXED BY name */ after the table name selects
-// the other index. The statement fails if the index does not exist.
+// the other index. The statement fails if the index does not exist. COALESCE(team_id, team_id) = $1 uses no index.
 //
 // # Reading and writing
 //
@@ -129,8 +129,6 @@ type writer interface {
 	queue(ctx context.Context, sql string, args []any)
 	queueOne(ctx context.Context, missing error, sql string, args []any)
 	queueHold(ctx context.Context, missing error, table string, id any)
-	// queueRow queues a row of a statement; missing is nil if the row need not exist.
-	queueRow(ctx context.Context, missing error, s *RowStatement, args []any)
 }
 
 // Tx is one transaction. A Tx is valid until the function that received it returns.
@@ -141,8 +139,7 @@ type Tx struct {
 	oneWriter bool
 	after     []func()
 	proof     *proof
-	parts     *parts // partitions that statements may name; nil on SQLite
-	changes   int    // number of statements so far that changed rows or were queued
+	changes   int // number of statements so far that changed rows or were queued
 }
 
 // Query runs a SELECT, or a statement that changes rows and returns them.
@@ -218,6 +215,22 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 // example to wake up a worker.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
+// proof is a query that finds a row if and only if a transaction was committed.
+type proof struct {
+	sql  string
+	args []any
+}
+
+// Proof sets the query that determines whether the transaction was committed when the answer to its COMMIT is lost. The
+// query must find a row if and only if the transaction was committed. The transaction must insert that row with a new
+// id, and the row must not be deleted within a minute. A transaction needs only one proof; additional calls to Proof
+// are ignored.
+func (t *Tx) Proof(sql string, args ...any) {
+	if t.proof == nil {
+		t.proof = &proof{sql, args}
+	}
+}
+
 // engine abstracts the differences between the two databases.
 type engine interface {
 	querier
@@ -232,8 +245,7 @@ type engine interface {
 	// listen calls began each time that it begins to receive hints and earlier hints are lost.
 	listen(ctx context.Context, topics []string, began func(), got func(topic, payload string)) error
 	name() string
-	partitions() *parts // the known partitions; nil on SQLite
-	places() int        // the maximum number of simultaneous long reads
+	places() int // the maximum number of simultaneous long reads
 	readLong(ctx context.Context, fn func(querier) error) error
 	readTogether(ctx context.Context, fn func(querier) error) error
 	close()
@@ -245,7 +257,6 @@ type DB struct {
 	e      engine
 	log    *slog.Logger
 	hints  hints
-	parts  *parts
 	beside bool
 	wait   time.Duration // maximum wait for the database
 	long   *fairshare.Turns
@@ -302,8 +313,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Trace != nil || o.Break != nil {
 		e = traced{e, tracer{o.Trace, o.Break}}
 	}
-	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience, long: newLong(e.places()),
-		parts: e.partitions()}
+	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience, long: newLong(e.places())}
 	d.hints.init()
 	return d, nil
 }

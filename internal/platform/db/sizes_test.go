@@ -20,7 +20,7 @@ func TestSizes(t *testing.T) {
 		err = d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := range 100 {
 				tx.Queue(t.Context(), `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended, created_at)
-					VALUES ($1, $2, $3, '', 0, FALSE, 0)`, id.New(), int64(i+1), strings.Repeat("x", 1500))
+					VALUES ($1, $2, $3, '', 0, FALSE, 0)`, db.ID(id.New()), int64(i+1), strings.Repeat("x", 1500))
 			}
 			return nil
 		})

@@ -65,11 +65,11 @@ func (t Texts) Erase(ctx context.Context, d *db.DB, a Address, scope Scope) (fou
 // walk calls a function with ranges of the ids of a team's rows.
 func (t Texts) walk(ctx context.Context, r db.Reader, teamID string, step func(after, upTo any) error) error {
 	if t.UUID {
-		return db.Walk(ctx, r, t.Table+" WHERE team_id = $1", "id", []any{teamID}, func(after, upTo db.ID) error {
+		return db.Walk(ctx, r, t.Table+" WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after, upTo db.ID) error {
 			return step(after, upTo)
 		})
 	}
-	return db.Walk(ctx, r, t.Table+" WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
+	return db.Walk(ctx, r, t.Table+" WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after, upTo string) error {
 		return step(after, upTo)
 	})
 }
@@ -82,7 +82,7 @@ func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID stri
 	if t.Condition != "" {
 		text += ` AND ` + t.Condition
 	}
-	rows, err := r.Query(ctx, text+` ORDER BY id`, teamID, after, upTo, a.Pattern())
+	rows, err := r.Query(ctx, text+` ORDER BY id`, db.ID(teamID), after, upTo, a.Pattern())
 	all, err := db.Collect(rows, err, func(r db.Row) ([]string, error) {
 		row := make([]string, 1+len(t.Columns))
 		to := make([]any, len(row))
@@ -99,7 +99,7 @@ func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID stri
 
 // replace updates a row, unless somebody has changed its texts since they were read.
 func (t Texts) replace(ctx context.Context, tx *db.Tx, a Address, teamID string, row []string) {
-	args := []any{teamID, row[0]}
+	args := []any{db.ID(teamID), row[0]}
 	if t.UUID {
 		args[1] = db.ID(row[0])
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
+// rowsMax is the maximum number of events that one statement inserts. The number is limited because each row count
+// needs its own prepared statement.
+const rowsMax = 8
+
 // eventColumns and attemptColumns are the columns of email_events. Only events with an attempt have values in the
 // latter.
 const (
@@ -21,39 +26,70 @@ const (
 	attemptColumns = `started_at, duration, next_at, outcome, destination, recipients, host, tls, reply, conversation`
 )
 
-const attemptValues = 10 // number of attemptColumns
-
-var insertEvent = db.InsertStatement(`email_events (`+eventColumns+`, `+attemptColumns+`)`,
-	`$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20`,
-	`UUID TEXT UUID UUID UUID TEXT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT TEXT TEXT TEXT TEXT TEXT TEXT TEXT`)
-
-// insert writes the events that belong to a timeline.
+// insert writes the events that belong to a timeline, up to rowsMax in one statement. A delivery result often consists
+// of two or three events.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
+	var some []*Event
 	for i := range all {
-		e := &all[i]
-		if e.TimelineID() == "" || e.isFirst() {
+		if e := &all[i]; e.TimelineID() == "" || e.isFirst() {
 			continue
 		}
+		if some = append(some, &all[i]); len(some) == rowsMax {
+			if err := insertRows(ctx, tx, some); err != nil {
+				return err
+			}
+			some = some[:0]
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return insertRows(ctx, tx, some)
+}
+
+// insertRows writes events with one statement.
+func insertRows(ctx context.Context, tx *db.Tx, some []*Event) error {
+	columns, without := eventColumns, ""
+	if slices.ContainsFunc(some, func(e *Event) bool { return e.Attempt != nil }) {
+		columns += ", " + attemptColumns
+		without = strings.Repeat(", NULL", strings.Count(attemptColumns, ",")+1)
+	}
+	var text strings.Builder
+	text.WriteString(`INSERT INTO email_events (` + columns + `) VALUES `)
+	var args []any
+	for i, e := range some {
 		data, err := e.encoded()
 		if err != nil {
 			return err
 		}
-		row := append(make([]any, 0, 10+attemptValues), db.ID(e.ID), e.TeamID, db.ID(e.TimelineID()), db.ID(e.DomainID),
-			db.ID(e.BroadcastID), strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data,
-			e.At.UnixMicro())
-		if e.Attempt == nil {
-			row = row[:cap(row)]
-		} else if row, err = e.Attempt.appendValues(row, e.Recipient); err != nil {
-			return err
+		row := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.TimelineID()), db.ID(e.DomainID), db.ID(e.BroadcastID),
+			strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data, e.At.UnixMicro()}
+		more := without
+		if e.Attempt != nil {
+			attempt, err := e.Attempt.values(e.Recipient)
+			if err != nil {
+				return err
+			}
+			row, more = append(row, attempt...), ""
 		}
-		tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, row[0], row[2])
-		tx.QueueRow(ctx, insertEvent, row...)
+		open := ", ("
+		if i == 0 {
+			open = "("
+		}
+		for range row {
+			text.WriteString(open + "$" + strconv.Itoa(len(args)+1))
+			args, open = append(args, row[0]), ", "
+			row = row[1:]
+		}
+		text.WriteString(more + ")")
 	}
+	tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, args[0], args[2])
+	tx.Queue(ctx, text.String(), args...)
 	return nil
 }
 
-// appendValues appends the values of attemptColumns for an event with the given recipient.
-func (a *Attempt) appendValues(row []any, recipient string) ([]any, error) {
+// values returns the values of attemptColumns for an event with the given recipient.
+func (a *Attempt) values(recipient string) ([]any, error) {
 	var next, destination, recipients any // NULL
 	if !a.NextAt.IsZero() {
 		next = a.NextAt.UnixMicro()
@@ -68,8 +104,8 @@ func (a *Attempt) appendValues(row []any, recipient string) ([]any, error) {
 		}
 		recipients = string(list)
 	}
-	return append(row, a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, a.Outcome, destination, recipients, a.Host,
-		a.TLS, a.Reply, a.Conversation), nil
+	return []any{a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, a.Outcome, destination, recipients, a.Host,
+		a.TLS, a.Reply, a.Conversation}, nil
 }
 
 // domainOf returns the domain of an envelope address.
@@ -86,8 +122,8 @@ func Attempts(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 	return page.Query(ctx, r,
 		page.Select{Text: `SELECT id, recipient, started_at, duration, COALESCE(next_at, 0), outcome,
 		destination IS NULL, COALESCE(destination, ''), COALESCE(recipients, ''), host, tls, reply, conversation
-		FROM email_events WHERE email_id = $1 AND team_id || '' = $2 AND outcome IS NOT NULL`, ID: "id",
-			UUID: true, Args: []any{db.ID(emailID), teamID}, OldestFirst: true}, p, scanAttempt)
+		FROM email_events WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2 AND outcome IS NOT NULL`, ID: "id",
+			UUID: true, Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p, scanAttempt)
 }
 
 func scanAttempt(r db.Row) (a StoredAttempt, err error) {
@@ -120,8 +156,9 @@ func decodeRecipients(recipients, recipient string) ([]string, error) {
 func AttemptRecipients(ctx context.Context, r db.Reader, teamID, emailID, destination, outcome string,
 	limit int) ([][]string, error) {
 	rows, err := r.Query(ctx, `SELECT recipient, COALESCE(destination, ''), COALESCE(recipients, '') FROM email_events
-		WHERE email_id = $1 AND team_id || '' = $2 AND outcome = $3 AND (destination IS NULL OR destination = $4)
-		ORDER BY id DESC LIMIT $5`, db.ID(emailID), teamID, outcome, destination, limit)
+		WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2 AND outcome = $3
+		AND (destination IS NULL OR destination = $4)
+		ORDER BY id DESC LIMIT $5`, db.ID(emailID), db.ID(teamID), outcome, destination, limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (to []string, err error) {
 		var recipient, at, recipients string
 		if err := r.Scan(&recipient, &at, &recipients); err != nil || at == "" && domainOf(recipient) != destination {
@@ -156,12 +193,13 @@ func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 	// SQLite reads a page of both parts by their keys only if their columns have the same types, and if no other index
 	// matches the team.
 	return page.Query(ctx, r, page.Select{Text: `SELECT v.id, v.type, v.recipient, v.data, v.created_at FROM
-		(SELECT id, type, recipient, data, created_at FROM email_events WHERE email_id = $1 AND team_id || '' = $2
+		(SELECT id, type, recipient, data, created_at FROM email_events WHERE email_id = $1
+		AND COALESCE(team_id, team_id) = $2
 		UNION ALL SELECT e.id, CAST('queued' AS TEXT), CAST('' AS TEXT), CAST('' AS TEXT), e.created_at
-		FROM emails e WHERE e.id = $1 AND e.team_id || '' = $2
+		FROM emails e WHERE e.id = $1 AND COALESCE(e.team_id, e.team_id) = $2
 		AND e.scheduled_at = 0 AND (e.last_event = 'queued'
 			OR EXISTS (SELECT 1 FROM email_events x WHERE x.email_id = $1))) v
-		WHERE TRUE`, ID: "v.id", UUID: true, Args: []any{db.ID(emailID), teamID}, OldestFirst: true}, p,
+		WHERE TRUE`, ID: "v.id", UUID: true, Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p,
 		func(r db.Row) (e Entry, err error) {
 			var at int64
 			err = r.Scan((*db.ID)(&e.ID), &e.Type, &e.Recipient, &e.Data, &at)

@@ -235,7 +235,7 @@ func TestScansFindEarlierJobs(t *testing.T) {
 		insert(t, d, New{Kind: "k", Lane: "l", Payload: "0"})
 		<-got
 		exec(t, d, `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked, last_error,
-			created_at) VALUES ($1, 'k', 'l', '', '', 'early', 1, 0, NULL, FALSE, '', 0)`, db.ID(dbtest.ID("x")))
+			created_at) VALUES ($1, 'k', 'l', NULL, '', 'early', 1, 0, NULL, FALSE, '', 0)`, db.ID(dbtest.ID("x")))
 		insert(t, d, New{Kind: "k", Lane: "l", Payload: "1"})
 		r.kinds[0].restart() // as after a step of the clock
 		for range 2 {

@@ -39,7 +39,8 @@ const (
 	claimed AS (` + take + ` WHERE ctid = ANY(ARRAY(SELECT place FROM due))` + taken + `)
 	SELECT id, lane, team_id, payload, attempt, tries, failures, last_error, created_at FROM claimed
 	UNION ALL
-	SELECT CAST(NULL AS UUID), l.lane, '', '', 0, 0, 0, '', j.run_at FROM l CROSS JOIN LATERAL (SELECT run_at FROM jobs
+	SELECT CAST(NULL AS UUID), l.lane, CAST(NULL AS UUID), '', 0, 0, 0, '', j.run_at
+	FROM l CROSS JOIN LATERAL (SELECT run_at FROM jobs
 		WHERE kind = $3 AND lane = l.lane AND run_at >= l.first AND run_at < $1 AND holder IS NULL
 			AND id NOT IN (SELECT id FROM claimed)
 		ORDER BY run_at LIMIT 1) AS j`
@@ -64,7 +65,7 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (all m
 		_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 			j := Job{Kind: kind}
 			var created int64
-			err := r.Scan((*db.ID)(&j.ID), &j.Lane, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries, &j.Failures,
+			err := r.Scan((*db.ID)(&j.ID), &j.Lane, (*db.ID)(&j.TeamID), &j.Payload, &j.Attempt, &j.Tries, &j.Failures,
 				&j.LastError, &created)
 			if j.ID == "" {
 				next[j.Lane] = created

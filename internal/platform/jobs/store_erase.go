@@ -11,7 +11,7 @@ import (
 // reads the whole queue once, in steps, because no index supports finding a team's jobs.
 func (q *Queue) EraseTeam(ctx context.Context, teamID string) error {
 	err := q.d.WalkIDs(ctx, "jobs", func(tx *db.Tx, after, upTo db.ID) error {
-		_, err := tx.Exec(ctx, `DELETE FROM jobs WHERE id > $1 AND id <= $2 AND team_id = $3`, after, upTo, teamID)
+		_, err := tx.Exec(ctx, `DELETE FROM jobs WHERE id > $1 AND id <= $2 AND team_id = $3`, after, upTo, db.ID(teamID))
 		return err
 	})
 	if err != nil {

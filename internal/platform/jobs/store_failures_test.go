@@ -64,12 +64,12 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				return err
 			}},
 			{"Stats", "", func() error { _, err := Stats(ctx, d.Reader); return err }},
-			{"EraseTeam", "", func() error { return q.EraseTeam(ctx, "team") }},
+			{"EraseTeam", "", func() error { return q.EraseTeam(ctx, dbtest.ID("team")) }},
 		} {
 			before := ""
 			failed := trace.EachBroken(t, func() {
 				exec(t, d, `DELETE FROM jobs`)
-				insert(t, d, New{Kind: "k", TeamID: "team", Dedupe: "d"})
+				insert(t, d, New{Kind: "k", TeamID: dbtest.ID("team"), Dedupe: "d"})
 				if c.spoil != "" {
 					exec(t, d, c.spoil)
 				}
@@ -100,7 +100,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		at := d.Now().Add(time.Hour).Truncate(time.Microsecond)
 		insert(t, d, New{Kind: "a", Dedupe: "1", RunAt: at}, New{Kind: "a", Dedupe: "2", RunAt: at.Add(time.Hour)},
-			New{Kind: "b", Dedupe: "3", TeamID: "team", RunAt: at}, New{Kind: "c", Dedupe: "4", RunAt: at})
+			New{Kind: "b", Dedupe: "3", TeamID: dbtest.ID("team"), RunAt: at}, New{Kind: "c", Dedupe: "4", RunAt: at})
 		var parked Job
 		if err := d.QueryRow(t.Context(), `SELECT id, lane FROM jobs WHERE kind = 'b'`).Scan((*db.ID)(&parked.ID),
 			&parked.Lane); err != nil {
@@ -121,7 +121,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 		}
 		some, err := ParkedJobs(t.Context(), d.Reader, "", 10)
 		if err != nil || len(some) != 1 || some[0].ID != parked.ID || some[0].LastError != "why" || some[0].Failures != 1 ||
-			some[0].TeamID != "team" || some[0].Lane != "b" || some[0].CreatedAt.IsZero() {
+			some[0].TeamID != dbtest.ID("team") || some[0].Lane != "b" || some[0].CreatedAt.IsZero() {
 			t.Errorf("%+v, %v", some, err)
 		}
 		if some, err = ParkedJobs(t.Context(), d.Reader, parked.ID, 10); err != nil || len(some) != 0 {

@@ -26,7 +26,7 @@ func TestOwnListGoesByIndex(t *testing.T) {
 				CAST($2 AS UUID) ELSE CAST($3 AS UUID) END, '', '', 1, '',
 				CASE WHEN i < 10005 THEN 'pending' ELSE 'approved' END, i, i, i, '', NULL, '', NULL, ''
 				FROM (SELECT i, $4 || CAST(i AS TEXT) AS id FROM n) x`,
-				n.Acme.TeamID, db.ID(dbtest.ID("own")), db.ID(dbtest.ID("other")), first)
+				db.ID(n.Acme.TeamID), db.ID(dbtest.ID("own")), db.ID(dbtest.ID("other")), first)
 			return err
 		})
 		if d.Engine() == "postgres" {

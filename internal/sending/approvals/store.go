@@ -20,8 +20,8 @@ const columns = `id, team_id, actor_kind, actor_id, actor_name, sender, recipien
 func fields(a *Approval) (to []any, done func()) {
 	var kind, state, by string
 	var created, expires, decided int64
-	to = []any{(*db.ID)(&a.ID), &a.TeamID, &kind, (*db.ID)(&a.Actor.ID), &a.ActorName, &a.From, &a.Recipients, &a.Subject,
-		&state, &created, &expires, &decided, &by, (*db.ID)(&a.DecidedBy.ID), &a.Reason, (*db.ID)(&a.EmailID)}
+	to = []any{(*db.ID)(&a.ID), (*db.ID)(&a.TeamID), &kind, (*db.ID)(&a.Actor.ID), &a.ActorName, &a.From, &a.Recipients,
+		&a.Subject, &state, &created, &expires, &decided, &by, (*db.ID)(&a.DecidedBy.ID), &a.Reason, (*db.ID)(&a.EmailID)}
 	return to, func() {
 		a.Actor.Kind, a.DecidedBy.Kind, a.State = teams.ActorKind(kind), teams.ActorKind(by), State(state)
 		a.CreatedAt, a.ExpiresAt, a.DecidedAt = db.Time(created), db.Time(expires), db.Time(decided)
@@ -40,7 +40,7 @@ func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approva
 	to, done := fields(&a)
 	var request string
 	err = r.QueryRow(ctx, `SELECT `+columns+`, request FROM approvals WHERE id = $1 AND team_id = $2`,
-		db.ID(approvalID), teamID).Scan(append(to, &request)...)
+		db.ID(approvalID), db.ID(teamID)).Scan(append(to, &request)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return a, fault.NotFoundf("Approval not found")
 	}
@@ -58,7 +58,7 @@ func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approva
 func list(ctx context.Context, r db.Reader, teamID string, state State, actorID string, p page.Page) ([]Approval, bool,
 	error) {
 	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id", UUID: true,
-		Args: []any{teamID}}
+		Args: []any{db.ID(teamID)}}
 	if state != "" {
 		q.Args = append(q.Args, string(state))
 		q.Text += fmt.Sprintf(" AND state = $%d", len(q.Args))
@@ -73,7 +73,7 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 // isApproved reports whether an email was accepted because a person approved it.
 func isApproved(ctx context.Context, r db.Reader, teamID, emailID string) (approved bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM approvals WHERE email_id = $1 AND email_id IS NOT NULL
-		AND team_id || '' = $2 AND state = 'approved')`, db.ID(emailID), teamID).Scan(&approved)
+		AND COALESCE(team_id, team_id) = $2 AND state = 'approved')`, db.ID(emailID), db.ID(teamID)).Scan(&approved)
 	return approved, err
 }
 
@@ -83,14 +83,15 @@ func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, sin
 	most int) (pending, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM
 		(SELECT state FROM approvals WHERE team_id = $1 AND actor_id = $2 AND created_at > $3
-		ORDER BY created_at DESC LIMIT $4) recent`, teamID, db.ID(actorID), since.UnixMicro(), most).Scan(&pending, &all)
+		ORDER BY created_at DESC LIMIT $4) recent`, db.ID(teamID), db.ID(actorID), since.UnixMicro(), most).Scan(&pending,
+		&all)
 	return pending, all, err
 }
 
 func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
 	tx.Proof(`SELECT 1 FROM approvals WHERE id = $1`, db.ID(a.ID))
 	tx.Queue(ctx, `INSERT INTO approvals (`+columns+`, request)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', NULL, '', NULL, $12)`, db.ID(a.ID), a.TeamID,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', NULL, '', NULL, $12)`, db.ID(a.ID), db.ID(a.TeamID),
 		string(a.Actor.Kind), db.ID(a.Actor.ID), a.ActorName, a.From, a.Recipients, a.Subject, string(a.State),
 		a.CreatedAt.UnixMicro(), a.ExpiresAt.UnixMicro(), request)
 }
@@ -99,7 +100,7 @@ func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
 func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $3, decided_at = $4, decided_by_kind = $5, decided_by_id = $6,
 		reason = $7, email_id = $8, request = '' WHERE id = $1 AND team_id = $2 AND state = 'pending'
-		AND expires_at > $4`, db.ID(a.ID), a.TeamID, string(a.State), tx.Now().UnixMicro(),
+		AND expires_at > $4`, db.ID(a.ID), db.ID(a.TeamID), string(a.State), tx.Now().UnixMicro(),
 		string(a.DecidedBy.Kind), db.ID(a.DecidedBy.ID), a.Reason, db.ID(a.EmailID))
 	if err != nil {
 		return false, fmt.Errorf("decide of approval %s: %w", a.ID, err)
@@ -124,7 +125,7 @@ func deleteDecided(ctx context.Context, tx *db.Tx, before time.Time, limit int) 
 
 func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE team_id = $1
-		ORDER BY id LIMIT $2)`, teamID, limit)
+		ORDER BY id LIMIT $2)`, db.ID(teamID), limit)
 }
 
 // requestsNaming returns a page of the team's pending approvals that may contain an address. The page starts after the
@@ -132,7 +133,7 @@ func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64,
 func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after string,
 	limit int) ([]pendingRequest, error) {
 	rows, err := r.Query(ctx, `SELECT id, request FROM approvals WHERE team_id = $1 AND state = 'pending' AND id > $3
-		AND `+erasure.MayContain(2, "request")+` ORDER BY id LIMIT $4`, teamID, pattern, db.OrNoID(after),
+		AND `+erasure.MayContain(2, "request")+` ORDER BY id LIMIT $4`, db.ID(teamID), pattern, db.OrNoID(after),
 		limit)
 	return db.Collect(rows, err, func(r db.Row) (n pendingRequest, err error) {
 		err = r.Scan((*db.ID)(&n.id), &n.request)
@@ -144,5 +145,5 @@ type pendingRequest struct{ id, request string }
 
 func remove(ctx context.Context, tx *db.Tx, teamID, approvalID string) {
 	tx.Queue(ctx, `DELETE FROM approvals WHERE id = $1 AND team_id = $2 AND state = 'pending'`, db.ID(approvalID),
-		teamID)
+		db.ID(teamID))
 }

@@ -23,7 +23,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 	ctx := t.Context()
 	s := New(d)
 	html := "<p>hello</p>"
-	c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: &html}
+	c := Content{TeamID: dbtest.ID("team"), From: "a@b.example", Subject: "s", HTML: &html}
 	if err := d.Update(ctx, func(tx *db.Tx) error { return s.Add(ctx, tx, &c) }); err != nil {
 		t.Fatal(err)
 	}
@@ -33,11 +33,11 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	k, err := s.Get(ctx, "team", c.ID)
+	k, err := s.Get(ctx, dbtest.ID("team"), c.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	some, err := s.Unused(ctx, "team", Unused{})
+	some, err := s.Unused(ctx, dbtest.ID("team"), Unused{})
 	if err != nil || len(some) != 1 {
 		t.Fatal(some, err)
 	}
@@ -83,7 +83,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 // own uses.
 func TestUsesAreNoted(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
-	c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
+	c := Content{TeamID: dbtest.ID("team"), From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
 	row := func(t *testing.T, d *db.DB) (used int64, from string) {
 		t.Helper()
 		if err := d.QueryRow(t.Context(), `SELECT used_at, from_id FROM contents`).Scan(&used,
@@ -95,7 +95,7 @@ func TestUsesAreNoted(t *testing.T) {
 	noted := func(t *testing.T, d *db.DB, s *Service) bool {
 		t.Helper()
 		before, _ := row(t, d)
-		k, err := s.Get(t.Context(), "team", c.ID)
+		k, err := s.Get(t.Context(), dbtest.ID("team"), c.ID)
 		if err == nil {
 			err = d.Update(t.Context(), func(tx *db.Tx) error {
 				s.MarkUsed(t.Context(), tx, k.Ref)
@@ -133,7 +133,7 @@ func TestUsesAreNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // synctest starts in 2000 again, so the clock goes back by eleven hours
 		d := dbtest.Open(t, path)
 		s := New(d)
-		all, err := s.Unused(t.Context(), "team", Unused{})
+		all, err := s.Unused(t.Context(), dbtest.ID("team"), Unused{})
 		if err != nil || len(all) != 0 {
 			t.Error(all, err)
 		}
@@ -156,7 +156,7 @@ func TestUsesAreNoted(t *testing.T) {
 func TestSweptLate(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), New(d)
-		c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
+		c := Content{TeamID: dbtest.ID("team"), From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
 		if err := d.Update(ctx, func(tx *db.Tx) error {
 			if err := s.Add(ctx, tx, &c); err != nil {
 				return err
@@ -166,11 +166,11 @@ func TestSweptLate(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		read, err := s.Unused(ctx, "team", Unused{})
+		read, err := s.Unused(ctx, dbtest.ID("team"), Unused{})
 		if err != nil || len(read) != 1 || read[0].From >= read[0].Until() {
 			t.Fatal(read, err)
 		}
-		if more, err := s.Unused(ctx, "team", read[0]); err != nil || len(more) > 0 {
+		if more, err := s.Unused(ctx, dbtest.ID("team"), read[0]); err != nil || len(more) > 0 {
 			t.Errorf("after the last come %v, %v", more, err)
 		}
 		if err := s.AdvanceFrom(ctx, read[0], read[0].Until()); err != nil {
@@ -187,19 +187,20 @@ func TestSweptLate(t *testing.T) {
 		if err := s.RemoveUnused(ctx, read); err != nil || left() != 1 {
 			t.Errorf("%d contents are left: %v", left(), err)
 		}
-		again, err := s.Unused(ctx, "team", Unused{})
+		again, err := s.Unused(ctx, dbtest.ID("team"), Unused{})
 		if err != nil || len(again) != 1 || again[0].From != read[0].Until() {
 			t.Fatal(again, err)
 		}
-		for _, others := range [][]Unused{{{TeamID: "other", ID: c.ID, From: again[0].From, used: again[0].used}}, again} {
+		for _, others := range [][]Unused{{{TeamID: dbtest.ID("other"), ID: c.ID, From: again[0].From,
+			used: again[0].used}}, again} {
 			if err := s.RemoveUnused(ctx, others); err != nil {
 				t.Fatal(err)
 			}
-			if n, gone := left(), others[0].TeamID == "team"; (n == 0) != gone {
+			if n, gone := left(), others[0].TeamID == dbtest.ID("team"); (n == 0) != gone {
 				t.Errorf("of team %s %d are left", others[0].TeamID, n)
 			}
 		}
-		if _, err := s.Get(ctx, "team", c.ID); fault.KindOf(err) != fault.NotFound {
+		if _, err := s.Get(ctx, dbtest.ID("team"), c.ID); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("it is found: %v", err)
 		}
 	})

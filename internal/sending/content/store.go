@@ -44,7 +44,7 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	now := c.CreatedAt.UnixMicro()
 	tx.Queue(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
 		headers, html, body_text, from_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`, db.ID(c.ID),
-		c.TeamID, c.Kept, now, now, given, c.From, c.Subject, replyTo, headers, html, text, firstOf(c.CreatedAt))
+		db.ID(c.TeamID), c.Kept, now, now, given, c.From, c.Subject, replyTo, headers, html, text, firstOf(c.CreatedAt))
 	return nil
 }
 
@@ -54,7 +54,7 @@ func insertCopy(ctx context.Context, tx *db.Tx, teamID, contentID, copyID, from 
 		`INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
 		headers, html, body_text, from_id) SELECT CAST($3 AS UUID), team_id, kept, CAST($5 AS BIGINT), CAST($5 AS BIGINT),
 		parts, CAST($4 AS TEXT), subject, reply_to, headers, html, body_text, from_id FROM contents WHERE id = $1
-		AND team_id = $2`, db.ID(contentID), teamID, db.ID(copyID), from, tx.Now().UnixMicro())
+		AND team_id = $2`, db.ID(contentID), db.ID(teamID), db.ID(copyID), from, tx.Now().UnixMicro())
 	if err != nil {
 		return fmt.Errorf("copy content %s: %w", contentID, err)
 	}
@@ -70,8 +70,8 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 	var replyTo, headers, html, text string
 	err = r.QueryRow(ctx,
 		`SELECT id, team_id, kept, created_at, parts, sender, subject, reply_to, headers, html, body_text
-		FROM contents WHERE id = $1 AND team_id = $2`, db.ID(contentID), teamID).Scan((*db.ID)(&c.ID), &c.TeamID, &c.Kept,
-		&created, &given, &c.From, &c.Subject, &replyTo, &headers, &html, &text)
+		FROM contents WHERE id = $1 AND team_id = $2`, db.ID(contentID), db.ID(teamID)).Scan((*db.ID)(&c.ID),
+		(*db.ID)(&c.TeamID), &c.Kept, &created, &given, &c.From, &c.Subject, &replyTo, &headers, &html, &text)
 	if errors.Is(err, db.ErrNoRows) {
 		return c, notFound()
 	}
@@ -96,7 +96,7 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 
 func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string) (n int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(OCTET_LENGTH(html) + OCTET_LENGTH(body_text)), 0) FROM contents
-		WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(contentIDs)).Scan(&n)
+		WHERE team_id = $1 AND id = ANY($2)`, db.ID(teamID), db.IDs(contentIDs)).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("read the size of contents: %w", err)
 	}
@@ -106,7 +106,7 @@ func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string
 // Sender returns the From field of a content.
 func Sender(ctx context.Context, r db.Reader, teamID, contentID string) (from string, err error) {
 	err = r.QueryRow(ctx, `SELECT sender FROM contents WHERE id = $1 AND team_id = $2`, db.ID(contentID),
-		teamID).Scan(&from)
+		db.ID(teamID)).Scan(&from)
 	if errors.Is(err, db.ErrNoRows) {
 		return "", notFound()
 	}
@@ -120,16 +120,16 @@ func Sender(ctx context.Context, r db.Reader, teamID, contentID string) (from st
 // Because used_at always increases, a transaction that has read the column earlier notices the use.
 func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at time.Time) {
 	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at + 1 END,
-		from_id = CASE WHEN from_id > $4 THEN $4 ELSE from_id END WHERE id = $1 AND team_id = $2`, db.ID(contentID), teamID,
-		at.UnixMicro(), firstOf(at))
+		from_id = CASE WHEN from_id > $4 THEN $4 ELSE from_id END WHERE id = $1 AND team_id = $2`, db.ID(contentID),
+		db.ID(teamID), at.UnixMicro(), firstOf(at))
 }
 
 func release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
-	tx.Queue(ctx, `UPDATE contents SET kept = $3 WHERE id = $1 AND team_id = $2`, db.ID(contentID), teamID, false)
+	tx.Queue(ctx, `UPDATE contents SET kept = $3 WHERE id = $1 AND team_id = $2`, db.ID(contentID), db.ID(teamID), false)
 }
 
 func remove(ctx context.Context, tx *db.Tx, teamID, contentID string) {
-	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2`, db.ID(contentID), teamID)
+	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2`, db.ID(contentID), db.ID(teamID))
 }
 
 // unused reads only an index, which includes from_id, because the row stores from_id after the large texts.
@@ -138,7 +138,7 @@ func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, a
 		after.used = -1
 	}
 	rows, err := r.Query(ctx, `SELECT id, from_id, used_at FROM contents WHERE team_id = $1 AND used_at < $2 AND NOT kept
-		AND (used_at, id) > ($3, $4) ORDER BY used_at, id LIMIT $5`, teamID, before.UnixMicro(), after.used,
+		AND (used_at, id) > ($3, $4) ORDER BY used_at, id LIMIT $5`, db.ID(teamID), before.UnixMicro(), after.used,
 		db.OrNoID(after.ID), unusedMax)
 	all, err := db.Collect(rows, err, func(r db.Row) (Unused, error) {
 		u := Unused{TeamID: teamID}
@@ -153,7 +153,7 @@ func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, a
 
 func advanceFrom(ctx context.Context, tx *db.Tx, u Unused, from string) error {
 	_, err := tx.Exec(ctx, `UPDATE contents SET from_id = $5 WHERE id = $1 AND team_id = $2 AND used_at = $3
-		AND from_id = $4`, db.ID(u.ID), u.TeamID, u.used, db.ID(u.From), db.ID(from))
+		AND from_id = $4`, db.ID(u.ID), db.ID(u.TeamID), u.used, db.ID(u.From), db.ID(from))
 	if err != nil {
 		return fmt.Errorf("record the first email of content %s: %w", u.ID, err)
 	}
@@ -162,14 +162,14 @@ func advanceFrom(ctx context.Context, tx *db.Tx, u Unused, from string) error {
 
 func removeUnused(ctx context.Context, tx *db.Tx, u Unused) {
 	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2 AND used_at = $3 AND from_id = $4 AND NOT kept`,
-		db.ID(u.ID), u.TeamID, u.used, db.ID(u.From))
+		db.ID(u.ID), db.ID(u.TeamID), u.used, db.ID(u.From))
 }
 
 func teamsWithUnused(ctx context.Context, r db.Reader, after string, before time.Time) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT team_id FROM contents WHERE NOT kept AND team_id > $1 AND used_at < $2
-		ORDER BY team_id LIMIT $3`, after, before.UnixMicro(), teamsMax)
+		ORDER BY team_id LIMIT $3`, db.OrNoID(after), before.UnixMicro(), teamsMax)
 	teams, err := db.Collect(rows, err, func(r db.Row) (teamID string, err error) {
-		err = r.Scan(&teamID)
+		err = r.Scan((*db.ID)(&teamID))
 		return teamID, err
 	})
 	if err != nil {
@@ -180,8 +180,7 @@ func teamsWithUnused(ctx context.Context, r db.Reader, after string, before time
 
 func eraseSome(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM contents WHERE id IN (SELECT id FROM contents WHERE team_id = $1 LIMIT $2)`,
-		teamID,
-		removeMax)
+		db.ID(teamID), removeMax)
 	if err != nil {
 		return 0, fmt.Errorf("erase the contents of team %s: %w", teamID, err)
 	}

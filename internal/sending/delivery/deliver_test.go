@@ -343,7 +343,7 @@ func TestDeliverWithALostLease(t *testing.T) {
 		j := jobs.Job{Kind: emails.DeliveryKind, Attempt: 7, CreatedAt: time.Now()} // no attempt is stored yet
 		if err := d.QueryRow(t.Context(), `SELECT id, lane, team_id, payload FROM jobs WHERE kind = $1`, j.Kind).
 			Scan((*db.ID)(&j.ID),
-				&j.Lane, &j.TeamID, &j.Payload); err != nil {
+				&j.Lane, (*db.ID)(&j.TeamID), &j.Payload); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.service.deliver(t.Context(), j); !errors.Is(err, jobs.ErrLost) {

@@ -329,7 +329,7 @@ func (f *fixture) suppressMany(n int) {
 	err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
 		for i := range n {
 			tx.Queue(f.T.Context(), `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
-				VALUES ($1, $2, $3, 'manual', NULL, 0)`, db.ID(id.New()), f.Acme.TeamID,
+				VALUES ($1, $2, $3, 'manual', NULL, 0)`, db.ID(id.New()), db.ID(f.Acme.TeamID),
 				fmt.Sprintf("filler%d@%s", i, destination))
 		}
 		_, err := tx.Exec(f.T.Context(), `ANALYZE suppressions`)

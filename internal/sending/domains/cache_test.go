@@ -43,7 +43,7 @@ func trustingIn(t *testing.T, d *db.DB) (s *Service, one, two Domain) {
 	on := true
 	for i, dst := range []*Domain{&one, &two} {
 		n := NewDomain{Name: fmt.Sprintf("d%d.example", i), Capabilities: Capabilities{Receiving: &on}}
-		if *dst, err = s.AddVerified(t.Context(), "team", n); err != nil {
+		if *dst, err = s.AddVerified(t.Context(), dbtest.ID("team"), n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,10 +106,10 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestMemoryEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, one, _ := trusting(t)
-		exec := func(text string) {
+		exec := func(text, teamID string) {
 			t.Helper()
 			err := s.DB.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := tx.Exec(t.Context(), text, db.ID(one.ID))
+				_, err := tx.Exec(t.Context(), text, db.ID(one.ID), db.ID(teamID))
 				return err
 			})
 			if err != nil {
@@ -125,10 +125,10 @@ func TestMemoryEnds(t *testing.T) {
 				}
 			}
 			is(0, true)
-			exec(`UPDATE domains SET team_id = 'gone', name = 'gone.example' WHERE id = $1`)
+			exec(`UPDATE domains SET team_id = $2, name = 'gone.example' WHERE id = $1`, dbtest.ID("gone"))
 			is(a.last-1, true)
 			is(1, false)
-			exec(`UPDATE domains SET team_id = 'team', name = 'd0.example' WHERE id = $1`)
+			exec(`UPDATE domains SET team_id = $2, name = 'd0.example' WHERE id = $1`, dbtest.ID("team"))
 			time.Sleep(a.last)
 		}
 	})
@@ -141,7 +141,7 @@ func TestChangeDuringALookUp(t *testing.T) {
 		s, one, _ := trustingIn(t, d)
 		g, err := look(s, s.signing, one.ID, 30*cacheFor, func() (Signing, error) {
 			g, err := s.lookUpSigning(t.Context(), one.ID)
-			if err := s.Delete(t.Context(), "team", one.ID); err != nil {
+			if err := s.Delete(t.Context(), dbtest.ID("team"), one.ID); err != nil {
 				t.Fatal(err)
 			}
 			return g, err

@@ -52,7 +52,7 @@ func (c *contest) listen() {
 		return c.scheduled.Load(), nil
 	}
 	c.SentSince = func(_ context.Context, team, id string, since time.Time) (bool, error) {
-		if team != "team" || id != c.domain.ID || time.Since(since) != 24*time.Hour {
+		if team != dbtest.ID("team") || id != c.domain.ID || time.Since(since) != 24*time.Hour {
 			c.t.Errorf("asked whether %s has sent from %s since %v", team, id, since)
 		}
 		return c.sent.Load(), nil
@@ -68,7 +68,7 @@ func contested(t *testing.T, f func(c *contest)) {
 		c.listen()
 		c.domain = mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 		dns.install(s.Records(&c.domain))
-		verify(t, s, "team", c.domain.ID)
+		verify(t, s, dbtest.ID("team"), c.domain.ID)
 		pass(time.Minute)
 		c.begin(domains.NewDomain{Name: "acme.example"})
 		f(c)
@@ -78,7 +78,7 @@ func contested(t *testing.T, f func(c *contest)) {
 func (c *contest) begin(n domains.NewDomain) {
 	c.t.Helper()
 	var err error
-	if c.claim, _, err = c.Claim(c.t.Context(), "other", n); err != nil {
+	if c.claim, _, err = c.Claim(c.t.Context(), dbtest.ID("other"), n); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -92,7 +92,7 @@ func (c *contest) prove(there bool) {
 			f.TXTRecords["acme.example"] = []string{c.claim.RecordValue()}
 		}
 	})
-	if _, err := c.VerifyClaim(c.t.Context(), "other", c.claim.DomainID); err != nil {
+	if _, err := c.VerifyClaim(c.t.Context(), dbtest.ID("other"), c.claim.DomainID); err != nil {
 		c.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -101,7 +101,7 @@ func (c *contest) prove(there bool) {
 func (c *contest) is(after time.Duration, want domains.ClaimStatus, reason string) {
 	c.t.Helper()
 	c.pass(after)
-	got, err := c.GetClaim(c.t.Context(), "other", c.claim.DomainID)
+	got, err := c.GetClaim(c.t.Context(), dbtest.ID("other"), c.claim.DomainID)
 	if err != nil || got.Status != want || got.BlockedReason != reason ||
 		(got.FailureReason != "") != (want == domains.ClaimFailed) {
 		c.t.Errorf("the claim is %s %q %q, %v; want %s %q", got.Status, got.BlockedReason, got.FailureReason, err, want,
@@ -115,7 +115,7 @@ func (c *contest) heard(want ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range want {
-		want[i] = "team: " + want[i]
+		want[i] = dbtest.ID("team") + ": " + want[i]
 	}
 	if strings.Join(c.notices, "\n") != strings.Join(want, "\n") {
 		c.t.Errorf("told %q, want %q", c.notices, want)
@@ -154,10 +154,10 @@ func TestAClaimOnADomainInUse(t *testing.T) {
 		c.sent.Store(false)
 		c.is(20*time.Minute, domains.ClaimCompleted, "")
 		c.heard()
-		if got, err := c.Get(c.t.Context(), "other", c.claim.DomainID); err != nil || got.Placeholder {
+		if got, err := c.Get(c.t.Context(), dbtest.ID("other"), c.claim.DomainID); err != nil || got.Placeholder {
 			c.t.Errorf("the claiming team has %+v, %v", got, err)
 		}
-		if _, err := c.Get(c.t.Context(), "team", c.domain.ID); fault.KindOf(err) != fault.NotFound {
+		if _, err := c.Get(c.t.Context(), dbtest.ID("team"), c.domain.ID); fault.KindOf(err) != fault.NotFound {
 			c.t.Errorf("the other team still has it: %v", err)
 		}
 	})
@@ -173,10 +173,11 @@ func TestAClaimFails(t *testing.T) {
 		c.is(49*time.Hour, domains.ClaimBlocked, "grace_period")
 		c.is(25*time.Hour, domains.ClaimBlocked, "recent_owner_activity")
 		c.is(27*24*time.Hour, domains.ClaimFailed, "")
-		if got, err := c.Get(c.t.Context(), "team", c.domain.ID); err != nil || got.Status != domains.Verified {
+		if got, err := c.Get(c.t.Context(), dbtest.ID("team"), c.domain.ID); err != nil || got.Status != domains.Verified {
 			c.t.Errorf("the owner has %+v, %v", got, err)
 		}
-		if _, err := c.VerifyClaim(c.t.Context(), "other", c.claim.DomainID); fault.KindOf(err) != fault.Invalid {
+		if _, err := c.VerifyClaim(c.t.Context(), dbtest.ID("other"),
+			c.claim.DomainID); fault.KindOf(err) != fault.Invalid {
 			c.t.Errorf("it is verified again: %v", err)
 		}
 	})
@@ -186,22 +187,22 @@ func TestAClaimFails(t *testing.T) {
 func TestAClaimFailsForItsNames(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.begin(domains.NewDomain{Name: "acme.example", ReturnPath: "mail"})
-		below, err := c.Create(c.t.Context(), "third", domains.NewDomain{Name: "mail.acme.example"})
+		below, err := c.Create(c.t.Context(), dbtest.ID("third"), domains.NewDomain{Name: "mail.acme.example"})
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		c.dns.install(c.Records(&below))
-		verify(c.t, c.Service, "third", below.ID)
+		verify(c.t, c.Service, dbtest.ID("third"), below.ID)
 		c.pass(time.Minute)
 		c.prove(true)
 		c.is(2*time.Second, domains.ClaimBlocked, "grace_period")
 		c.is(49*time.Hour, domains.ClaimBlocked, "grace_period")
 		c.is(25*time.Hour, domains.ClaimFailed, "")
-		got, err := c.GetClaim(c.t.Context(), "other", c.claim.DomainID)
+		got, err := c.GetClaim(c.t.Context(), dbtest.ID("other"), c.claim.DomainID)
 		if err != nil || !strings.Contains(got.FailureReason, "`mail.acme.example`") {
 			c.t.Errorf("%q, %v", got.FailureReason, err)
 		}
-		if _, err := c.Get(c.t.Context(), "team", c.domain.ID); err != nil {
+		if _, err := c.Get(c.t.Context(), dbtest.ID("team"), c.domain.ID); err != nil {
 			c.t.Errorf("the owner has lost it: %v", err)
 		}
 	})
@@ -281,16 +282,16 @@ func TestClaimsThatComeToNothing(t *testing.T) {
 		c.begin(domains.NewDomain{Name: "acme.example"})
 		first := c.claim
 		c.begin(domains.NewDomain{Name: "acme.example", OpenTracking: true, Region: "eu-west-1"})
-		if _, _, err := s.Claim(t.Context(), "third", domains.NewDomain{Name: "acme.example"}); err != nil {
+		if _, _, err := s.Claim(t.Context(), dbtest.ID("third"), domains.NewDomain{Name: "acme.example"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Delete(t.Context(), "other", c.claim.DomainID); err != nil {
+		if err := s.Delete(t.Context(), dbtest.ID("other"), c.claim.DomainID); err != nil {
 			t.Fatal(err)
 		}
 		c.heard(newsOfClaim)
 		for id, want := range map[string]domains.Claim{first.DomainID: {Status: domains.ClaimSuperseded, Region: "us-east-1"},
 			c.claim.DomainID: {Status: domains.ClaimCanceled, Region: "eu-west-1"}} {
-			if got, err := s.GetClaim(t.Context(), "other", id); err != nil || got.Status != want.Status ||
+			if got, err := s.GetClaim(t.Context(), dbtest.ID("other"), id); err != nil || got.Status != want.Status ||
 				got.Region != want.Region {
 				t.Errorf("the claim is %s in %s, %v; want %s in %s", got.Status, got.Region, err, want.Status, want.Region)
 			}
@@ -306,17 +307,17 @@ func TestVerifyingAPlaceholder(t *testing.T) {
 		s, _ := newService(t, d, dns)
 		oneKey(t, s)
 		mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
-		claim, _, err := s.Claim(t.Context(), "other", domains.NewDomain{Name: "acme.example"})
+		claim, _, err := s.Claim(t.Context(), dbtest.ID("other"), domains.NewDomain{Name: "acme.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		dns.set(func(f *resolve.Fake) { f.TXTRecords["acme.example"] = []string{claim.RecordValue()} })
-		verify(t, s, "other", claim.DomainID)
+		verify(t, s, dbtest.ID("other"), claim.DomainID)
 		testnode.Until(t, "the claim is completed", func() bool {
-			got, err := s.GetClaim(t.Context(), "other", claim.DomainID)
+			got, err := s.GetClaim(t.Context(), dbtest.ID("other"), claim.DomainID)
 			return err == nil && got.Status == domains.ClaimCompleted
 		})
-		got, err := s.Get(t.Context(), "other", claim.DomainID)
+		got, err := s.Get(t.Context(), dbtest.ID("other"), claim.DomainID)
 		if err != nil || got.Status != domains.NotStarted {
 			t.Errorf("it is %s, %v", got.Status, err)
 		}

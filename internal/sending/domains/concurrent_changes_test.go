@@ -45,15 +45,15 @@ func TestClaimsThatChangeDuringALook(t *testing.T) {
 	}{
 		{"nothing", nil, nil, domains.ClaimVerified, 1},
 		{"it is canceled", func(t *testing.T, s *domains.Service, _ *db.DB, _ domains.Domain, c domains.Claim) error {
-			return s.Delete(t.Context(), "other", c.DomainID)
+			return s.Delete(t.Context(), dbtest.ID("other"), c.DomainID)
 		}, nil, domains.ClaimCanceled, 0},
 		{"its team is erased", func(t *testing.T, s *domains.Service, _ *db.DB, _ domains.Domain, c domains.Claim) error {
-			return s.EraseTeam(t.Context(), "other")
+			return s.EraseTeam(t.Context(), dbtest.ID("other"))
 		}, nil, "", 0},
 		{"the domain becomes a third team's, which uses it too", nil,
 			func(t *testing.T, s *domains.Service, d *db.DB, owner domains.Domain, _ domains.Claim) error {
-				err := s.Delete(t.Context(), "team", owner.ID)
-				trust(t, d, "third")
+				err := s.Delete(t.Context(), dbtest.ID("team"), owner.ID)
+				trust(t, d, dbtest.ID("third"))
 				return err
 			}, domains.ClaimPending, 1},
 		{"the owner no longer uses it", nil,
@@ -67,8 +67,8 @@ func TestClaimsThatChangeDuringALook(t *testing.T) {
 			s, _, _ := build(t, d, dns, domains.Config{})
 			oneKey(t, s)
 			owner := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
-			trust(t, d, "team")
-			claim, _, err := s.Claim(ctx, "other", domains.NewDomain{Name: "acme.example"})
+			trust(t, d, dbtest.ID("team"))
+			claim, _, err := s.Claim(ctx, dbtest.ID("other"), domains.NewDomain{Name: "acme.example"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestClaimsThatChangeDuringALook(t *testing.T) {
 			if err := s.Kind().Handle(ctx, inHand(t, d, claim.DomainID)); err != nil {
 				t.Error(err)
 			}
-			got, err := s.GetClaim(ctx, "other", claim.DomainID)
+			got, err := s.GetClaim(ctx, dbtest.ID("other"), claim.DomainID)
 			if got.Status != c.want || (fault.KindOf(err) == fault.NotFound) != (c.want == "") {
 				t.Errorf("it is %q, %v", got.Status, err)
 			}
@@ -108,11 +108,11 @@ func TestLooksThatAreStopped(t *testing.T) {
 	dom := mustCreate(t, s, domains.NewDomain{Name: "send.acme.example", ReturnPath: "a"})
 	dns.install(s.Records(&dom))
 	mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
-	claim, _, err := s.Claim(t.Context(), "other", domains.NewDomain{Name: "acme.example"})
+	claim, _, err := s.Claim(t.Context(), dbtest.ID("other"), domains.NewDomain{Name: "acme.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	verify(t, s, "team", dom.ID)
+	verify(t, s, dbtest.ID("team"), dom.ID)
 	for _, id := range []string{dom.ID, claim.DomainID} {
 		ctx, cancel := context.WithCancel(t.Context())
 		j := inHand(t, d, id)
@@ -141,7 +141,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		records := s.Records(&dom)
 		look := func() {
 			t.Helper()
-			verify(t, s, "team", dom.ID)
+			verify(t, s, dbtest.ID("team"), dom.ID)
 			if err := s.Kind().Handle(t.Context(), inHand(t, d, dom.ID)); err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +149,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		dns.install(slices.DeleteFunc(slices.Clone(records), func(r domains.Record) bool { return r.Key == "dkim" }))
 		look()
 		below := domains.NewDomain{Name: "send.acme.example"}
-		there, err := s.Create(t.Context(), "other", below)
+		there, err := s.Create(t.Context(), dbtest.ID("other"), below)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,24 +157,24 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		look()
 		// This subdomain was added before another team registered its name as a host. The subdomain's settings may change,
 		// but not to names that belong to another team.
-		if err := s.Update(t.Context(), "other", there.ID, domains.Change{OpenTracking: new(true)}); err != nil {
+		if err := s.Update(t.Context(), dbtest.ID("other"), there.ID, domains.Change{OpenTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that stands at a host of another team's: %v", err)
 		}
-		got, err := s.Get(t.Context(), "other", there.ID)
+		got, err := s.Get(t.Context(), dbtest.ID("other"), there.ID)
 		if err != nil || !got.OpenTracking || got.ClickTracking {
 			t.Errorf("%+v, %v", got, err)
 		}
-		err = s.Update(t.Context(), "other", there.ID, domains.Change{TrackingSubdomain: new("links")})
+		err = s.Update(t.Context(), dbtest.ID("other"), there.ID, domains.Change{TrackingSubdomain: new("links")})
 		if fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("a new name of it: %v", err)
 		}
 		// If a domain has already lost a name, its other settings can still be changed.
-		exec(t, d, `UPDATE domain_names SET domain_id = $1, team_id = 'other' WHERE name = 'send.acme.example'`,
-			db.ID(there.ID))
-		if err := s.Update(t.Context(), "team", dom.ID, domains.Change{ClickTracking: new(true)}); err != nil {
+		exec(t, d, `UPDATE domain_names SET domain_id = $1, team_id = $2 WHERE name = 'send.acme.example'`,
+			db.ID(there.ID), db.ID(dbtest.ID("other")))
+		if err := s.Update(t.Context(), dbtest.ID("team"), dom.ID, domains.Change{ClickTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that has lost a name: %v", err)
 		}
-		err = s.Update(t.Context(), "team", dom.ID, domains.Change{TLS: new("none")})
+		err = s.Update(t.Context(), dbtest.ID("team"), dom.ID, domains.Change{TLS: new("none")})
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("no such setting: %v", err)
 		}
@@ -187,10 +187,10 @@ func TestAClaimWithoutListeners(t *testing.T) {
 		dns, d := newZone(), dbtest.SQLite(t)
 		s, _, _ := build(t, d, dns, domains.Config{TrustDomains: true})
 		oneKey(t, s)
-		if _, err := s.AddVerified(t.Context(), "team", domains.NewDomain{Name: "acme.example"}); err != nil {
+		if _, err := s.AddVerified(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: "acme.example"}); err != nil {
 			t.Fatal(err)
 		}
-		c, _, err := s.Claim(t.Context(), "other", domains.NewDomain{Name: "acme.example"})
+		c, _, err := s.Claim(t.Context(), dbtest.ID("other"), domains.NewDomain{Name: "acme.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,8 @@ func TestAClaimWithoutListeners(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := s.GetClaim(t.Context(), "other", c.DomainID); err != nil || got.Status != domains.ClaimCompleted {
+		if got, err := s.GetClaim(t.Context(), dbtest.ID("other"), c.DomainID); err != nil ||
+			got.Status != domains.ClaimCompleted {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

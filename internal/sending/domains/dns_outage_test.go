@@ -27,7 +27,7 @@ func TestLookUpWithoutOurDNS(t *testing.T) {
 		s, _, _ := build(t, d, resolver, domains.Config{})
 		oneKey(t, s)
 		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		if err := s.Kind().Handle(t.Context(), inHand(t, d, dom.ID)); !fault.IsOutage(err) {
 			t.Errorf("the look-up ends with %v", err)
 		}

@@ -44,7 +44,7 @@ func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *tes
 // statuses returns the status of the domain and, by record key, the states of its records.
 func statuses(t *testing.T, s *domains.Service, domainID string) (domains.Status, map[string]domains.Status) {
 	t.Helper()
-	d, err := s.Get(t.Context(), "team", domainID)
+	d, err := s.Get(t.Context(), dbtest.ID("team"), domainID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (z *zone) install(all []domains.Record) {
 
 func mustCreate(t *testing.T, s *domains.Service, n domains.NewDomain) domains.Domain {
 	t.Helper()
-	d, err := s.Create(t.Context(), "team", n)
+	d, err := s.Create(t.Context(), dbtest.ID("team"), n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestADomainOutlivesBrokenNameServers(t *testing.T) {
 			clocked(t, dns, domains.Config{}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
 				dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 				dns.install(s.Records(&dom))
-				verify(t, s, "team", dom.ID)
+				verify(t, s, dbtest.ID("team"), dom.ID)
 				pass(time.Second)
 				if status, _ := statuses(t, s, dom.ID); status != domains.Pending {
 					t.Errorf("it is %s at first", status)
@@ -138,7 +138,7 @@ func TestADomainOutlivesOurErrors(t *testing.T) {
 	clocked(t, dns, domains.Config{}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
 		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 		dns.install(s.Records(&dom))
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		for range 10 {
 			pass(time.Hour)
 		}
@@ -171,11 +171,11 @@ func TestVerifyLooksAgain(t *testing.T) {
 		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 		for range 10 {
 			before := dns.looks.Load()
-			verify(t, s, "team", dom.ID)
+			verify(t, s, dbtest.ID("team"), dom.ID)
 			testnode.Until(t, "DNS is asked", func() bool { return dns.looks.Load() > before })
 		}
 		dns.install(s.Records(&dom))
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		testnode.Until(t, "it is verified", func() bool {
 			status, _ := statuses(t, s, dom.ID)
 			return status == domains.Verified
@@ -189,10 +189,10 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 	clocked(t, dns, domains.Config{}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
 		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 		dns.install(s.Records(&dom))
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		receiving := func(on bool) {
 			t.Helper()
-			if err := s.Update(t.Context(), "team", dom.ID,
+			if err := s.Update(t.Context(), dbtest.ID("team"), dom.ID,
 				domains.Change{Capabilities: domains.Capabilities{Receiving: &on}}); err != nil {
 				t.Fatal(err)
 			}
@@ -216,14 +216,14 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 		receiving(false)
 		receiving(true)
 		is(0, domains.PartiallyVerified, domains.NotStarted)
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		is(time.Second, domains.PartiallyVerified, domains.Pending)
 		receiving(false)
 		is(100*time.Hour, domains.Verified, "")
 		receiving(true)
 		is(25*time.Hour, domains.PartiallyVerified, domains.Pending)
 
-		all, err := s.Get(t.Context(), "team", dom.ID)
+		all, err := s.Get(t.Context(), dbtest.ID("team"), dom.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestTrustedDomainsHaveALife(t *testing.T) {
 					t.Errorf("of a domain that is %s the record %s is %s", status, key, r)
 				}
 			}
-			_, err := s.Sender(t.Context(), "team", "acme.example")
+			_, err := s.Sender(t.Context(), dbtest.ID("team"), "acme.example")
 			if maySend := err == nil; status != want || maySend != (want == domains.Verified) {
 				t.Errorf("it is %s, want %s; sending: %v", status, want, err)
 			}
@@ -252,25 +252,26 @@ func TestTrustedDomainsHaveALife(t *testing.T) {
 		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 		pass(49 * time.Hour)
 		is(dom.ID, domains.NotStarted)
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		is(dom.ID, domains.Pending)
 		pass(900 * time.Millisecond)
 		is(dom.ID, domains.Pending)
 		pass(200 * time.Millisecond)
 		is(dom.ID, domains.Verified)
 
-		other, err := s.AddVerified(t.Context(), "team", domains.NewDomain{Name: "Other.example"})
-		again, err2 := s.AddVerified(t.Context(), "team", domains.NewDomain{Name: "other.example"})
+		other, err := s.AddVerified(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: "Other.example"})
+		again, err2 := s.AddVerified(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: "other.example"})
 		if err != nil || err2 != nil || other.Status != domains.Verified || again.ID != other.ID {
 			t.Errorf("added %+v, %v, and again %+v, %v", other, err, again, err2)
 		}
-		if _, err := s.AddVerified(t.Context(), "stranger", domains.NewDomain{Name: "other.example"}); err == nil {
+		if _, err := s.AddVerified(t.Context(), dbtest.ID("stranger"),
+			domains.NewDomain{Name: "other.example"}); err == nil {
 			t.Error("another team has it too")
 		}
 	})
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _, _ := build(t, d, resolve.Fake{}, domains.Config{})
-		if _, err := s.AddVerified(t.Context(), "team", domains.NewDomain{Name: "acme.example"}); err == nil {
+		if _, err := s.AddVerified(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: "acme.example"}); err == nil {
 			t.Error("a domain is verified without DNS though domains are not trusted")
 		}
 	})

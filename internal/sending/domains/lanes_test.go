@@ -87,30 +87,30 @@ func TestDeadDomainsHoldUpNobodyElse(t *testing.T) {
 		s, _ := newService(t, d, r)
 		oneKey(t, s)
 		for i := range dead {
-			dom, err := s.Create(t.Context(), "dead", domains.NewDomain{Name: fmt.Sprintf("d%d.dead.example", i)})
+			dom, err := s.Create(t.Context(), dbtest.ID("dead"), domains.NewDomain{Name: fmt.Sprintf("d%d.dead.example", i)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			verify(t, s, "dead", dom.ID)
+			verify(t, s, dbtest.ID("dead"), dom.ID)
 		}
 		testnode.Until(t, "the dead are in hand", func() bool {
 			server.mu.Lock()
 			defer server.mu.Unlock()
 			return len(server.asked) >= 8
 		})
-		good, err := s.Create(t.Context(), "good", domains.NewDomain{Name: "good.example"})
+		good, err := s.Create(t.Context(), dbtest.ID("good"), domains.NewDomain{Name: "good.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		server.add(t, s.Records(&good))
-		verify(t, s, "good", good.ID)
+		verify(t, s, dbtest.ID("good"), good.ID)
 		testnode.Until(t, "the good one is verified", func() bool {
-			got, err := s.Get(t.Context(), "good", good.ID)
+			got, err := s.Get(t.Context(), dbtest.ID("good"), good.ID)
 			return err == nil && got.Status == domains.Verified
 		})
 		given := 0
 		for p := (page.Page{Limit: 100}); ; {
-			all, more, err := s.List(t.Context(), "dead", p)
+			all, more, err := s.List(t.Context(), dbtest.ID("dead"), p)
 			if err != nil {
 				t.Fatal(err)
 			}

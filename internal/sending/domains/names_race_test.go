@@ -69,7 +69,7 @@ func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
 		return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = id WHERE dedupe = $1
 			RETURNING id, lane, team_id`, domainID, time.Now().Add(time.Minute).UnixMicro()).
-			Scan((*db.ID)(&j.ID), &j.Lane, &j.TeamID)
+			Scan((*db.ID)(&j.ID), &j.Lane, (*db.ID)(&j.TeamID))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})
 		oneKey(t, s)
 		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
-		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
+		if err := s.Verify(t.Context(), dbtest.ID("team"), dom.ID); err != nil {
 			t.Fatal(err)
 		}
 		long := time.Now().Add(-100 * time.Hour).UnixMicro() // at this point, the records have been missing for 100 hours
@@ -94,7 +94,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		ended := arm(func() error { return s.Verify(context.Background(), "team", dom.ID) })
+		ended := arm(func() error { return s.Verify(context.Background(), dbtest.ID("team"), dom.ID) })
 		if err := s.Kind().Handle(t.Context(), hold(t, d, dom.ID)); err != nil {
 			t.Fatal(err)
 		}
@@ -118,18 +118,20 @@ func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})
 		oneKey(t, s)
 		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
-		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
+		if err := s.Verify(t.Context(), dbtest.ID("team"), dom.ID); err != nil {
 			t.Fatal(err)
 		}
 		enforced := domains.Enforced
-		ended := arm(func() error { return s.Update(context.Background(), "team", dom.ID, domains.Change{TLS: &enforced}) })
+		ended := arm(func() error {
+			return s.Update(context.Background(), dbtest.ID("team"), dom.ID, domains.Change{TLS: &enforced})
+		})
 		if err := s.Kind().Handle(t.Context(), hold(t, d, dom.ID)); err != nil {
 			t.Fatal(err)
 		}
 		if err := ended(); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.Get(t.Context(), "team", dom.ID); err != nil || got.TLS != enforced {
+		if got, err := s.Get(t.Context(), dbtest.ID("team"), dom.ID); err != nil || got.TLS != enforced {
 			t.Errorf("TLS is %s, %v", got.TLS, err)
 		}
 	})
@@ -142,7 +144,7 @@ func TestVerifyAClaimDuringALook(t *testing.T) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})
 		oneKey(t, s)
 		mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
-		claim, _, err := s.Claim(t.Context(), "other", domains.NewDomain{Name: "acme.example"})
+		claim, _, err := s.Claim(t.Context(), dbtest.ID("other"), domains.NewDomain{Name: "acme.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +170,7 @@ func TestVerifyAClaimDuringALook(t *testing.T) {
 			t.Fatalf("an old claim is looked at every %v", wait)
 		}
 		j := hold(t, d, claim.DomainID)
-		if _, err := s.VerifyClaim(t.Context(), "other", claim.DomainID); err != nil {
+		if _, err := s.VerifyClaim(t.Context(), dbtest.ID("other"), claim.DomainID); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Kind().Handle(t.Context(), j); err != nil {

@@ -36,8 +36,10 @@ func TestNamesAreAddedByOneTeam(t *testing.T) {
 			name := fmt.Sprintf("acme%d.example", i)
 			var first, second error
 			together(
-				func() { _, first = s.AddVerified(t.Context(), "first", domains.NewDomain{Name: name}) },
-				func() { _, second = s.AddVerified(t.Context(), "second", domains.NewDomain{Name: "send." + name}) })
+				func() { _, first = s.AddVerified(t.Context(), dbtest.ID("first"), domains.NewDomain{Name: name}) },
+				func() {
+					_, second = s.AddVerified(t.Context(), dbtest.ID("second"), domains.NewDomain{Name: "send." + name})
+				})
 			if (first == nil) == (second == nil) {
 				t.Errorf("%s: %v, and the domain at the host of its return paths: %v", name, first, second)
 			}
@@ -61,11 +63,11 @@ func TestNamesAreProvedByOneTeam(t *testing.T) {
 		var all []pair
 		for i := range races {
 			name := fmt.Sprintf("acme%d.example", i)
-			above, err := s.Create(t.Context(), "first", domains.NewDomain{Name: name})
+			above, err := s.Create(t.Context(), dbtest.ID("first"), domains.NewDomain{Name: name})
 			if err != nil {
 				t.Fatal(err)
 			}
-			at, err := s.Create(t.Context(), "second", domains.NewDomain{Name: "send." + name,
+			at, err := s.Create(t.Context(), dbtest.ID("second"), domains.NewDomain{Name: "send." + name,
 				Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
 			if err != nil {
 				t.Fatal(err)
@@ -89,17 +91,21 @@ func TestNamesAreProvedByOneTeam(t *testing.T) {
 			return got
 		}
 		for _, p := range all {
-			together(func() { verify(t, s, "first", p.above.ID) }, func() { verify(t, s, "second", p.at.ID) })
+			together(func() { verify(t, s, dbtest.ID("first"), p.above.ID) }, func() {
+				verify(t, s, dbtest.ID("second"),
+					p.at.ID)
+			})
 			var above, at domains.Domain
 			testnode.Until(t, "both were looked at", func() bool {
-				above, at = get("first", p.above.ID), get("second", p.at.ID)
+				above, at = get(dbtest.ID("first"), p.above.ID), get(dbtest.ID("second"), p.at.ID)
 				return !above.CheckedAt.IsZero() && !at.CheckedAt.IsZero()
 			})
 			if (above.Status == domains.Verified) == (at.Status == domains.Verified) {
 				t.Errorf("%s is %s, and %s is %s", above.Name, above.Status, at.Name, at.Status)
 			}
 			to, err := s.Receiver(t.Context(), at.Name)
-			if want := map[bool]string{true: "first", false: "second"}[above.Status == domains.Verified]; err != nil ||
+			if want := map[bool]string{true: dbtest.ID("first"),
+				false: dbtest.ID("second")}[above.Status == domains.Verified]; err != nil ||
 				to.TeamID != want {
 				t.Errorf("mail for %s is for %+v, %v", at.Name, to, err)
 			}

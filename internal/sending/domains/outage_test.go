@@ -20,7 +20,7 @@ func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
 		return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = id WHERE dedupe = $1
 			RETURNING id, kind, lane, team_id, payload`, dedupe).
-			Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, &j.TeamID, &j.Payload)
+			Scan((*db.ID)(&j.ID), &j.Kind, &j.Lane, (*db.ID)(&j.TeamID), &j.Payload)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestLookUpWithoutDatabase(t *testing.T) {
 		n++
 		dom = mustCreate(t, s, domains.NewDomain{Name: fmt.Sprintf("d%d.example", n)})
 		dns.install(s.Records(&dom))
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		j = inHand(t, d, dom.ID)
 	}, func() error { return s.Kind().Handle(t.Context(), j) }, func(skip int, err error) {
 		status, _ := statuses(t, s, dom.ID)
@@ -82,7 +82,7 @@ func TestClaimWithoutDatabase(t *testing.T) {
 			get := func() {
 				t.Helper()
 				var err error
-				if c, err = s.GetClaim(t.Context(), "other", c.DomainID); err != nil {
+				if c, err = s.GetClaim(t.Context(), dbtest.ID("other"), c.DomainID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -91,7 +91,7 @@ func TestClaimWithoutDatabase(t *testing.T) {
 				domain := domains.NewDomain{Name: fmt.Sprintf("d%d.example", n)}
 				mustCreate(t, s, domain)
 				var err error
-				if c, _, err = s.Claim(t.Context(), "other", domain); err != nil {
+				if c, _, err = s.Claim(t.Context(), dbtest.ID("other"), domain); err != nil {
 					t.Fatal(err)
 				}
 				j = inHand(t, d, c.DomainID)
@@ -128,32 +128,35 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 	d.Close()
 	ctx := t.Context()
 	for name, f := range map[string]func() error{
-		"Create": func() error { _, err := s.Create(ctx, "team", domains.NewDomain{Name: "b.example"}); return err },
-		"AddVerified": func() error {
-			_, err := s.AddVerified(ctx, "team", domains.NewDomain{Name: "acme.example"})
+		"Create": func() error {
+			_, err := s.Create(ctx, dbtest.ID("team"), domains.NewDomain{Name: "b.example"})
 			return err
 		},
-		"Get":       func() error { _, err := s.Get(ctx, "team", dom.ID); return err },
-		"Exists":    func() error { _, err := s.Exists(ctx, "team", dom.ID); return err },
-		"Count":     func() error { _, err := s.Count(ctx, "team"); return err },
-		"List":      func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err },
-		"Update":    func() error { return s.Update(ctx, "team", dom.ID, domains.Change{}) },
-		"Delete":    func() error { return s.Delete(ctx, "team", dom.ID) },
-		"Verify":    func() error { return s.Verify(ctx, "team", dom.ID) },
+		"AddVerified": func() error {
+			_, err := s.AddVerified(ctx, dbtest.ID("team"), domains.NewDomain{Name: "acme.example"})
+			return err
+		},
+		"Get":       func() error { _, err := s.Get(ctx, dbtest.ID("team"), dom.ID); return err },
+		"Exists":    func() error { _, err := s.Exists(ctx, dbtest.ID("team"), dom.ID); return err },
+		"Count":     func() error { _, err := s.Count(ctx, dbtest.ID("team")); return err },
+		"List":      func() error { _, _, err := s.List(ctx, dbtest.ID("team"), page.Page{}); return err },
+		"Update":    func() error { return s.Update(ctx, dbtest.ID("team"), dom.ID, domains.Change{}) },
+		"Delete":    func() error { return s.Delete(ctx, dbtest.ID("team"), dom.ID) },
+		"Verify":    func() error { return s.Verify(ctx, dbtest.ID("team"), dom.ID) },
 		"Recheck":   func() error { return s.Recheck(ctx) },
-		"EraseTeam": func() error { return s.EraseTeam(ctx, "team") },
-		"Sender":    func() error { _, err := s.Sender(ctx, "team", "acme.example"); return err },
+		"EraseTeam": func() error { return s.EraseTeam(ctx, dbtest.ID("team")) },
+		"Sender":    func() error { _, err := s.Sender(ctx, dbtest.ID("team"), "acme.example"); return err },
 		"Signing":   func() error { _, err := s.Signing(ctx, dom.ID); return err },
 		"Receiver":  func() error { _, err := s.Receiver(ctx, "acme.example"); return err },
 		"Claim": func() error {
-			_, _, err := s.Claim(ctx, "other",
+			_, _, err := s.Claim(ctx, dbtest.ID("other"),
 				domains.NewDomain{Name: "acme.example"})
 			return err
 		},
-		"GetClaim":    func() error { _, err := s.GetClaim(ctx, "other", dom.ID); return err },
-		"VerifyClaim": func() error { _, err := s.VerifyClaim(ctx, "other", dom.ID); return err },
+		"GetClaim":    func() error { _, err := s.GetClaim(ctx, dbtest.ID("other"), dom.ID); return err },
+		"VerifyClaim": func() error { _, err := s.VerifyClaim(ctx, dbtest.ID("other"), dom.ID); return err },
 		"the look-up": func() error {
-			return s.Kind().Handle(ctx, jobs.Job{ID: "j", Payload: dom.ID, TeamID: "team", Attempt: 1})
+			return s.Kind().Handle(ctx, jobs.Job{ID: "j", Payload: dom.ID, TeamID: dbtest.ID("team"), Attempt: 1})
 		},
 	} {
 		if err := f(); !fault.Ours(err) {

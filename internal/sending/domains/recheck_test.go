@@ -34,7 +34,7 @@ func TestRecheckSchedule(t *testing.T) {
 			{50 * time.Minute, false, 0}, {70 * time.Minute, false, 0}, {23 * time.Hour, false, 0}, {25 * time.Hour, false, 1},
 			{50 * time.Minute, true, 0}, {70 * time.Minute, true, 1}, {25 * time.Hour, true, 1},
 		} {
-			dom, err := s.AddVerified(t.Context(), "team", domains.NewDomain{Name: fmt.Sprintf("d%d.example", i)})
+			dom, err := s.AddVerified(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: fmt.Sprintf("d%d.example", i)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,8 @@ func TestReturnPathLabels(t *testing.T) {
 		{"0a", false}, {"9a", false}, {"-a", false}, {"a-", false}, {"a.b", false}, {"a_b", false},
 		{strings.Repeat("l", 64), false},
 	} {
-		_, err := s.Create(t.Context(), "team", domains.NewDomain{Name: fmt.Sprintf("d%d.example", i), ReturnPath: c.label})
+		_, err := s.Create(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: fmt.Sprintf("d%d.example", i),
+			ReturnPath: c.label})
 		if c.allowed && err != nil || !c.allowed && fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v", c.label, err)
 		}

@@ -22,15 +22,15 @@ func TestSandbox(t *testing.T) {
 				SandboxSend: anyone})
 			key := s.GenerateRSA
 			if s.GenerateRSA = func() (*dkim.Key, error) { return nil, errors.New("no entropy") }; !anyone {
-				if _, err := s.Sender(t.Context(), "team", "sandbox.example"); !fault.Ours(err) {
+				if _, err := s.Sender(t.Context(), dbtest.ID("team"), "sandbox.example"); !fault.Ours(err) {
 					t.Errorf("without a key: %v", err)
 				}
 				s.GenerateRSA = key
 			}
 			var first, second domains.Sender
 			var err1, err2 error
-			together(func() { first, err1 = s.Sender(t.Context(), "one", "sandbox.example") },
-				func() { second, err2 = s.Sender(t.Context(), "two", "sandbox.example") })
+			together(func() { first, err1 = s.Sender(t.Context(), dbtest.ID("one"), "sandbox.example") },
+				func() { second, err2 = s.Sender(t.Context(), dbtest.ID("two"), "sandbox.example") })
 			if err1 != nil || err2 != nil || first.DomainID == "" || first != second {
 				t.Fatalf("%+v, %v and %+v, %v", first, err1, second, err2)
 			}
@@ -54,7 +54,7 @@ func TestSigning(t *testing.T) {
 	dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 	dns.install(s.Records(&dom))
 	dns.set(func(f *resolve.Fake) { delete(f.TXTRecords, "postrider-ed._domainkey.acme.example") })
-	verify(t, s, "team", dom.ID)
+	verify(t, s, dbtest.ID("team"), dom.ID)
 	if err := s.Kind().Handle(ctx, inHand(t, d, dom.ID)); err != nil {
 		t.Fatal(err)
 	}
@@ -96,34 +96,34 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 	off, on := false, true
 	dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example",
 		Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
-	if got, err := s.Get(ctx, "team", dom.ID); err != nil || got.Tracked != nil {
+	if got, err := s.Get(ctx, dbtest.ID("team"), dom.ID); err != nil || got.Tracked != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := s.Sender(ctx, "team", "acme.example"); fault.KindOf(err) != fault.Forbidden ||
+	if _, err := s.Sender(ctx, dbtest.ID("team"), "acme.example"); fault.KindOf(err) != fault.Forbidden ||
 		!strings.Contains(err.Error(), "not enabled for sending") {
 		t.Errorf("it only receives: %v", err)
 	}
 	for _, id := range []string{dbtest.ID("none"), dom.ID} {
-		if there, err := s.Exists(ctx, "other", id); err != nil || there {
+		if there, err := s.Exists(ctx, dbtest.ID("other"), id); err != nil || there {
 			t.Errorf("%s is there for another team: %v, %v", id, there, err)
 		}
 	}
-	if _, err := s.GetClaim(ctx, "team", dom.ID); fault.KindOf(err) != fault.NotFound {
+	if _, err := s.GetClaim(ctx, dbtest.ID("team"), dom.ID); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a claim that there is not: %v", err)
 	}
-	c, _, err := s.Claim(ctx, "other", domains.NewDomain{Name: "acme.example"})
+	c, _, err := s.Claim(ctx, dbtest.ID("other"), domains.NewDomain{Name: "acme.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	exec(t, d, `UPDATE domains SET checks = 'x'`)
 	exec(t, d, `UPDATE domain_claims SET request = 'x'`)
-	if _, err := s.Get(ctx, "team", dom.ID); !fault.Ours(err) {
+	if _, err := s.Get(ctx, dbtest.ID("team"), dom.ID); !fault.Ours(err) {
 		t.Errorf("a domain: %v", err)
 	}
-	if there, err := s.Exists(ctx, "team", dom.ID); !fault.Ours(err) || there {
+	if there, err := s.Exists(ctx, dbtest.ID("team"), dom.ID); !fault.Ours(err) || there {
 		t.Errorf("whether a domain is there: %v, %v", there, err)
 	}
-	if _, err := s.GetClaim(ctx, "other", c.DomainID); !fault.Ours(err) {
+	if _, err := s.GetClaim(ctx, dbtest.ID("other"), c.DomainID); !fault.Ours(err) {
 		t.Errorf("a claim: %v", err)
 	}
 }

@@ -130,11 +130,11 @@ func TestVerification(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}
 		s, h := newService(t, d, dns)
-		dom, err := s.Create(t.Context(), "team", domains.NewDomain{Name: "acme.example"})
+		dom, err := s.Create(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: "acme.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Sender(t.Context(), "team", "acme.example"); fault.KindOf(err) != fault.Forbidden {
+		if _, err := s.Sender(t.Context(), dbtest.ID("team"), "acme.example"); fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("a domain that is not verified may send: %v", err)
 		}
 		dns.set(func(f *resolve.Fake) {
@@ -147,17 +147,17 @@ func TestVerification(t *testing.T) {
 			}
 		})
 		status := func() domains.Status {
-			got, err := s.Get(t.Context(), "team", dom.ID)
+			got, err := s.Get(t.Context(), dbtest.ID("team"), dom.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return got.Status
 		}
-		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
+		if err := s.Verify(t.Context(), dbtest.ID("team"), dom.ID); err != nil {
 			t.Fatal(err)
 		}
 		testnode.Until(t, "the domain is verified", func() bool { return status() == domains.Verified })
-		from, err := s.Sender(t.Context(), "team", "acme.example")
+		from, err := s.Sender(t.Context(), dbtest.ID("team"), "acme.example")
 		if err != nil || from.DomainID != dom.ID {
 			t.Errorf("sender %+v, %v", from, err)
 		}
@@ -173,11 +173,11 @@ func TestVerification(t *testing.T) {
 
 		// If a record disappears, the domain may still send, and the record's state shows that the record is missing.
 		dns.set(func(f *resolve.Fake) { delete(f.TXTRecords, "postrider._domainkey.acme.example") })
-		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
+		if err := s.Verify(t.Context(), dbtest.ID("team"), dom.ID); err != nil {
 			t.Fatal(err)
 		}
 		testnode.Until(t, "the missing record is noticed", func() bool {
-			got, err := s.Get(t.Context(), "team", dom.ID)
+			got, err := s.Get(t.Context(), dbtest.ID("team"), dom.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,16 +188,16 @@ func TestVerification(t *testing.T) {
 			}
 			return false
 		})
-		if _, err := s.Sender(t.Context(), "team", "acme.example"); err != nil {
+		if _, err := s.Sender(t.Context(), dbtest.ID("team"), "acme.example"); err != nil {
 			t.Errorf("sending stops at once: %v", err)
 		}
-		if _, err := s.Get(t.Context(), "other", dom.ID); fault.KindOf(err) != fault.NotFound {
+		if _, err := s.Get(t.Context(), dbtest.ID("other"), dom.ID); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("another team reads it: %v", err)
 		}
-		if err := s.Delete(t.Context(), "team", dom.ID); err != nil {
+		if err := s.Delete(t.Context(), dbtest.ID("team"), dom.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Sender(t.Context(), "team", "acme.example"); fault.KindOf(err) != fault.Forbidden {
+		if _, err := s.Sender(t.Context(), dbtest.ID("team"), "acme.example"); fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("a deleted domain may send: %v", err)
 		}
 		if _, err := s.Signing(t.Context(), dom.ID); fault.KindOf(err) != fault.NotFound {
@@ -212,45 +212,45 @@ func TestANameBelongsToOneTeamUntilItIsClaimed(t *testing.T) {
 		s, _ := newService(t, d, dns)
 		ctx := t.Context()
 		n := domains.NewDomain{Name: "acme.example"}
-		if _, _, err := s.Claim(ctx, "second", n); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := s.Claim(ctx, dbtest.ID("second"), n); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("a claim on what nobody has: %v", err)
 		}
-		old, err := s.Create(ctx, "first", n)
+		old, err := s.Create(ctx, dbtest.ID("first"), n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, team := range []string{"first", "second"} {
+		for _, team := range []string{dbtest.ID("first"), dbtest.ID("second")} {
 			if _, err := s.Create(ctx, team, n); fault.KindOf(err) != fault.Forbidden {
 				t.Errorf("%s adds it again: %v", team, err)
 			}
 		}
-		c, created, err := s.Claim(ctx, "second", n)
+		c, created, err := s.Claim(ctx, dbtest.ID("second"), n)
 		if err != nil || !created {
 			t.Fatalf("%+v, %v", c, err)
 		}
-		if again, created, err := s.Claim(ctx, "second", n); err != nil || created || again.ID != c.ID {
+		if again, created, err := s.Claim(ctx, dbtest.ID("second"), n); err != nil || created || again.ID != c.ID {
 			t.Errorf("the same claim again: %+v, created %v, %v", again, created, err)
 		}
 		other := n
 		other.OpenTracking = true
-		if c, created, err = s.Claim(ctx, "second", other); err != nil || !created {
+		if c, created, err = s.Claim(ctx, dbtest.ID("second"), other); err != nil || !created {
 			t.Fatalf("another claim: %+v, %v", c, err)
 		}
 		dns.set(func(f *resolve.Fake) { f.TXTRecords["acme.example"] = []string{`"` + c.RecordValue() + `"`} })
-		if _, err := s.VerifyClaim(ctx, "second", c.DomainID); err != nil {
+		if _, err := s.VerifyClaim(ctx, dbtest.ID("second"), c.DomainID); err != nil {
 			t.Fatal(err)
 		}
 		testnode.Until(t, "the claim is completed", func() bool {
-			got, err := s.GetClaim(ctx, "second", c.DomainID)
+			got, err := s.GetClaim(ctx, dbtest.ID("second"), c.DomainID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return got.Status == domains.ClaimCompleted
 		})
-		if _, err := s.Get(ctx, "first", old.ID); fault.KindOf(err) != fault.NotFound {
+		if _, err := s.Get(ctx, dbtest.ID("first"), old.ID); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("the first team still has it: %v", err)
 		}
-		got, err := s.Get(ctx, "second", c.DomainID)
+		got, err := s.Get(ctx, dbtest.ID("second"), c.DomainID)
 		if err != nil || got.Placeholder || got.Status != domains.NotStarted {
 			t.Errorf("the second team has %+v, %v", got, err)
 		}
@@ -264,14 +264,14 @@ func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 		s, _ := newService(t, d, dns)
 		oneKey(t, s)
 		ctx, n := t.Context(), domains.NewDomain{Name: "acme.example"}
-		if _, err := s.Create(ctx, "first", n); err != nil {
+		if _, err := s.Create(ctx, dbtest.ID("first"), n); err != nil {
 			t.Fatal(err)
 		}
-		c, _, err := s.Claim(ctx, "second", n)
+		c, _, err := s.Claim(ctx, dbtest.ID("second"), n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.VerifyClaim(ctx, "second", c.DomainID); err != nil {
+		if _, err := s.VerifyClaim(ctx, dbtest.ID("second"), c.DomainID); err != nil {
 			t.Fatal(err)
 		}
 		reason := ""
@@ -279,7 +279,7 @@ func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 			return d.QueryRow(ctx, `SELECT last_error FROM jobs WHERE payload = $1 AND attempt > 0 AND holder IS NULL`,
 				c.DomainID).Scan(&reason) == nil
 		})
-		if got, err := s.GetClaim(ctx, "second", c.DomainID); err != nil || got.Status != domains.ClaimPending ||
+		if got, err := s.GetClaim(ctx, dbtest.ID("second"), c.DomainID); err != nil || got.Status != domains.ClaimPending ||
 			reason != "" {
 			t.Errorf("%+v, %v; the job failed with %q", got, err, reason)
 		}
@@ -287,11 +287,11 @@ func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 			f.Fail = nil
 			f.TXTRecords["acme.example"] = []string{c.RecordValue()}
 		})
-		if _, err := s.VerifyClaim(ctx, "second", c.DomainID); err != nil {
+		if _, err := s.VerifyClaim(ctx, dbtest.ID("second"), c.DomainID); err != nil {
 			t.Fatal(err)
 		}
 		testnode.Until(t, "the claim is completed", func() bool {
-			got, err := s.GetClaim(ctx, "second", c.DomainID)
+			got, err := s.GetClaim(ctx, dbtest.ID("second"), c.DomainID)
 			return err == nil && got.Status == domains.ClaimCompleted
 		})
 	})

@@ -44,24 +44,25 @@ func TestSendingIsLostWithTheRecords(t *testing.T) {
 		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 		expect("at first")
 		dns.install(s.Records(&dom))
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		pass(time.Minute)
-		expect("when it is verified", "back acme.example of team")
-		verify(t, s, "team", dom.ID)
+		expect("when it is verified", "back acme.example of "+dbtest.ID("team"))
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		pass(time.Minute)
 		expect("when it is verified again")
 		dns.set(func(f *resolve.Fake) { delete(f.TXTRecords, "postrider._domainkey.acme.example") })
 		pass(48 * time.Hour)
 		expect("while the records are missing")
 		pass(74 * time.Hour)
-		expect("after 72 hours", "lost acme.example of team")
-		if standing, _, err := s.Standing(t.Context(), "team", "acme.example"); err != nil || standing != domains.Lost {
+		expect("after 72 hours", "lost acme.example of "+dbtest.ID("team"))
+		if standing, _, err := s.Standing(t.Context(), dbtest.ID("team"), "acme.example"); err != nil ||
+			standing != domains.Lost {
 			t.Errorf("the standing is %d, %v", standing, err)
 		}
 		dns.install(s.Records(&dom))
-		verify(t, s, "team", dom.ID)
+		verify(t, s, dbtest.ID("team"), dom.ID)
 		pass(time.Minute)
-		expect("when the records are back", "back acme.example of team")
+		expect("when the records are back", "back acme.example of "+dbtest.ID("team"))
 	})
 }
 
@@ -74,7 +75,7 @@ func TestStanding(t *testing.T) {
 			SandboxDomains: []string{"sandbox.example"}})
 		oneKey(t, s)
 		take, ctx := changes(s), t.Context()
-		dom, err := s.AddVerified(ctx, "team", domains.NewDomain{Name: "acme.example"})
+		dom, err := s.AddVerified(ctx, dbtest.ID("team"), domains.NewDomain{Name: "acme.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,8 @@ func TestStanding(t *testing.T) {
 			if got := take(); !slices.Equal(got, want) {
 				t.Errorf("changes %q, want %q", got, want)
 			}
-			for teamID, want := range map[string]domains.Standing{"team": team, "other": other} {
+			for teamID, want := range map[string]domains.Standing{dbtest.ID("team"): team,
+				dbtest.ID("other"): other} {
 				got, domainID, err := s.Standing(ctx, teamID, "acme.example")
 				if err != nil || got != want || (domainID != "") != (want == domains.Usable) {
 					t.Errorf("the standing of %s is %d, with the domain %q, %v", teamID, got, domainID, err)
@@ -92,29 +94,30 @@ func TestStanding(t *testing.T) {
 		}
 		setSending := func(on bool) {
 			t.Helper()
-			err := s.Update(ctx, "team", dom.ID, domains.Change{Capabilities: domains.Capabilities{Sending: new(on),
-				Receiving: new(true)}})
+			err := s.Update(ctx, dbtest.ID("team"), dom.ID,
+				domains.Change{Capabilities: domains.Capabilities{Sending: new(on),
+					Receiving: new(true)}})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		expect(domains.Usable, domains.TakenOver, "back acme.example of team")
+		expect(domains.Usable, domains.TakenOver, "back acme.example of "+dbtest.ID("team"))
 		setSending(false)
-		expect(domains.Lost, domains.Lost, "lost acme.example of team")
+		expect(domains.Lost, domains.Lost, "lost acme.example of "+dbtest.ID("team"))
 		setSending(true)
 		expect(domains.Lost, domains.Lost)
-		if _, err := s.AddVerified(ctx, "team", domains.NewDomain{Name: "acme.example"}); err != nil {
+		if _, err := s.AddVerified(ctx, dbtest.ID("team"), domains.NewDomain{Name: "acme.example"}); err != nil {
 			t.Fatal(err)
 		}
-		expect(domains.Usable, domains.TakenOver, "back acme.example of team")
-		if err := s.Delete(ctx, "team", dom.ID); err != nil {
+		expect(domains.Usable, domains.TakenOver, "back acme.example of "+dbtest.ID("team"))
+		if err := s.Delete(ctx, dbtest.ID("team"), dom.ID); err != nil {
 			t.Fatal(err)
 		}
-		expect(domains.Lost, domains.Lost, "lost acme.example of team")
-		if _, err := s.Sender(ctx, "team", "sandbox.example"); err != nil {
+		expect(domains.Lost, domains.Lost, "lost acme.example of "+dbtest.ID("team"))
+		if _, err := s.Sender(ctx, dbtest.ID("team"), "sandbox.example"); err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := s.Standing(ctx, "team", "sandbox.example"); err != nil || got != domains.Usable {
+		if got, _, err := s.Standing(ctx, dbtest.ID("team"), "sandbox.example"); err != nil || got != domains.Usable {
 			t.Errorf("the standing toward the sandbox is %d, %v", got, err)
 		}
 	})

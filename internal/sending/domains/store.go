@@ -21,9 +21,9 @@ const columns = `id, team_id, name, region, return_path, tracking_subdomain, old
 func scan(r db.Row) (d Domain, err error) {
 	var old, status, checks string
 	var since, checked, created int64
-	err = r.Scan((*db.ID)(&d.ID), &d.TeamID, &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old, &d.TLS,
-		&d.OpenTracking, &d.ClickTracking, &d.Sending, &d.Receiving, &status, &checks, &d.rsa.sealed, &d.ed25519.sealed, &d.rsa.record,
-		&d.ed25519.record, &d.Placeholder, &since, &checked, &created)
+	err = r.Scan((*db.ID)(&d.ID), (*db.ID)(&d.TeamID), &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old,
+		&d.TLS, &d.OpenTracking, &d.ClickTracking, &d.Sending, &d.Receiving, &status, &checks, &d.rsa.sealed,
+		&d.ed25519.sealed, &d.rsa.record, &d.ed25519.record, &d.Placeholder, &since, &checked, &created)
 	if errors.Is(err, db.ErrNoRows) {
 		return d, fault.NotFoundf("Domain not found")
 	}
@@ -49,7 +49,7 @@ func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Proof(`SELECT 1 FROM domains WHERE id = $1`, db.ID(d.ID))
 	tx.Queue(ctx, `INSERT INTO domains (`+columns+
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-		$17, $18, $19, $20, $21, $22)`, db.ID(d.ID), d.TeamID, d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
+		$17, $18, $19, $20, $21, $22)`, db.ID(d.ID), db.ID(d.TeamID), d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
 		strings.Join(d.Tracked, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status),
 		encodeChecks(d), d.rsa.sealed, d.ed25519.sealed, d.rsa.record, d.ed25519.record, d.Placeholder,
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.CreatedAt.UnixMicro())
@@ -59,14 +59,14 @@ func saveDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Queue(ctx, `UPDATE domains SET tracking_subdomain = $3, old_tracking = $4, tls = $5, open_tracking = $6,
 		click_tracking = $7,
 		sending = $8, receiving = $9, status = $10, checks = $11, verify_since = $12, checked_at = $13, placeholder = $14
-		WHERE id = $1 AND team_id = $2`, db.ID(d.ID), d.TeamID, d.TrackingSubdomain, strings.Join(d.Tracked, ","), d.TLS,
-		d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), encodeChecks(d),
+		WHERE id = $1 AND team_id = $2`, db.ID(d.ID), db.ID(d.TeamID), d.TrackingSubdomain, strings.Join(d.Tracked, ","),
+		d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), encodeChecks(d),
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.Placeholder)
 }
 
 func getDomain(ctx context.Context, r db.Reader, teamID, domainID string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1 AND team_id = $2`, db.ID(domainID),
-		teamID))
+		db.ID(teamID)))
 }
 
 // lockDomain serializes the transactions that change a domain, because each of them writes the whole row.
@@ -92,7 +92,7 @@ func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, erro
 
 func domainByName(ctx context.Context, r db.Reader, teamID, name string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND team_id = $2 AND NOT placeholder`,
-		name, teamID))
+		name, db.ID(teamID)))
 }
 
 // domainOwned returns the domain with the given name. The domain may belong to any team, because claims concern other
@@ -129,7 +129,7 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 	for _, n := range names {
 		tx.Queue(ctx, `INSERT INTO domain_names (name, domain_id, team_id, host) VALUES ($1, $2, $3, $4)
 			ON CONFLICT DO NOTHING`,
-			n.name, db.ID(d.ID), d.TeamID, n.host)
+			n.name, db.ID(d.ID), db.ID(d.TeamID), n.host)
 	}
 	return namesOfOthers(ctx, tx.Reader, d.TeamID, d.ID, all)
 }
@@ -140,7 +140,7 @@ const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <
 // namesOfOthers returns the names that belong to other teams. The parameter but is the id of a domain whose names are
 // left out. In the map that namesOfOthers returns, the value is true for hosts and false for domains.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
-	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, db.OrNoID(but), names)
+	rows, err := r.Query(ctx, selectNamesOfOthers, db.ID(teamID), db.OrNoID(but), names)
 	others := map[string]bool{}
 	_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 		var name string
@@ -157,11 +157,11 @@ func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names [
 
 func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Domain, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM domains WHERE team_id = $1`, ID: "id",
-		UUID: true, Args: []any{teamID}}, p, scan)
+		UUID: true, Args: []any{db.ID(teamID)}}, p, scan)
 }
 
 func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM domains WHERE team_id = $1 AND NOT placeholder`, teamID).Scan(&n)
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM domains WHERE team_id = $1 AND NOT placeholder`, db.ID(teamID)).Scan(&n)
 	return n, err
 }
 
@@ -170,12 +170,12 @@ const countUnproved = `SELECT COUNT(*) FROM (SELECT 1 FROM domains WHERE team_id
 
 // unprovedDomains counts the team's unverified domains, including placeholders, up to limit.
 func unprovedDomains(ctx context.Context, r db.Reader, teamID string, limit int) (n int, err error) {
-	err = r.QueryRow(ctx, countUnproved, teamID, limit).Scan(&n)
+	err = r.QueryRow(ctx, countUnproved, db.ID(teamID), limit).Scan(&n)
 	return n, err
 }
 
 func deleteDomain(ctx context.Context, tx *db.Tx, teamID, domainID string) {
-	tx.Queue(ctx, `DELETE FROM domains WHERE id = $1 AND team_id = $2`, db.ID(domainID), teamID)
+	tx.Queue(ctx, `DELETE FROM domains WHERE id = $1 AND team_id = $2`, db.ID(domainID), db.ID(teamID))
 }
 
 // owned holds the ids of a domain and its team.
@@ -183,11 +183,11 @@ type owned struct{ id, teamID string }
 
 func overdue(ctx context.Context, r db.Reader, before, missingBefore time.Time, limit int) ([]owned, error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id FROM domains
-		WHERE status IN ('verified', 'partially_verified', 'partially_failed') AND NOT placeholder AND team_id <> 'system'
+		WHERE status IN ('verified', 'partially_verified', 'partially_failed') AND NOT placeholder AND team_id <> $4
 		AND (checked_at < $1 OR checked_at < $2 AND checks LIKE '%temporary_failure%') ORDER BY checked_at LIMIT $3`,
-		before.UnixMicro(), missingBefore.UnixMicro(), limit)
+		before.UnixMicro(), missingBefore.UnixMicro(), limit, db.ID(system))
 	return db.Collect(rows, err, func(r db.Row) (o owned, err error) {
-		err = r.Scan((*db.ID)(&o.id), &o.teamID)
+		err = r.Scan((*db.ID)(&o.id), (*db.ID)(&o.teamID))
 		return o, err
 	})
 }

@@ -18,7 +18,7 @@ const claimColumns = `id, team_id, domain_id, name, token, request, status, bloc
 func scanClaim(r db.Row) (c Claim, err error) {
 	var status string
 	var proven, warned, reminded, created, expires int64
-	err = r.Scan((*db.ID)(&c.ID), &c.TeamID, (*db.ID)(&c.DomainID), &c.Name, &c.Token, &c.request, &status,
+	err = r.Scan((*db.ID)(&c.ID), (*db.ID)(&c.TeamID), (*db.ID)(&c.DomainID), &c.Name, &c.Token, &c.request, &status,
 		&c.BlockedReason, &c.FailureReason, &proven, &warned, &reminded, &created, &expires)
 	if errors.Is(err, db.ErrNoRows) {
 		return c, fault.NotFoundf("Domain claim not found")
@@ -41,12 +41,12 @@ func scanClaim(r db.Row) (c Claim, err error) {
 
 func claimOf(ctx context.Context, r db.Reader, teamID, domainID string) (Claim, error) {
 	return scanClaim(r.QueryRow(ctx, `SELECT `+claimColumns+` FROM domain_claims
-		WHERE domain_id = $1 AND team_id = $2 ORDER BY id DESC LIMIT 1`, db.ID(domainID), teamID))
+		WHERE domain_id = $1 AND team_id = $2 ORDER BY id DESC LIMIT 1`, db.ID(domainID), db.ID(teamID)))
 }
 
 func openClaims(ctx context.Context, r db.Reader, teamID, name string) ([]Claim, error) {
 	rows, err := r.Query(ctx, `SELECT `+claimColumns+` FROM domain_claims
-		WHERE team_id = $1 AND name = $2 AND status IN ('pending', 'verified', 'blocked')`, teamID, name)
+		WHERE team_id = $1 AND name = $2 AND status IN ('pending', 'verified', 'blocked')`, db.ID(teamID), name)
 	return db.Collect(rows, err, scanClaim)
 }
 
@@ -64,7 +64,7 @@ func claimedSince(ctx context.Context, r db.Reader, name string, since time.Time
 func insertClaim(ctx context.Context, tx *db.Tx, c *Claim) {
 	tx.Queue(ctx, `INSERT INTO domain_claims (`+claimColumns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-		$14)`, db.ID(c.ID), c.TeamID, db.ID(c.DomainID), c.Name, c.Token, c.request,
+		$14)`, db.ID(c.ID), db.ID(c.TeamID), db.ID(c.DomainID), c.Name, c.Token, c.request,
 		string(c.Status), c.BlockedReason, c.FailureReason, db.Micros(c.ProvenAt), db.Micros(c.WarnedAt),
 		db.Micros(c.RemindedAt),
 		c.CreatedAt.UnixMicro(), c.ExpiresAt.UnixMicro())
@@ -73,7 +73,7 @@ func insertClaim(ctx context.Context, tx *db.Tx, c *Claim) {
 func saveClaim(ctx context.Context, tx *db.Tx, c *Claim) {
 	tx.Queue(ctx, `UPDATE domain_claims SET status = $3, blocked_reason = $4, failure_reason = $5, proven_at = $6,
 		warned_at = $7,
-		reminded_at = $8 WHERE id = $1 AND team_id = $2`, db.ID(c.ID), c.TeamID, string(c.Status), c.BlockedReason,
+		reminded_at = $8 WHERE id = $1 AND team_id = $2`, db.ID(c.ID), db.ID(c.TeamID), string(c.Status), c.BlockedReason,
 		c.FailureReason,
 		db.Micros(c.ProvenAt), db.Micros(c.WarnedAt), db.Micros(c.RemindedAt))
 }

@@ -16,7 +16,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 		err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 			s.invalidate(tx, teamID)
 			return tx.Exec(ctx, `DELETE FROM `+table+` WHERE id IN (SELECT id FROM `+table+` WHERE team_id = $1 LIMIT $2)`,
-				teamID, eraseRows)
+				db.ID(teamID), eraseRows)
 		})
 		if err != nil {
 			return fmt.Errorf("erase the %s of team %s: %w", table, teamID, err)

@@ -3,6 +3,7 @@ package domains_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func (o *operations) name() string { return fmt.Sprintf("d%d.example", o.n) }
 func (o *operations) addPublished() {
 	o.add()
 	o.dns.install(o.s.Records(&o.domain))
-	verify(o.t, o.s, "team", o.domain.ID)
+	verify(o.t, o.s, dbtest.ID("team"), o.domain.ID)
 	o.job = inHand(o.t, o.d, o.domain.ID)
 }
 
@@ -80,7 +81,7 @@ func (o *operations) addVerified() {
 func (o *operations) begin() {
 	o.t.Helper()
 	var err error
-	o.claim, _, err = o.trusting.Claim(o.t.Context(), "other", domains.NewDomain{Name: o.domain.Name})
+	o.claim, _, err = o.trusting.Claim(o.t.Context(), dbtest.ID("other"), domains.NewDomain{Name: o.domain.Name})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -110,10 +111,14 @@ func (o *operations) look() error { return o.trusting.Kind().Handle(o.t.Context(
 func (o *operations) rows() (text string) {
 	o.t.Helper()
 	for _, what := range []string{`COUNT(*) FROM domains`, `COUNT(*) FROM domain_claims`, `COUNT(*) FROM jobs`,
-		`COUNT(*) FROM domains WHERE status = 'verified'`, `COUNT(*) FROM domains WHERE team_id = 'other'`,
+		`COUNT(*) FROM domains WHERE status = 'verified'`, `COUNT(*) FROM domains WHERE team_id = $1`,
 		`COUNT(*) FROM domains WHERE checks <> '{}'`} {
 		var n int
-		if err := o.d.QueryRow(o.t.Context(), `SELECT `+what).Scan(&n); err != nil {
+		var args []any
+		if strings.Contains(what, "$1") {
+			args = []any{db.ID(dbtest.ID("other"))}
+		}
+		if err := o.d.QueryRow(o.t.Context(), `SELECT `+what, args...).Scan(&n); err != nil {
 			o.t.Fatal(err)
 		}
 		text += fmt.Sprintln(n, what)
@@ -134,44 +139,45 @@ func (o *operations) onDomains() []operation {
 	return []operation{
 		{"Create", nil, func() error {
 			o.n++
-			_, err := s.Create(ctx, "team", domains.NewDomain{Name: o.name(), TrackingSubdomain: "links"})
+			_, err := s.Create(ctx, dbtest.ID("team"), domains.NewDomain{Name: o.name(), TrackingSubdomain: "links"})
 			return err
 		}},
 		{"AddVerified", func() { o.n++ }, func() error {
-			_, err := o.trusting.AddVerified(ctx, "team", domains.NewDomain{Name: o.name()})
+			_, err := o.trusting.AddVerified(ctx, dbtest.ID("team"), domains.NewDomain{Name: o.name()})
 			return err
 		}},
 		{"AddVerified of an existing domain", o.add, func() error {
-			_, err := o.trusting.AddVerified(ctx, "team", domains.NewDomain{Name: o.domain.Name})
+			_, err := o.trusting.AddVerified(ctx, dbtest.ID("team"), domains.NewDomain{Name: o.domain.Name})
 			return err
 		}},
-		{"Get", o.add, func() error { _, err := s.Get(ctx, "team", o.domain.ID); return err }},
+		{"Get", o.add, func() error { _, err := s.Get(ctx, dbtest.ID("team"), o.domain.ID); return err }},
 		{"Exists", nil, func() error {
-			there, err := s.Exists(ctx, "team", o.domain.ID)
+			there, err := s.Exists(ctx, dbtest.ID("team"), o.domain.ID)
 			if err == nil && !there {
 				o.t.Error("the domain does not exist")
 			}
 			return err
 		}},
-		{"Count", nil, func() error { _, err := s.Count(ctx, "team"); return err }},
-		{"List", nil, func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err }},
+		{"Count", nil, func() error { _, err := s.Count(ctx, dbtest.ID("team")); return err }},
+		{"List", nil, func() error { _, _, err := s.List(ctx, dbtest.ID("team"), page.Page{}); return err }},
 		{"Update", o.add, func() error {
-			return s.Update(ctx, "team", o.domain.ID, domains.Change{OpenTracking: &no, TrackingSubdomain: new("other")})
+			return s.Update(ctx, dbtest.ID("team"), o.domain.ID, domains.Change{OpenTracking: &no,
+				TrackingSubdomain: new("other")})
 		}},
 		{"Update of a verified domain", o.addVerified, func() error {
-			return s.Update(ctx, "team", o.domain.ID, domains.Change{ClickTracking: &no})
+			return s.Update(ctx, dbtest.ID("team"), o.domain.ID, domains.Change{ClickTracking: &no})
 		}},
-		{"Delete", o.add, func() error { return s.Delete(ctx, "team", o.domain.ID) }},
-		{"Verify", o.add, func() error { return s.Verify(ctx, "team", o.domain.ID) }},
+		{"Delete", o.add, func() error { return s.Delete(ctx, dbtest.ID("team"), o.domain.ID) }},
+		{"Verify", o.add, func() error { return s.Verify(ctx, dbtest.ID("team"), o.domain.ID) }},
 		{"Sender", func() { o.addVerified(); o.d.Hint("domains", o.domain.ID) }, func() error {
-			_, err := s.Sender(ctx, "team", o.domain.Name)
+			_, err := s.Sender(ctx, dbtest.ID("team"), o.domain.Name)
 			return err
 		}},
 		{"Sender of a sandbox", func() {
-			if err := o.trusting.EraseTeam(ctx, "system"); err != nil {
+			if err := o.trusting.EraseTeam(ctx, "00000000-0000-0000-0000-000000000001"); err != nil {
 				o.t.Fatal(err)
 			}
-		}, func() error { _, err := o.trusting.Sender(ctx, "team", "sandbox.example"); return err }},
+		}, func() error { _, err := o.trusting.Sender(ctx, dbtest.ID("team"), "sandbox.example"); return err }},
 		{"Signing", func() { o.d.Hint("domains", o.domain.ID) }, func() error {
 			_, err := s.Signing(ctx, o.domain.ID)
 			return err
@@ -185,12 +191,16 @@ func (o *operations) onClaims() []operation {
 	ctx, s := o.t.Context(), o.s
 	return []operation{
 		{"Claim", o.addVerified, func() error {
-			_, _, err := s.Claim(ctx, "other", domains.NewDomain{Name: o.domain.Name})
+			_, _, err := s.Claim(ctx, dbtest.ID("other"), domains.NewDomain{Name: o.domain.Name})
 			return err
 		}},
-		{"GetClaim", o.beginVerified, func() error { _, err := s.GetClaim(ctx, "other", o.claim.DomainID); return err }},
+		{"GetClaim", o.beginVerified, func() error {
+			_, err := s.GetClaim(ctx, dbtest.ID("other"),
+				o.claim.DomainID)
+			return err
+		}},
 		{"VerifyClaim", o.beginVerified, func() error {
-			_, err := s.VerifyClaim(ctx, "other", o.claim.DomainID)
+			_, err := s.VerifyClaim(ctx, dbtest.ID("other"), o.claim.DomainID)
 			return err
 		}},
 		{"the look-up of a proof", o.beginVerified, o.look},
@@ -232,12 +242,12 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 			}
 		}
 		for name, act := range map[string]func() error{"Recheck": func() error { return s.Recheck(ctx) },
-			"EraseTeam": func() error { return s.EraseTeam(ctx, "team") }} {
+			"EraseTeam": func() error { return s.EraseTeam(ctx, dbtest.ID("team")) }} {
 			if trace.EachBroken(t, o.add, act, nil) < 1 {
 				t.Errorf("%s never fails", name)
 			}
 		}
-		_, err := s.Create(ctx, "team", domains.NewDomain{Name: "other.example", Region: "moon"})
+		_, err := s.Create(ctx, dbtest.ID("team"), domains.NewDomain{Name: "other.example", Region: "moon"})
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("in an unknown region: %v", err)
 		}

@@ -18,9 +18,9 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 			{selectNamed, "domains_name", []any{[]string{"send.acme.example", "acme.example"}}},
 			{selectNamesOfOthers,
 				map[bool]string{true: "sqlite_autoindex_domain_names_1", false: "domain_names_pkey"}[d.Alone()],
-				[]any{"team", db.NoID, []string{"send.acme.example", "acme.example"}}},
+				[]any{db.ID(dbtest.ID("team")), db.NoID, []string{"send.acme.example", "acme.example"}}},
 			{selectClaimedSince, "domain_claims_name", []any{"acme.example", 0}},
-			{countUnproved, "domains_unproved", []any{"team", 1000}},
+			{countUnproved, "domains_unproved", []any{db.ID(dbtest.ID("team")), 1000}},
 		} {
 			var plan string
 			err := d.Update(t.Context(), func(tx *db.Tx) error {

@@ -29,7 +29,7 @@ func TestUnprovedDomainsAreBounded(t *testing.T) {
 		oneKey(t, s)
 		var last domains.Domain
 		for i := range 3 {
-			dom, err := s.Create(t.Context(), "team", domains.NewDomain{Name: fmt.Sprintf("d%d.example", i)})
+			dom, err := s.Create(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: fmt.Sprintf("d%d.example", i)})
 			if i < 2 && err != nil || i == 2 && fault.KindOf(err) != fault.Forbidden {
 				t.Fatalf("domain %d: %v", i, err)
 			}
@@ -37,17 +37,17 @@ func TestUnprovedDomainsAreBounded(t *testing.T) {
 				last = dom
 			}
 		}
-		if _, err := s.Create(t.Context(), "other", domains.NewDomain{Name: "other.example"}); err != nil {
+		if _, err := s.Create(t.Context(), dbtest.ID("other"), domains.NewDomain{Name: "other.example"}); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := s.Claim(t.Context(), "team", domains.NewDomain{Name: "other.example"}); fault.KindOf(
+		if _, _, err := s.Claim(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: "other.example"}); fault.KindOf(
 			err) != fault.Forbidden {
 			t.Errorf("a claim beyond the bound: %v", err)
 		}
-		if err := s.Delete(t.Context(), "team", last.ID); err != nil {
+		if err := s.Delete(t.Context(), dbtest.ID("team"), last.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Create(t.Context(), "team", domains.NewDomain{Name: "d3.example"}); err != nil {
+		if _, err := s.Create(t.Context(), dbtest.ID("team"), domains.NewDomain{Name: "d3.example"}); err != nil {
 			t.Errorf("after one was deleted: %v", err)
 		}
 	})

@@ -29,8 +29,8 @@ func TestNamesThatAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	add("first", domains.NewDomain{Name: "acme.example", TrackingSubdomain: "links"})
-	add("third", domains.NewDomain{Name: "below.third.example"})
+	add(dbtest.ID("first"), domains.NewDomain{Name: "acme.example", TrackingSubdomain: "links"})
+	add(dbtest.ID("third"), domains.NewDomain{Name: "below.third.example"})
 	key, made := s.GenerateRSA, 0
 	s.GenerateRSA = func() (*dkim.Key, error) { made++; return key() }
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 		{domains.NewDomain{Name: "other.acme.example"}, "", ""},
 	} {
 		made = 0
-		_, err := s.Create(ctx, "second", c.domain)
+		_, err := s.Create(ctx, dbtest.ID("second"), c.domain)
 		if c.field == "" {
 			if err != nil || made != 1 {
 				t.Errorf("%+v: %v, and %d keys are made", c.domain, err, made)
@@ -71,7 +71,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 			t.Errorf("%+v: %#v, and %d keys are made", c.domain, err, made)
 		}
 	}
-	dom, err := s.Create(ctx, "second", domains.NewDomain{Name: "operator.example"})
+	dom, err := s.Create(ctx, dbtest.ID("second"), domains.NewDomain{Name: "operator.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 		!dom.Sending || dom.Receiving {
 		t.Errorf("by default it is %+v", dom)
 	}
-	err = s.Update(ctx, "second", dom.ID, domains.Change{TrackingSubdomain: new("mx")})
+	err = s.Update(ctx, dbtest.ID("second"), dom.ID, domains.Change{TrackingSubdomain: new("mx")})
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Invalid || f.Field != "tracking_subdomain" {
 		t.Errorf("a host of the operator's: %v", err)
 	}
@@ -92,7 +92,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	oneKey(t, s)
 	mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
 	again := domains.NewDomain{Name: "acme.example", OpenTracking: true}
-	if _, _, err := s.Claim(ctx, "other", again); err != nil {
+	if _, _, err := s.Claim(ctx, dbtest.ID("other"), again); err != nil {
 		t.Fatal(err)
 	}
 	made := 0
@@ -102,24 +102,25 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		domain     domains.NewDomain
 		want       fault.Kind
 	}{
-		{"a region that there is not", "other", domains.NewDomain{Name: "acme.example", Region: "moon"}, fault.Invalid},
-		{"the team's own", "team", domains.NewDomain{Name: "acme.example"}, fault.Forbidden},
-		{"nobody's", "other", domains.NewDomain{Name: "nobody.example"}, fault.NotFound},
+		{"a region that there is not", dbtest.ID("other"), domains.NewDomain{Name: "acme.example", Region: "moon"},
+			fault.Invalid},
+		{"the team's own", dbtest.ID("team"), domains.NewDomain{Name: "acme.example"}, fault.Forbidden},
+		{"nobody's", dbtest.ID("other"), domains.NewDomain{Name: "nobody.example"}, fault.NotFound},
 	} {
 		if _, created, err := s.Claim(ctx, c.team, c.domain); fault.KindOf(err) != c.want || created {
 			t.Errorf("%s: created %v, %v", c.name, created, err)
 		}
 	}
-	if _, created, err := s.Claim(ctx, "other", again); err != nil || created {
+	if _, created, err := s.Claim(ctx, dbtest.ID("other"), again); err != nil || created {
 		t.Errorf("once more: created %v, %v", created, err)
 	}
 	if made > 0 {
 		t.Errorf("%d keys were made", made)
 	}
-	if _, created, err := s.Claim(ctx, "third", again); !fault.Ours(err) || created {
+	if _, created, err := s.Claim(ctx, dbtest.ID("third"), again); !fault.Ours(err) || created {
 		t.Errorf("without a key: created %v, %v", created, err)
 	}
-	if _, err := s.Create(ctx, "team", domains.NewDomain{Name: "new.example"}); !fault.Ours(err) {
+	if _, err := s.Create(ctx, dbtest.ID("team"), domains.NewDomain{Name: "new.example"}); !fault.Ours(err) {
 		t.Errorf("a domain without a key: %v", err)
 	}
 }

@@ -28,8 +28,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 			continue
 		}
 		at[r.Domain] = len(all)
-		j := Delivery{EmailID: e.ID, Domain: r.Domain, To: []string{r.Addr()}, Size: memory,
-			Audience: e.ContactID != "" || e.TopicID != "" || e.BroadcastID != ""}
+		j := Delivery{EmailID: e.ID, Domain: r.Domain, To: []string{r.Addr()}, Size: memory}
 		if e.onePerRecipient {
 			j.Ordinal = r.position + 1
 		}

@@ -94,7 +94,7 @@ func TestSendWritesAJobForEachDestination(t *testing.T) {
 		if strings.Contains(string(raw), "three.example") {
 			t.Error("a hidden recipient stands in the message")
 		}
-		if _, err := f.Emails.Get(t.Context(), "another team", id); fault.KindOf(err) != fault.NotFound {
+		if _, err := f.Emails.Get(t.Context(), dbtest.ID("another team"), id); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("another team reads it: %v", err)
 		}
 	})

@@ -154,7 +154,7 @@ func TestMailingRefused(t *testing.T) {
 			who    func(*teams.Actor)
 			kind   fault.Kind
 		}{
-			"no such content":   {func(c *content.Content) { c.TeamID = "another" }, nil, fault.NotFound},
+			"no such content":   {func(c *content.Content) { c.TeamID = dbtest.ID("another") }, nil, fault.NotFound},
 			"of another domain": {func(c *content.Content) { c.From = "a@elsewhere.example" }, nil, fault.Forbidden},
 			"no sender":         {func(c *content.Content) { c.From = "{{{FROM}}}" }, nil, fault.Invalid},
 			"no text":           {func(c *content.Content) { c.HTML = &empty }, nil, fault.Missing},

@@ -43,7 +43,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 		// Only emails that belong to the given teams are read.
 		for _, teamID := range scope.Teams {
 			if err == nil {
-				err = db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after,
+				err = db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after,
 					upTo db.ID) error {
 					return erase(emailsTo(ctx, s.DB.Reader, a, scopeTeam(teamID, after, upTo)))
 				})

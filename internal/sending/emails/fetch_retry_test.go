@@ -37,7 +37,7 @@ func TestFetchAgain(t *testing.T) {
 			{"busy", 2, 5 * time.Hour, nil, netguard.ErrBusy, 1, 0, fetchWaits[1]},
 			{"busy for too long", 0, 7 * time.Hour, nil, netguard.ErrBusy, 0, 0, 0},
 		} {
-			e := &Email{ID: dbtest.ID(c.name), TeamID: "team"}
+			e := &Email{ID: dbtest.ID(c.name), TeamID: dbtest.ID("team")}
 			j := jobs.Job{Tries: c.tries, CreatedAt: d.Now().Add(-c.age)}
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
 				q.Insert(t.Context(), tx, fetchJob(e))

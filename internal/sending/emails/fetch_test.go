@@ -76,7 +76,7 @@ func (f *files) hosts(t *testing.T, n int) (urls []string) {
 
 func (f *fixture) handedOver(teamID string) int {
 	f.T.Helper()
-	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND team_id = $1`, teamID)
+	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND team_id = $1`, db.ID(teamID))
 }
 
 // If a team's attachments come from slow hosts, the team uses only its share of the concurrent fetches, and only a few

@@ -13,9 +13,9 @@ import (
 // read all of the team's events on its only write connection.
 func TestEventsAreFoundByTheirEmail(t *testing.T) {
 	d := dbtest.SQLite(t)
-	asked := map[string][]any{selectBefore: {db.ID(dbtest.ID("e1")), "team", []string{"a", "b"}}}
+	asked := map[string][]any{selectBefore: {db.ID(dbtest.ID("e1")), db.ID(dbtest.ID("team")), []string{"a", "b"}}}
 	for _, table := range emailTables {
-		asked[deleteOfEmails(table)] = []any{"team", db.IDs([]string{dbtest.ID("e1"), dbtest.ID("e2")})}
+		asked[deleteOfEmails(table)] = []any{db.ID(dbtest.ID("team")), db.IDs([]string{dbtest.ID("e1"), dbtest.ID("e2")})}
 	}
 	for text, args := range asked {
 		rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+text, args...)

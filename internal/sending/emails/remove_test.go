@@ -357,21 +357,21 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
 		VALUES ($1, $2, NULL, $3, $5, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, NULL, NULL, 'delivered',
-			40, 0, $4)`, db.ID(emailID), teamID, db.ID(domainID), now, emailID)
+			40, 0, $4)`, db.ID(emailID), db.ID(teamID), db.ID(domainID), now, emailID)
 	if tx.OneWriter() {
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2,
-			'<p>Hello.', 'Hello.', 3, '')`, db.ID(emailID), teamID)
+			'<p>Hello.', 'Hello.', 3, '')`, db.ID(emailID), db.ID(teamID))
 	} else {
 		tx.Queue(ctx, `UPDATE emails SET html = '<p>Hello.', body_text = 'Hello.', parts = 3, headers = '' WHERE id = $1`,
 			db.ID(emailID))
 	}
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 		updated_at)
-		VALUES ($1, 0, $2, 'to', 'b@one.example', 'one.example', 'delivered', 40, $3)`, db.ID(emailID), teamID, now)
+		VALUES ($1, 0, $2, 'to', 'b@one.example', 'one.example', 'delivered', 40, $3)`, db.ID(emailID), db.ID(teamID), now)
 	for _, typ := range []string{"sent", "delivered", "opened", "clicked"} {
 		tx.Queue(ctx, `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient,
 			data, created_at)
-			VALUES ($1, $2, $3, $4, NULL, $5, '', 'b@one.example', '', $6)`, db.ID(id.New()), teamID, db.ID(emailID),
+			VALUES ($1, $2, $3, $4, NULL, $5, '', 'b@one.example', '', $6)`, db.ID(id.New()), db.ID(teamID), db.ID(emailID),
 			db.ID(domainID), typ, now)
 	}
 	tx.Queue(ctx, `UPDATE email_events SET started_at = created_at, duration = 0, outcome = 'delivered', host = '',

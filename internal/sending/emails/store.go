@@ -59,21 +59,22 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 		messageID = "" // omitted to save space
 	}
 	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, db.ID(e.ID))
-	args := []any{db.ID(e.ID), e.TeamID, db.ID(e.Actor.ID), db.ID(e.DomainID), messageID, e.From, e.Subject, to, tags,
-		db.ID(e.TopicID), db.ID(e.TemplateID), db.ID(e.BroadcastID), string(e.LastEvent), rank[e.LastEvent],
+	args := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.Actor.ID), db.ID(e.DomainID), messageID, e.From, e.Subject, to,
+		tags, db.ID(e.TopicID), db.ID(e.TemplateID), db.ID(e.BroadcastID), string(e.LastEvent), rank[e.LastEvent],
 		db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
 		string(e.Actor.Kind), db.ID(e.shared.contentID), variables, db.ID(e.ContactID), e.only}
 	if b == nil {
-		tx.QueueRow(ctx, insertOnly, args...)
+		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
 		return nil
 	}
 	if tx.OneWriter() { // SQLite
-		tx.QueueRow(ctx, insertOnly, args...)
+		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, parts, headers, html, body_text)
-			VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(e.ID), e.TeamID, b.parts, b.headers, b.html, b.text)
+			VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(e.ID), db.ID(e.TeamID), b.parts, b.headers, b.html, b.text)
 		return nil
 	}
-	tx.QueueRow(ctx, insertWithBody, append(args, b.parts, b.headers, b.html, b.text)...)
+	tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`, parts, headers, html, body_text)
+		VALUES (`+insertValues+`, $22, $23, $24, $25)`, append(args, b.parts, b.headers, b.html, b.text)...)
 	return nil
 }
 
@@ -82,15 +83,6 @@ const (
 		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables, contact_id,
 		recipient, updated_at`
 	insertValues = `$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $16`
-	insertTypes  = `UUID TEXT UUID UUID TEXT TEXT TEXT TEXT TEXT UUID UUID UUID TEXT SMALLINT BIGINT BIGINT TEXT UUID TEXT
-		UUID TEXT`
-)
-
-// insertWithBody inserts an email together with its own body, on PostgreSQL.
-var (
-	insertOnly     = db.InsertStatement(`emails (`+insertColumns+`)`, insertValues, insertTypes)
-	insertWithBody = db.InsertStatement(`emails (`+insertColumns+`, parts, headers, html, body_text)`,
-		insertValues+`, $22, $23, $24, $25`, insertTypes+` SMALLINT TEXT TEXT TEXT`)
 )
 
 // lists returns the value of the column recipients.
@@ -119,7 +111,7 @@ func defaultMessageID(emailID, from string) string {
 func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *recipient) {
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 		updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(e.ID), position, e.TeamID, r.kind, r.Addr(), r.Domain,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(e.ID), position, db.ID(e.TeamID), r.kind, r.Addr(), r.Domain,
 		string(e.LastEvent), rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
@@ -148,7 +140,7 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 			b.parts |= isBlob
 		}
 		tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content, blob_key) VALUES ($1, $2, $3, $4)`,
-			db.ID(e.ID), e.TeamID, d.raw.content, d.raw.blobKey)
+			db.ID(e.ID), db.ID(e.TeamID), d.raw.content, d.raw.blobKey)
 		if d.raw.UTF8 {
 			b.parts |= needsUTF8
 		}
@@ -182,9 +174,9 @@ type emailRow struct {
 }
 
 func (r *emailRow) dest(more ...any) []any {
-	return append([]any{(*db.ID)(&r.ID), &r.TeamID, (*db.ID)(&r.Actor.ID), (*db.ID)(&r.DomainID), &r.MessageID, &r.From,
-		&r.Subject, &r.to, &r.tags, (*db.ID)(&r.TopicID), (*db.ID)(&r.TemplateID), (*db.ID)(&r.BroadcastID), &r.last,
-		&r.scheduled, &r.created, &r.Actor.Kind, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
+	return append([]any{(*db.ID)(&r.ID), (*db.ID)(&r.TeamID), (*db.ID)(&r.Actor.ID), (*db.ID)(&r.DomainID), &r.MessageID,
+		&r.From, &r.Subject, &r.to, &r.tags, (*db.ID)(&r.TopicID), (*db.ID)(&r.TemplateID), (*db.ID)(&r.BroadcastID),
+		&r.last, &r.scheduled, &r.created, &r.Actor.Kind, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
 }
 
 // complete sets the fields that are omitted in the database.
@@ -258,7 +250,7 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	var flags int
 	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, e.content_id, e.variables, COALESCE(b.parts, 0), `+columns+`
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, db.ID(emailID),
-		teamID).
+		db.ID(teamID)).
 		Scan(row.dest(append([]any{(*db.ID)(&row.shared.contentID), &variables, &flags}, dest...)...)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Email{}, 0, fault.NotFoundf("Email not found")
@@ -281,7 +273,8 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 // exists returns a NotFound fault if the team has no email with this id.
 func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	var one int
-	err := r.QueryRow(ctx, `SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, db.ID(emailID), teamID).Scan(&one)
+	err := r.QueryRow(ctx, `SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, db.ID(emailID),
+		db.ID(teamID)).Scan(&one)
 	if errors.Is(err, db.ErrNoRows) {
 		return fault.NotFoundf("Email not found")
 	}
@@ -303,7 +296,7 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 		return of, nil
 	}
 	rows, err := r.Query(ctx, `SELECT email_id, kind, address, state, updated_at FROM email_recipients
-		WHERE email_id = ANY($1) AND team_id = $2 ORDER BY email_id, position`, db.IDs(emailIDs), teamID)
+		WHERE email_id = ANY($1) AND team_id = $2 ORDER BY email_id, position`, db.IDs(emailIDs), db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID string
 		var to Recipient
@@ -339,7 +332,7 @@ func pending(ctx context.Context, r db.Reader, e *Email, domain string) ([]recip
 // is not a recipient.
 func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address string) (position int, err error) {
 	err = r.QueryRow(ctx, `SELECT position FROM email_recipients WHERE email_id = $1 AND team_id = $2 AND address = $3`,
-		db.ID(emailID), teamID, address).Scan(&position)
+		db.ID(emailID), db.ID(teamID), address).Scan(&position)
 	if errors.Is(err, db.ErrNoRows) {
 		return -1, nil
 	}
@@ -363,7 +356,7 @@ func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err erro
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
 		WHERE e.id = $1 AND (b.parts IS NOT NULL OR e.content_id IS NOT NULL)`, db.ID(emailID)).
-		Scan(&z.teamID, (*db.ID)(&z.domainID), (*db.ID)(&z.shared.contentID), &variables, &z.flags, &z.texts,
+		Scan((*db.ID)(&z.teamID), (*db.ID)(&z.domainID), (*db.ID)(&z.shared.contentID), &variables, &z.flags, &z.texts,
 			&z.attachments)
 	if err == nil {
 		err = z.shared.decode(variables)

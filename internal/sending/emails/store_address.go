@@ -29,7 +29,7 @@ func scopeAll(after, upTo db.ID) recipientScope {
 }
 
 func scopeTeam(teamID string, after, upTo db.ID) recipientScope {
-	return recipientScope{`e.id > $2 AND e.id <= $3 AND e.team_id = $4`, []any{after, upTo, teamID}}
+	return recipientScope{`e.id > $2 AND e.id <= $3 AND e.team_id = $4`, []any{after, upTo, db.ID(teamID)}}
 }
 
 // recipients returns a subquery for the recipients of the emails in the scope.
@@ -62,7 +62,7 @@ func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientS
 }
 
 func scanAddressed(r db.Row) (e matchedEmail, err error) {
-	err = r.Scan((*db.ID)(&e.id), &e.teamID, &e.others, &e.settled)
+	err = r.Scan((*db.ID)(&e.id), (*db.ID)(&e.teamID), &e.others, &e.settled)
 	return e, err
 }
 
@@ -87,7 +87,7 @@ func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID s
 func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, emailID string) error {
 	var recipients, subject, tags string
 	err := tx.QueryRow(ctx, `SELECT recipients, subject, tags FROM emails WHERE id = $1 AND team_id = $2`,
-		db.ID(emailID), teamID).Scan(&recipients, &subject, &tags)
+		db.ID(emailID), db.ID(teamID)).Scan(&recipients, &subject, &tags)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil // the email was deleted after it was found
 	}
@@ -98,7 +98,7 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 		return err
 	}
 	tx.Queue(ctx, `UPDATE emails SET recipients = $3, subject = $4, tags = $5 WHERE id = $1 AND team_id = $2`,
-		db.ID(emailID), teamID, recipients, a.Replace(subject), a.Replace(tags))
+		db.ID(emailID), db.ID(teamID), recipients, a.Replace(subject), a.Replace(tags))
 	return nil
 }
 

@@ -15,35 +15,35 @@ import (
 func insertAttachment(ctx context.Context, tx *db.Tx, a *Attachment) {
 	tx.Queue(ctx, `INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size,
 		blob_key, path)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(a.ID), db.ID(a.EmailID), a.TeamID, a.Filename, a.ContentType,
-		a.ContentID, a.Size, a.blobKey, a.path)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(a.ID), db.ID(a.EmailID), db.ID(a.TeamID), a.Filename,
+		a.ContentType, a.ContentID, a.Size, a.blobKey, a.path)
 }
 
 const attachmentColumns = `id, email_id, team_id, filename, content_type, content_id, size, blob_key, path`
 
 func scanAttachment(r db.Row) (a Attachment, err error) {
-	err = r.Scan((*db.ID)(&a.ID), (*db.ID)(&a.EmailID), &a.TeamID, &a.Filename, &a.ContentType, &a.ContentID, &a.Size,
-		&a.blobKey, &a.path)
+	err = r.Scan((*db.ID)(&a.ID), (*db.ID)(&a.EmailID), (*db.ID)(&a.TeamID), &a.Filename, &a.ContentType, &a.ContentID,
+		&a.Size, &a.blobKey, &a.path)
 	return a, err
 }
 
 func attachmentsOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]Attachment, error) {
 	rows, err := r.Query(ctx, `SELECT `+attachmentColumns+
 		` FROM email_attachments WHERE email_id = $1 AND team_id = $2 ORDER BY id`,
-		db.ID(emailID), teamID)
+		db.ID(emailID), db.ID(teamID))
 	return db.Collect(rows, err, scanAttachment)
 }
 
 func pageOfAttachments(ctx context.Context, r db.Reader, teamID, emailID string,
 	p page.Page) ([]Attachment, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + attachmentColumns + ` FROM email_attachments
-		WHERE email_id = $1 AND team_id = $2`, ID: "id", UUID: true, Args: []any{db.ID(emailID), teamID}}, p,
+		WHERE email_id = $1 AND team_id = $2`, ID: "id", UUID: true, Args: []any{db.ID(emailID), db.ID(teamID)}}, p,
 		scanAttachment)
 }
 
 func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachmentID string) (Attachment, error) {
 	a, err := scanAttachment(r.QueryRow(ctx, `SELECT `+attachmentColumns+` FROM email_attachments
-		WHERE id = $1 AND email_id = $2 AND team_id = $3`, db.ID(attachmentID), db.ID(emailID), teamID))
+		WHERE id = $1 AND email_id = $2 AND team_id = $3`, db.ID(attachmentID), db.ID(emailID), db.ID(teamID)))
 	if errors.Is(err, db.ErrNoRows) {
 		return a, fault.NotFoundf("Attachment not found")
 	}
@@ -57,7 +57,7 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 // or "" if the row contains the whole message.
 func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, blobKey string, err error) {
 	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`,
-		db.ID(emailID), teamID).Scan(&text, &blobKey)
+		db.ID(emailID), db.ID(teamID)).Scan(&text, &blobKey)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, rawPrefix + emailID, nil
 	}

@@ -30,7 +30,7 @@ func bodyStarts(ctx context.Context, r db.Reader, condition, teamID string, emai
 	more ...any) (map[string]BodyStart, error) {
 	all := make(map[string]BodyStart, len(emailIDs))
 	rows, err := r.Query(ctx, `SELECT email_id, parts, SUBSTR(html, 1, $3), SUBSTR(body_text, 1, $3) FROM email_bodies
-		WHERE team_id = $1 AND email_id = ANY($2)`+condition, append([]any{teamID, db.IDs(emailIDs), characters},
+		WHERE team_id = $1 AND email_id = ANY($2)`+condition, append([]any{db.ID(teamID), db.IDs(emailIDs), characters},
 		more...)...)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, html, text string

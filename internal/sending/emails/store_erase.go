@@ -73,7 +73,7 @@ type removable struct {
 
 // readRemovable runs one of the queries above and returns a batch of a team's emails between two ids, oldest first.
 func readRemovable(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
-	rows, err := r.Query(ctx, query, teamID, db.OrNoID(after), db.ID(before), removeEmails)
+	rows, err := r.Query(ctx, query, db.ID(teamID), db.OrNoID(after), db.ID(before), removeEmails)
 	return db.Collect(rows, err, scanRemovable)
 }
 
@@ -86,22 +86,22 @@ func scanRemovable(r db.Row) (e removable, err error) {
 // earlier than before. If there are no events in this range, eventsUpTo returns 0.
 func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
-		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,
-		removeRows).Scan(&at)
+		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, db.ID(teamID), after,
+		before, removeRows).Scan(&at)
 	return at, err
 }
 
 // timelinesBetween returns the emails that have an event later than after and not later than upTo, but no event at or
 // after the time before.
 func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, upTo, before int64) ([]removable, error) {
-	rows, err := r.Query(ctx, selectTimelines, teamID, after, upTo, before)
+	rows, err := r.Query(ctx, selectTimelines, db.ID(teamID), after, upTo, before)
 	return db.Collect(rows, err, scanRemovable)
 }
 
 // bodiesUntil returns the id of the email up to which a team's bodies have been deleted, or "" if none have been
 // deleted.
 func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
-	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).
+	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, db.ID(teamID)).
 		Scan((*db.ID)(&emailID))
 	if errors.Is(err, db.ErrNoRows) {
 		err = nil
@@ -113,15 +113,17 @@ func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID strin
 // deleted later.
 func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
 	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
-		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, db.ID(emailID))
+		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, db.ID(teamID),
+		db.ID(emailID))
 	for _, leftID := range left {
-		tx.Queue(ctx, `INSERT INTO email_bodies_left (team_id, email_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, teamID,
-			db.ID(leftID))
+		tx.Queue(ctx, `INSERT INTO email_bodies_left (team_id, email_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+			db.ID(teamID), db.ID(leftID))
 	}
 }
 
 func deleteSkipped(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
-	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, teamID, db.IDs(emailIDs))
+	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, db.ID(teamID),
+		db.IDs(emailIDs))
 }
 
 // filesOf returns the keys of the blobs that belong to the given emails.
@@ -158,20 +160,20 @@ func scanText(r db.Row) (text string, err error) {
 // deleteOfEmails returns a statement that deletes the rows of the given emails from a table. The statement compares the
 // team in the same way as selectBefore, so that SQLite uses the index on the email id.
 func deleteOfEmails(table string) string {
-	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
+	return `DELETE FROM ` + table + ` WHERE COALESCE(team_id, team_id) = $1 AND email_id = ANY($2)`
 }
 
 // deleteIn deletes the rows of the given emails from the given tables.
 func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, emailIDs []string) {
 	for _, table := range tables {
-		tx.Queue(ctx, deleteOfEmails(table), teamID, db.IDs(emailIDs))
+		tx.Queue(ctx, deleteOfEmails(table), db.ID(teamID), db.IDs(emailIDs))
 	}
 }
 
 // deleteShare removes the reference to shared content, and the variables, from the given emails.
 func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	tx.Queue(ctx, `UPDATE emails SET content_id = NULL, variables = '' WHERE team_id = $1 AND id = ANY($2)
-		AND content_id IS NOT NULL`, teamID, db.IDs(emailIDs))
+		AND content_id IS NOT NULL`, db.ID(teamID), db.IDs(emailIDs))
 }
 
 // contentsOf reads the emails that are recorded as the first users of the given contents. The function returns a map
@@ -182,7 +184,7 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 		firsts = append(firsts, u.From)
 	}
 	has := map[string]string{}
-	rows, err := r.Query(ctx, `SELECT id, content_id FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID,
+	rows, err := r.Query(ctx, `SELECT id, content_id FROM emails WHERE team_id = $1 AND id = ANY($2)`, db.ID(teamID),
 		db.IDs(firsts))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, contentID string
@@ -202,8 +204,8 @@ func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string
 	err error) {
 	err = r.QueryRow(ctx, `WITH x AS (SELECT e.id, e.content_id FROM emails e WHERE e.team_id = $1 AND e.id >= $3
 		AND e.id < $4 ORDER BY e.id LIMIT $5) SELECT (SELECT x.id FROM x WHERE x.content_id = $2 ORDER BY x.id LIMIT 1),
-		(SELECT x.id FROM x ORDER BY x.id DESC LIMIT 1), (SELECT COUNT(*) FROM x)`, u.TeamID, db.ID(u.ID), db.ID(from),
-		db.ID(u.Until()), limit).Scan((*db.ID)(&found), (*db.ID)(&last), &n)
+		(SELECT x.id FROM x ORDER BY x.id DESC LIMIT 1), (SELECT COUNT(*) FROM x)`, db.ID(u.TeamID), db.ID(u.ID),
+		db.ID(from), db.ID(u.Until()), limit).Scan((*db.ID)(&found), (*db.ID)(&last), &n)
 	if err != nil {
 		return "", "", 0, fmt.Errorf("look for emails with content %s: %w", u.ID, err)
 	}
@@ -213,24 +215,25 @@ func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string
 func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	deleteIn(ctx, tx, emailTables, teamID, emailIDs)
 	deleteSkipped(ctx, tx, teamID, emailIDs)
-	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(emailIDs))
+	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, db.ID(teamID), db.IDs(emailIDs))
 }
 
 // deleteLooseEvents deletes a batch of the events that remain after a team's emails have been deleted, oldest first.
 func deleteLooseEvents(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM email_events WHERE team_id = $1 AND created_at <= (SELECT MAX(created_at) FROM
-		(SELECT created_at FROM email_events WHERE team_id = $1 ORDER BY created_at LIMIT $2) x)`, teamID, eraseRows)
+		(SELECT created_at FROM email_events WHERE team_id = $1 ORDER BY created_at LIMIT $2) x)`, db.ID(teamID), eraseRows)
 }
 
 func deleteSomeKeys(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND (scope, idempotency_key) IN
 		(SELECT scope, idempotency_key FROM idempotency_keys WHERE team_id = $1 ORDER BY scope, idempotency_key LIMIT $2)`,
-		teamID, eraseRows)
+		db.ID(teamID), eraseRows)
 }
 
 // deleteSomeSkipped deletes a batch of the records about a team's deleted and skipped bodies.
 func deleteSomeSkipped(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
-	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, teamID)
-	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id IN
-		(SELECT email_id FROM email_bodies_left WHERE team_id = $1 ORDER BY email_id LIMIT $2)`, teamID, eraseRows)
+	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, db.ID(teamID))
+	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id <= (SELECT email_id FROM
+		(SELECT email_id FROM email_bodies_left WHERE team_id = $1 ORDER BY email_id LIMIT $2) x
+		ORDER BY email_id DESC LIMIT 1)`, db.ID(teamID), eraseRows)
 }

@@ -13,7 +13,7 @@ func idempotencyKey(ctx context.Context, r db.Reader, teamID, scope, key string)
 	created time.Time, err error) {
 	var at int64
 	err = r.QueryRow(ctx, `SELECT payload_hash, response, created_at FROM idempotency_keys
-		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, teamID, scope, key).Scan(&hash, &response, &at)
+		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, db.ID(teamID), scope, key).Scan(&hash, &response, &at)
 	return hash, response, db.Time(at), err
 }
 
@@ -21,15 +21,15 @@ func idempotencyKey(ctx context.Context, r db.Reader, teamID, scope, key string)
 func insertIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Idempotency, response string) {
 	tx.Queue(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3
 		AND created_at < $4`,
-		teamID, key.Scope, key.Key, tx.Now().Add(-keyLifetime).UnixMicro())
+		db.ID(teamID), key.Scope, key.Key, tx.Now().Add(-keyLifetime).UnixMicro())
 	tx.Queue(ctx, `INSERT INTO idempotency_keys (team_id, scope, idempotency_key, payload_hash, response, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6)`, teamID, key.Scope, key.Key, key.Hash, response, tx.Now().UnixMicro())
+		VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(teamID), key.Scope, key.Key, key.Hash, response, tx.Now().UnixMicro())
 }
 
 // updateIdempotencyKey replaces the encoded answer of a stored key.
 func updateIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Idempotency, response string) {
 	tx.Queue(ctx, `UPDATE idempotency_keys SET response = $5 WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3
-		AND payload_hash = $4`, teamID, key.Scope, key.Key, key.Hash, response)
+		AND payload_hash = $4`, db.ID(teamID), key.Scope, key.Key, key.Hash, response)
 }
 
 // deleteExpiredKeys deletes all teams' expired idempotency keys.

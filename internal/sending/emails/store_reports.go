@@ -21,10 +21,10 @@ func bounceTarget(ctx context.Context, r db.Reader, teamID, emailID string) (Bou
 	text, args := `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient FROM emails
 		WHERE id = $1`, []any{db.ID(emailID)}
 	if teamID != "" {
-		text, args = text+` AND team_id = $2`, append(args, teamID)
+		text, args = text+` AND team_id = $2`, append(args, db.ID(teamID))
 	}
 	var from, only string
-	err := r.QueryRow(ctx, text, args...).Scan(&e.TeamID, (*db.ID)(&e.DomainID), (*db.ID)(&e.BroadcastID),
+	err := r.QueryRow(ctx, text, args...).Scan((*db.ID)(&e.TeamID), (*db.ID)(&e.DomainID), (*db.ID)(&e.BroadcastID),
 		(*db.ID)(&e.ContactID), &e.MessageID, &from, &only)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
@@ -42,7 +42,7 @@ func bounceTarget(ctx context.Context, r db.Reader, teamID, emailID string) (Bou
 	}
 	rows, err := r.Query(ctx, `SELECT address, domain FROM email_recipients WHERE email_id = $1 AND team_id = $2
 		ORDER BY position`,
-		db.ID(emailID), e.TeamID)
+		db.ID(emailID), db.ID(e.TeamID))
 	e.To, err = db.Collect(rows, err, func(r db.Row) (to BounceRecipient, err error) {
 		err = r.Scan(&to.Address, &to.Domain)
 		return to, err
@@ -52,11 +52,11 @@ func bounceTarget(ctx context.Context, r db.Reader, teamID, emailID string) (Bou
 
 func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[string]string, error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id FROM emails WHERE id = ANY($1) AND team_id = ANY($2)`,
-		db.IDs(emailIDs), teamIDs)
+		db.IDs(emailIDs), db.IDs(teamIDs))
 	found := make(map[string]string, len(emailIDs))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, teamID string
-		err = r.Scan((*db.ID)(&emailID), &teamID)
+		err = r.Scan((*db.ID)(&emailID), (*db.ID)(&teamID))
 		found[emailID] = teamID
 		return none, err
 	})
@@ -71,7 +71,7 @@ func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[
 func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
 	var f fields
 	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`,
-		db.ID(emailID), teamID).Scan(f.dest()...)
+		db.ID(emailID), db.ID(teamID)).Scan(f.dest()...)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 		if len(known) > 0 {
 			break // the email has several recipients
 		}
-		rows, err := tx.Query(ctx, lock, db.ID(emailID), teamID, addresses)
+		rows, err := tx.Query(ctx, lock, db.ID(emailID), db.ID(teamID), addresses)
 		found, err := db.Collect(rows, err, scanText)
 		if err != nil {
 			return nil, err
@@ -138,12 +138,13 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 }
 
 // The expression on team_id prevents SQLite from choosing the index on the team and the event time.
-const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2
+const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1
+	AND COALESCE(team_id, team_id) = $2
 	AND recipient = ANY($3)`
 
 // load adds, for each recipient, the types of all events recorded so far.
 func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID string) error {
-	rows, err := r.Query(ctx, selectBefore, db.ID(emailID), teamID, slices.Collect(maps.Keys(b)))
+	rows, err := r.Query(ctx, selectBefore, db.ID(emailID), db.ID(teamID), slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var address, typ string
 		err = r.Scan(&address, &typ)
@@ -159,7 +160,7 @@ func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID st
 func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, address string) error {
 	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, COALESCE(r.address, e.recipient) FROM emails e
 		LEFT JOIN email_recipients r ON r.email_id = e.id WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position`,
-		db.ID(e.EmailID), e.TeamID)
+		db.ID(e.EmailID), db.ID(e.TeamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var to string
 		if err = r.Scan((*db.ID)(&e.DomainID), (*db.ID)(&e.BroadcastID), &to); err != nil || e.Recipient != "" {

@@ -33,14 +33,6 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 	}
 }
 
-// advanceState sets the state of an email, unless the email has a state of the same or a higher rank.
-var advanceState = db.NewRowStatement(
-	`UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
-	`UPDATE emails SET last_event = u.last_event, rank = u.rank, updated_at = u.updated_at
-	FROM UNNEST(CAST($1 AS UUID[]), CAST($2 AS TEXT[]), CAST($3 AS SMALLINT[]), CAST($4 AS BIGINT[]))
-		AS u (id, last_event, rank, updated_at)
-	WHERE emails.id = ANY($1) AND emails.id = u.id AND emails.rank < u.rank`)
-
 // advanceEmail updates the state of an event's email. The column updated_at belongs to the email's only recipient, who
 // cannot have the state sent.
 func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
@@ -54,7 +46,8 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, db.ID(e.EmailID),
 			string(to), rankOf(e))
 	default:
-		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro())
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
+			db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro())
 	}
 }
 
@@ -63,7 +56,8 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 // canceled. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	if e.OneRecipient {
-		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rank[Suppressed], e.At.UnixMicro())
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
+			db.ID(e.EmailID), string(to), rank[Suppressed], e.At.UnixMicro())
 		return
 	}
 	// Two transactions may each settle one of the last two recipients. The first UPDATE makes the second transaction wait
@@ -112,7 +106,7 @@ func unsetWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
 // there is no such email. The first statement locks the email, so that no job of the email can be released meanwhile.
 func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2
-		AND last_event = 'delivery_delayed'`, db.ID(emailID), teamID)
+		AND last_event = 'delivery_delayed'`, db.ID(emailID), db.ID(teamID))
 	if err != nil || n == 0 {
 		return nil, err
 	}
@@ -128,7 +122,7 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 		return nil, nil
 	}
 	tx.Queue(ctx, `UPDATE emails SET last_event = $3, rank = $4, updated_at = $5 WHERE id = $1 AND team_id = $2`,
-		db.ID(emailID), teamID, string(Canceled), rank[Canceled], tx.Now().UnixMicro())
+		db.ID(emailID), db.ID(teamID), string(Canceled), rank[Canceled], tx.Now().UnixMicro())
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err == nil && e.only == "" {
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4

@@ -478,7 +478,7 @@ func TestNothingToRemove(t *testing.T) {
 		if n := f.all(t, f.Emails.RemoveTimelines, func() {}); n != 4 {
 			t.Errorf("250 timelines go in %d batches", n)
 		}
-		if n := f.Count(`SELECT COUNT(*) FROM email_events WHERE team_id = $1`, team); n != 0 {
+		if n := f.Count(`SELECT COUNT(*) FROM email_events WHERE team_id = $1`, db.ID(team)); n != 0 {
 			t.Errorf("%d events are left", n)
 		}
 	})
@@ -492,7 +492,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 	emailID := f.fill(t, 1)[0]
 	f.change(`INSERT INTO email_attachments (id, email_id, team_id, filename, content_type, content_id, size,
 		blob_key, path)
-		VALUES ($3, $1, $2, 'a', '', '', 1, 'k', '')`, db.ID(emailID), team, db.ID(dbtest.ID("f")))
+		VALUES ($3, $1, $2, 'a', '', '', 1, 'k', '')`, db.ID(emailID), db.ID(team), db.ID(dbtest.ID("f")))
 	j := jobs.Job{Kind: emails.ReleaseKind, TeamID: team, Payload: emailID}
 	for _, c := range []struct {
 		column string

@@ -18,12 +18,12 @@ func trackedEmails(ctx context.Context, r db.Reader, teamIDs, emailIDs []string,
 	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id, e.contact_id, e.recipient,
 		e.last_event, e.updated_at FROM emails e
 		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND e.team_id = ANY($2)
-		AND t.deleted_at = 0`, db.IDs(emailIDs), teamIDs)
+		AND t.deleted_at = 0`, db.IDs(emailIDs), db.IDs(teamIDs))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, address, state string
 		var since int64
 		f := &TrackedEmail{To: map[int]TrackedRecipient{}}
-		err = r.Scan((*db.ID)(&emailID), &f.TeamID, (*db.ID)(&f.DomainID), (*db.ID)(&f.BroadcastID),
+		err = r.Scan((*db.ID)(&emailID), (*db.ID)(&f.TeamID), (*db.ID)(&f.DomainID), (*db.ID)(&f.BroadcastID),
 			(*db.ID)(&f.ContactID), &address, &state, &since)
 		if f.OneRecipient = address != ""; f.OneRecipient {
 			f.To[0] = TrackedRecipient{address, recipientState(State(state)), db.Time(since)}
@@ -63,7 +63,7 @@ func eventSummaries(ctx context.Context, r db.Reader, teamID string,
 	emailIDs []string) (map[string]*events.Email, error) {
 	all := make(map[string]*events.Email, len(emailIDs))
 	rows, err := r.Query(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
-		WHERE e.id = ANY($1) AND e.team_id || '' = $2`, db.IDs(emailIDs), teamID)
+		WHERE e.id = ANY($1) AND COALESCE(e.team_id, e.team_id) = $2`, db.IDs(emailIDs), db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var row emailRow
 		var f fields
@@ -92,7 +92,7 @@ func emailWithHeaders(ctx context.Context, r db.Reader, teamID, emailID string) 
 	var row emailRow
 	var f fields
 	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
-		WHERE e.id = $1 AND e.team_id = $2`, db.ID(emailID), teamID).Scan(row.dest(f.dest()...)...)
+		WHERE e.id = $1 AND e.team_id = $2`, db.ID(emailID), db.ID(teamID)).Scan(row.dest(f.dest()...)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Email{}, nil, fault.NotFoundf("Email not found")
 	}

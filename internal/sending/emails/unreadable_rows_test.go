@@ -17,7 +17,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			tx.Queue(t.Context(), `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject,
 				reply_to, headers, html, body_text, from_id)
-				VALUES ($2, $1, TRUE, 0, 0, 0, '', '', '', '{', '', '', $2)`, f.Acme.TeamID, db.ID(dbtest.ID("broken")))
+				VALUES ($2, $1, TRUE, 0, 0, 0, '', '', '', '{', '', '', $2)`, db.ID(f.Acme.TeamID), db.ID(dbtest.ID("broken")))
 			return nil
 		}); err != nil {
 			t.Fatal(err)

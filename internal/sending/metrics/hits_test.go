@@ -38,7 +38,7 @@ func TestHitsOfOneLink(t *testing.T) {
 	w, now := newFixture(t, d), time.Now()
 	var all []events.Event
 	for i := range hits {
-		all = append(all, events.Event{TeamID: "team", EmailID: w.emails[0].id, Type: events.EmailClicked,
+		all = append(all, events.Event{TeamID: dbtest.ID("team"), EmailID: w.emails[0].id, Type: events.EmailClicked,
 			Recipient: w.emails[0].to[0], At: now.Add(time.Duration(i-2*hits) * time.Second),
 			Data: &events.Click{Machine: events.Machine{Is: i < hits/2}}})
 	}
@@ -50,7 +50,7 @@ func TestHitsOfOneLink(t *testing.T) {
 	trace.Take()
 	q := metrics.Query{From: now.Add(-24 * time.Hour), To: now}
 	people, unique := 0, 0
-	got, err := w.s.Count(t.Context(), "team", q)
+	got, err := w.s.Count(t.Context(), dbtest.ID("team"), q)
 	for _, c := range got {
 		people, unique = people+c.People, unique+c.Recipients
 	}
@@ -68,12 +68,15 @@ func TestHitsOfOneLink(t *testing.T) {
 		var plan string
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			// RollUp has deleted the late entries, so the test inserts them again.
-			for _, text := range []string{`SET LOCAL enable_seqscan = off`, `SET LOCAL enable_bitmapscan = off`,
-				`INSERT INTO email_counts_late (team_id, id, email_id, at) SELECT team_id, id, email_id, created_at
-				FROM email_events WHERE team_id = 'team' ON CONFLICT DO NOTHING`} {
+			for _, text := range []string{`SET LOCAL enable_seqscan = off`, `SET LOCAL enable_bitmapscan = off`} {
 				if _, err := tx.Exec(t.Context(), text); err != nil {
 					return err
 				}
+			}
+			if _, err := tx.Exec(t.Context(),
+				`INSERT INTO email_counts_late (team_id, id, email_id, at) SELECT team_id, id, email_id, created_at
+				FROM email_events WHERE team_id = $1 ON CONFLICT DO NOTHING`, db.ID(dbtest.ID("team"))); err != nil {
+				return err
 			}
 			return tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, FORMAT JSON) `+s.SQL, s.Args...).Scan(&plan)
 		})

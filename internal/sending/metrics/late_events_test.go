@@ -18,7 +18,7 @@ func (w *fixture) clicks(n, quarters int, last time.Time) []events.Event {
 	all := make([]events.Event, n)
 	for i := range all {
 		at := last.Add(-time.Duration(i%quarters) * 15 * time.Minute).Add(time.Duration(i) * time.Microsecond)
-		all[i] = events.Event{TeamID: "team", EmailID: w.emails[0].id, DomainID: w.emails[0].domain,
+		all[i] = events.Event{TeamID: dbtest.ID("team"), EmailID: w.emails[0].id, DomainID: w.emails[0].domain,
 			Type: events.EmailClicked, Recipient: w.emails[0].to[0], At: at, Data: &events.Click{}}
 	}
 	return all
@@ -29,7 +29,7 @@ func (w *fixture) check(t *testing.T, now time.Time) {
 	t.Helper()
 	q := metrics.Query{From: now.Add(-48 * time.Hour), To: now, ByDomain: true,
 		ByPeriod: func(at time.Time) string { return at.UTC().Format(time.RFC3339) }}
-	got, err := w.s.Count(t.Context(), "team", q)
+	got, err := w.s.Count(t.Context(), dbtest.ID("team"), q)
 	if err != nil {
 		t.Fatal(err)
 	}

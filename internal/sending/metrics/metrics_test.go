@@ -51,9 +51,8 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 				e.to = append(e.to, fmt.Sprintf("to%d@example.net", k))
 				tx.Queue(t.Context(), `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state,
 					rank, updated_at)
-					VALUES ($1, $2, 'team', 'to', $3, 'example.net', $4, 1, 0)`, db.ID(e.id), k, e.to[k],
-					map[bool]string{true: "suppressed",
-						false: "sent"}[k == 2])
+					VALUES ($1, $2, $5, 'to', $3, 'example.net', $4, 1, 0)`, db.ID(e.id), k, e.to[k],
+					map[bool]string{true: "suppressed", false: "sent"}[k == 2], db.ID(dbtest.ID("team")))
 			}
 			w.emails = append(w.emails, e)
 		}
@@ -82,7 +81,7 @@ func (w *fixture) happen(t *testing.T, all ...events.Event) {
 
 func (w *fixture) event(r *rand.Rand, now time.Time) events.Event {
 	e := w.emails[r.IntN(len(w.emails))]
-	v := events.Event{TeamID: "team", EmailID: e.id, DomainID: e.domain, BroadcastID: e.broadcast,
+	v := events.Event{TeamID: dbtest.ID("team"), EmailID: e.id, DomainID: e.domain, BroadcastID: e.broadcast,
 		Recipient: e.to[r.IntN(len(e.to))]}
 	switch v.Type = []events.Type{events.EmailQueued, events.EmailSent, events.EmailDelivered, events.EmailOpened,
 		events.EmailOpened, events.EmailClicked,
@@ -249,7 +248,7 @@ func TestCountsAreTrue(t *testing.T) {
 				w.happen(t, w.event(r, now))
 			}
 			for i, q := range w.queries(r, now) {
-				got, err := w.s.Count(t.Context(), "team", q)
+				got, err := w.s.Count(t.Context(), dbtest.ID("team"), q)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -269,7 +268,8 @@ func TestCountsAreTrue(t *testing.T) {
 		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM email_counts_late`).Scan(&left); err != nil || left != 0 {
 			t.Errorf("%d late events are left, %v", left, err)
 		}
-		if got, err := w.s.Count(t.Context(), "other", metrics.Query{From: now.Add(-24 * time.Hour), To: now}); err != nil ||
+		if got, err := w.s.Count(t.Context(), dbtest.ID("other"), metrics.Query{From: now.Add(-24 * time.Hour),
+			To: now}); err != nil ||
 			len(got) != 0 {
 			t.Errorf("another team: %+v, %v", got, err)
 		}
@@ -281,7 +281,7 @@ func (w *fixture) delete(t *testing.T, e email) {
 	t.Helper()
 	var released []string
 	w.update(t, func(tx *db.Tx) (err error) {
-		if released, err = metrics.RetainCounts(t.Context(), tx, "team", []string{e.id}); len(released) > 0 {
+		if released, err = metrics.RetainCounts(t.Context(), tx, dbtest.ID("team"), []string{e.id}); len(released) > 0 {
 			tx.Queue(t.Context(), `DELETE FROM email_events WHERE email_id = $1`, db.ID(e.id))
 			tx.Queue(t.Context(), `DELETE FROM email_recipients WHERE email_id = $1`, db.ID(e.id))
 		}
@@ -316,7 +316,7 @@ func TestCountsOutliveEmails(t *testing.T) {
 				w.delete(t, e)
 			}
 			for i, q := range w.queries(r, now) {
-				got, err := w.s.Count(t.Context(), "team", q)
+				got, err := w.s.Count(t.Context(), dbtest.ID("team"), q)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -344,7 +344,7 @@ func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, now := newFixture(t, d), time.Now()
 		e := w.emails[1]
-		sent := events.Event{TeamID: "team", EmailID: e.id, Type: events.EmailSent}
+		sent := events.Event{TeamID: dbtest.ID("team"), EmailID: e.id, Type: events.EmailSent}
 		for _, ago := range []time.Duration{2 * time.Hour, time.Hour} {
 			sent.At = now.Add(-ago)
 			w.happen(t, sent)
@@ -355,12 +355,12 @@ func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 		if err := w.s.RollUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.happen(t, events.Event{TeamID: "team", EmailID: e.id, Type: events.EmailOpened, Recipient: e.to[0],
+		w.happen(t, events.Event{TeamID: dbtest.ID("team"), EmailID: e.id, Type: events.EmailOpened, Recipient: e.to[0],
 			At: now.Add(-90 * time.Minute)})
 		if w.delete(t, e); w.gone[e.id] {
 			t.Fatal("it was deleted before an event that came late was counted")
 		}
-		w.happen(t, events.Event{TeamID: "team", EmailID: w.emails[2].id, Type: events.EmailSent})
+		w.happen(t, events.Event{TeamID: dbtest.ID("team"), EmailID: w.emails[2].id, Type: events.EmailSent})
 		if err := w.s.RollUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -404,7 +404,7 @@ func TestManyCountAtOnce(t *testing.T) {
 				}
 			}
 			q := metrics.Query{From: now.Add(-24 * time.Hour), To: now.Add(time.Hour), ByDomain: true}
-			got, err := w.s.Count(t.Context(), "team", q)
+			got, err := w.s.Count(t.Context(), dbtest.ID("team"), q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -418,15 +418,17 @@ func TestManyCountAtOnce(t *testing.T) {
 func TestUsage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, now := newFixture(t, d), time.Now()
-		w.happen(t, events.Event{TeamID: "team", EmailID: w.emails[1].id, Type: events.EmailSent},
-			events.Event{TeamID: "team", EmailID: w.emails[1].id, Type: events.EmailDelivered, Recipient: "to0@example.net"},
-			events.Event{TeamID: "team", Type: events.EmailReceived, Data: &events.Received{ID: id.New()}},
-			events.Event{TeamID: "team", EmailID: w.emails[2].id, Type: events.EmailSent, At: now.Add(-48 * time.Hour)})
-		if u, err := w.s.Usage(t.Context(), "team", now.Add(-time.Hour), now.Add(time.Hour)); err != nil ||
+		w.happen(t, events.Event{TeamID: dbtest.ID("team"), EmailID: w.emails[1].id, Type: events.EmailSent},
+			events.Event{TeamID: dbtest.ID("team"), EmailID: w.emails[1].id, Type: events.EmailDelivered,
+				Recipient: "to0@example.net"},
+			events.Event{TeamID: dbtest.ID("team"), Type: events.EmailReceived, Data: &events.Received{ID: id.New()}},
+			events.Event{TeamID: dbtest.ID("team"), EmailID: w.emails[2].id, Type: events.EmailSent,
+				At: now.Add(-48 * time.Hour)})
+		if u, err := w.s.Usage(t.Context(), dbtest.ID("team"), now.Add(-time.Hour), now.Add(time.Hour)); err != nil ||
 			u != (metrics.Usage{Sent: 2, Received: 1}) {
 			t.Errorf("today %+v, %v", u, err)
 		}
-		if u, err := w.s.Usage(t.Context(), "team", now.Add(-72*time.Hour), now.Add(time.Hour)); err != nil ||
+		if u, err := w.s.Usage(t.Context(), dbtest.ID("team"), now.Add(-72*time.Hour), now.Add(time.Hour)); err != nil ||
 			u != (metrics.Usage{Sent: 4, Received: 1}) {
 			t.Errorf("this month %+v, %v", u, err)
 		}
@@ -452,7 +454,7 @@ func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 			}
 			_, err := tx.InsertRows(context.Background(), `email_events (email_id, id, team_id, domain_id, broadcast_id, type,
 				detail, recipient, data,
-				created_at)`, "", emailIDs, ids, "team", domains, db.ID(""), kinds, "", "a@example.net", "",
+				created_at)`, "", emailIDs, ids, db.ID(dbtest.ID("team")), domains, db.ID(""), kinds, "", "a@example.net", "",
 				times)
 			return err
 		})
@@ -467,7 +469,7 @@ func TestTooManyEmails(t *testing.T) {
 	d := dbtest.SQLite(t)
 	now := time.Now()
 	fill(t, d, 70_000, now.Add(-time.Hour), time.Hour)
-	_, err := metrics.New(d).Count(t.Context(), "team", metrics.Query{From: now.Add(-2 * time.Hour), To: now,
+	_, err := metrics.New(d).Count(t.Context(), dbtest.ID("team"), metrics.Query{From: now.Add(-2 * time.Hour), To: now,
 		ByEmail: true})
 	if fault.KindOf(err) != fault.Invalid {
 		t.Errorf("%v", err)
@@ -494,7 +496,7 @@ func TestRollOfManyCounters(t *testing.T) {
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
 					_, err := tx.InsertRows(t.Context(), `email_events (email_id, id, team_id, domain_id, broadcast_id, type,
 						detail, recipient, data,
-						created_at)`, "", emailIDs, ids, team, domains, db.ID(""), "delivered", "", "a@example.net",
+						created_at)`, "", emailIDs, ids, db.ID(team), domains, db.ID(""), "delivered", "", "a@example.net",
 						"", times)
 					return err
 				})
@@ -503,15 +505,16 @@ func TestRollOfManyCounters(t *testing.T) {
 				}
 			}
 		}
-		insert("a", 60_000, time.Second)
-		insert("b", 6000, time.Hour)
-		if err := metrics.New(d).RollUp(t.Context()); err == nil || !strings.Contains(err.Error(), "team a") ||
-			strings.Contains(err.Error(), "team b") {
+		insert(dbtest.ID("a"), 60_000, time.Second)
+		insert(dbtest.ID("b"), 6000, time.Hour)
+		if err := metrics.New(d).RollUp(t.Context()); err == nil || !strings.Contains(err.Error(),
+			"team "+dbtest.ID("a")) ||
+			strings.Contains(err.Error(), "team "+dbtest.ID("b")) {
 			t.Errorf("Roll returned %v, want an error of team a alone", err)
 		}
 		var counted int
-		if err := d.QueryRow(t.Context(), `SELECT SUM(events) FROM email_counts WHERE team_id = 'b'`).Scan(
-			&counted); err != nil || counted != 6000 {
+		if err := d.QueryRow(t.Context(), `SELECT SUM(events) FROM email_counts WHERE team_id = $1`,
+			db.ID(dbtest.ID("b"))).Scan(&counted); err != nil || counted != 6000 {
 			t.Errorf("%d events of the other team are counted: %v", counted, err)
 		}
 	})
@@ -531,7 +534,8 @@ func BenchmarkMillion(b *testing.B) {
 			}
 			b.Logf("counted %d events at first in %v", n, time.Since(start))
 			for b.Loop() {
-				got, err := s.Count(context.Background(), "team", metrics.Query{From: now.Add(-31 * 24 * time.Hour), To: now,
+				got, err := s.Count(context.Background(), dbtest.ID("team"), metrics.Query{From: now.Add(-31 * 24 * time.Hour),
+					To:       now,
 					ByDomain: true,
 					ByPeriod: func(t time.Time) string { return t.UTC().Format(time.DateOnly) }})
 				if err != nil || len(got) < 3*3*30 {

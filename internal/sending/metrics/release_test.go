@@ -20,11 +20,11 @@ func TestCountsOutliveDrops(t *testing.T) {
 	w, now := newFixture(t, d), time.Now().Truncate(time.Hour)
 	w.update(t, func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended,
-			created_at) VALUES ($1, $2, 'team', '', 0, FALSE, 0)`, "team", 7)
+			created_at) VALUES ($1, $2, 'team', '', 0, FALSE, 0)`, db.ID(dbtest.ID("team")), 7)
 		return err
 	})
 	at := func(i int, typ events.Type, ago time.Duration) events.Event {
-		e := events.Event{TeamID: "team", EmailID: w.emails[i].id, DomainID: w.emails[i].domain, Type: typ,
+		e := events.Event{TeamID: dbtest.ID("team"), EmailID: w.emails[i].id, DomainID: w.emails[i].domain, Type: typ,
 			Recipient: w.emails[i].to[0], At: now.Add(-ago)}
 		if typ == events.EmailOpened {
 			e.Data = &events.Open{}
@@ -46,7 +46,7 @@ func TestCountsOutliveDrops(t *testing.T) {
 		ByPeriod: func(at time.Time) string { return at.UTC().Format(time.RFC3339) }}
 	count := func() []metrics.Count {
 		t.Helper()
-		all, err := w.s.Count(t.Context(), "team", q)
+		all, err := w.s.Count(t.Context(), dbtest.ID("team"), q)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ type state struct{ until, version, final, knownFinal int64 }
 func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(u.until, 0), COALESCE(u.version, 0), f.slot
 		FROM (SELECT COALESCE(MAX(slot), 0) AS slot FROM email_counts_final) f
-		LEFT JOIN email_counts_until u ON u.team_id = $1`, teamID).Scan(&s.until, &s.version,
+		LEFT JOIN email_counts_until u ON u.team_id = $1`, db.ID(teamID)).Scan(&s.until, &s.version,
 		&s.knownFinal)
 	s.final = min(s.knownFinal, down(s.until)) // an event that is not counted yet is not in final counters either
 	return s, err
@@ -32,11 +32,11 @@ func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until in
 	var err error
 	if old.version == 0 {
 		n, err = tx.Exec(ctx, `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)
-			ON CONFLICT (team_id) DO NOTHING`, teamID, until)
+			ON CONFLICT (team_id) DO NOTHING`, db.ID(teamID), until)
 	} else {
 		n, err = tx.Exec(ctx, `UPDATE email_counts_until SET until = $2, version = version + 1 WHERE team_id = $1
 			AND version = $3 AND NOT EXISTS (SELECT 1 FROM email_counts_final WHERE slot > $4)`,
-			teamID, until, old.version, old.knownFinal)
+			db.ID(teamID), until, old.version, old.knownFinal)
 	}
 	return n == 1, err
 }
@@ -49,18 +49,19 @@ type late struct {
 }
 
 func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
-	tx.Queue(ctx, `INSERT INTO email_counts_late (team_id, id, email_id, at) VALUES ($1, $2, $3, $4)`, teamID,
+	tx.Queue(ctx, `INSERT INTO email_counts_late (team_id, id, email_id, at) VALUES ($1, $2, $3, $4)`, db.ID(teamID),
 		db.ID(l.id), db.ID(l.emailID), l.at)
 }
 
 // lateIDs returns a batch of the ids of a team's late entries, oldest first.
 func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, limit)
+	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, db.ID(teamID),
+		limit)
 	return db.Collect(rows, err, scanID)
 }
 
 func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
-	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(ids))
+	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, db.ID(teamID), db.IDs(ids))
 }
 
 // dirtySlots returns the slots whose counters are wrong, in order, up to a given time. Counters are wrong in the slots
@@ -71,7 +72,7 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l
 		WHERE l.team_id = $1 GROUP BY l.email_id) late JOIN email_events e ON e.email_id = late.email_id
 		WHERE e.type IN ('opened', 'clicked') AND e.created_at > late.since AND e.created_at < $2 ORDER BY 1`,
-		teamID, until, slot.Microseconds())
+		db.ID(teamID), until, slot.Microseconds())
 	return db.Collect(rows, err, func(r db.Row) (x int64, err error) {
 		err = r.Scan(&x)
 		return x, err
@@ -164,11 +165,11 @@ const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
 // concurrent deletion neither duplicates nor loses events. Deleted events count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
 	limit int) ([]row, error) {
-	where, args := f.where("e.", []any{teamID, s.from, s.to})
+	where, args := f.where("e.", []any{db.ID(teamID), s.from, s.to})
 	when := "e.team_id = $1 AND e.created_at >= $2 AND e.created_at < $3"
 	if len(f.emails) > 0 {
 		// These expressions prevent the database from using the index on times.
-		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3"
+		when = "COALESCE(e.team_id, e.team_id) = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3"
 	}
 	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT),
 		CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
@@ -194,9 +195,10 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 // uncounted returns the emails that have an event at or after the given time, or a late event that is not yet in the
 // counters.
 func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []string, until int64) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT e.email_id FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1
+	rows, err := r.Query(ctx,
+		`SELECT e.email_id FROM email_events e WHERE e.email_id = ANY($2) AND COALESCE(e.team_id, e.team_id) = $1
 		AND e.created_at + 0 >= $3
-		UNION SELECT l.email_id FROM email_counts_late l WHERE l.team_id = $1 AND l.email_id = ANY($2)`, teamID,
+		UNION SELECT l.email_id FROM email_counts_late l WHERE l.team_id = $1 AND l.email_id = ANY($2)`, db.ID(teamID),
 		db.IDs(emailIDs), until)
 	return db.Collect(rows, err, scanID)
 }
@@ -209,19 +211,19 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 		SELECT e.team_id, e.created_at / %d, COALESCE(e.domain_id, $3), COALESCE(e.broadcast_id, $3), e.type, e.detail,
 		COUNT(*),
 		CAST(SUM(%s) AS BIGINT), CAST(SUM(%s) AS BIGINT) FROM email_events e
-		WHERE e.email_id = ANY($2) AND e.team_id || '' = $1 AND %s
+		WHERE e.email_id = ANY($2) AND COALESCE(e.team_id, e.team_id) = $1 AND %s
 		GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
 		ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail) DO UPDATE SET
 		events = email_counts_kept.events + excluded.events,
 		recipients = email_counts_kept.recipients + excluded.recipients,
 		people = email_counts_kept.people + excluded.people`,
-		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, db.IDs(emailIDs), db.NoID)
+		slot.Microseconds(), recipientsOf, peopleOf, counted), db.ID(teamID), db.IDs(emailIDs), db.NoID)
 }
 
 // sumCounters adds up the counters of the slots from low to high-1, except the slots in without.
 func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups,
 	f filters) ([]row, error) {
-	args := []any{teamID, low, high}
+	args := []any{db.ID(teamID), low, high}
 	not := ""
 	if len(without) > 0 {
 		args, not = append(args, without), " AND c.slot <> ALL($4)"
@@ -236,7 +238,7 @@ func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int6
 }
 
 func deleteCounters(ctx context.Context, tx *db.Tx, teamID string, slot int64) {
-	tx.Queue(ctx, `DELETE FROM email_counts WHERE team_id = $1 AND slot = $2`, teamID, slot)
+	tx.Queue(ctx, `DELETE FROM email_counts WHERE team_id = $1 AND slot = $2`, db.ID(teamID), slot)
 }
 
 func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
@@ -247,14 +249,15 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 			events = email_counts.events + excluded.events,
 			recipients = email_counts.recipients + excluded.recipients,
 			people = email_counts.people + excluded.people`,
-			teamID, x.slot, db.OrNoID(x.domain), db.OrNoID(x.broadcast), x.typ, x.detail, x.events, x.recipients, x.people)
+			db.ID(teamID), x.slot, db.OrNoID(x.domain), db.OrNoID(x.broadcast), x.typ, x.detail, x.events, x.recipients,
+			x.people)
 	}
 }
 
 // nextTeam returns the first team that has events and whose id is greater than the given id, or "".
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
 	err = r.QueryRow(ctx, `SELECT team_id FROM email_events WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
-		after).Scan(&team)
+		db.OrNoID(after)).Scan((*db.ID)(&team))
 	if errors.Is(err, db.ErrNoRows) {
 		return "", nil
 	}
@@ -265,7 +268,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at int64, ok bool, err error) {
 	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2
 		ORDER BY created_at LIMIT 1`,
-		teamID, from).Scan(&at)
+		db.ID(teamID), from).Scan(&at)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -278,7 +281,8 @@ func namesOf(ctx context.Context, r db.Reader, table, teamID string, ids []strin
 	names := map[string]string{}
 	for some := range slices.Chunk(ids, 500) {
 		var id, name string
-		rows, err := r.Query(ctx, `SELECT id, name FROM `+table+` WHERE team_id = $1 AND id = ANY($2)`, teamID, db.IDs(some))
+		rows, err := r.Query(ctx, `SELECT id, name FROM `+table+` WHERE team_id = $1 AND id = ANY($2)`, db.ID(teamID),
+			db.IDs(some))
 		if _, err := db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
 			err = r.Scan((*db.ID)(&id), &name)
 			names[id] = strings.Clone(name)

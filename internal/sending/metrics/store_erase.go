@@ -22,7 +22,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 		`DELETE FROM email_counts_until WHERE team_id IN (SELECT team_id FROM email_counts_until WHERE team_id = $1
 			LIMIT $2)`,
 	} {
-		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, teamID, eraseSlots) })
+		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, db.ID(teamID), eraseSlots) })
 		if err != nil {
 			return fmt.Errorf("erase the counters of team %s: %w", teamID, err)
 		}

@@ -36,21 +36,22 @@ func TestWhatSuppresses(t *testing.T) {
 			to := fmt.Sprintf("to%d@one.example", i)
 			for _, recipient := range []string{to, ""} { // an event without a recipient applies to the whole email
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
-					return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("other"),
+					return recorder.Record(t.Context(), tx, events.Event{TeamID: dbtest.ID("team"), EmailID: dbtest.ID("other"),
 						Type: events.EmailSent},
-						events.Event{TeamID: "team", EmailID: dbtest.ID("e"), Type: c.kind, Recipient: recipient, Data: c.data})
+						events.Event{TeamID: dbtest.ID("team"), EmailID: dbtest.ID("e"), Type: c.kind, Recipient: recipient,
+							Data: c.data})
 				}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, err := s.Get(t.Context(), "team", to)
+			got, err := s.Get(t.Context(), dbtest.ID("team"), to)
 			if c.want == "" && fault.KindOf(err) != fault.NotFound || c.want != "" && (err != nil || got.Origin != c.want ||
 				got.SourceID != dbtest.ID("e")) {
 				t.Errorf("%s %+v: %+v, %v", c.kind, c.data, got, err)
 			}
 		}
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: dbtest.ID("team"), EmailID: dbtest.ID("e"),
 				Type:      events.EmailComplained,
 				Recipient: "nobody",
 				Data:      &events.Complaint{}})
@@ -70,11 +71,11 @@ func TestAmongMany(t *testing.T) {
 			all[i] = fmt.Sprintf("to%d@one.example", i)
 		}
 		listed := []string{all[0], all[499], all[500], all[999], all[1000], all[1199]}
-		if _, err := s.Add(t.Context(), "team", listed); err != nil {
+		if _, err := s.Add(t.Context(), dbtest.ID("team"), listed); err != nil {
 			t.Fatal(err)
 		}
 		for n, want := range map[int]int{0: 0, 1: 1, 500: 2, 501: 3, 1200: 6} {
-			found, err := s.Suppressed(t.Context(), d.Reader, "team", all[:n])
+			found, err := s.Suppressed(t.Context(), d.Reader, dbtest.ID("team"), all[:n])
 			if err != nil || len(found) != want {
 				t.Errorf("of %d addresses %d are found, want %d (%v)", n, len(found), want, err)
 			}
@@ -88,12 +89,12 @@ func TestListsAndIDs(t *testing.T) {
 		recorder := &events.Recorder{}
 		s := suppressions.New(d, recorder)
 		recorder.Listen(s)
-		added, err := s.Add(t.Context(), "team", []string{"ann@one.example"})
+		added, err := s.Add(t.Context(), dbtest.ID("team"), []string{"ann@one.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
-			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: dbtest.ID("team"), EmailID: dbtest.ID("e"),
 				Type:      events.EmailComplained,
 				Recipient: "bob@one.example",
 				Data:      &events.Complaint{}})
@@ -102,29 +103,29 @@ func TestListsAndIDs(t *testing.T) {
 		}
 		for origin, want := range map[suppressions.Origin]int{"": 2, suppressions.Manual: 1, suppressions.Complaint: 1,
 			suppressions.Bounce: 0} {
-			all, more, err := s.List(t.Context(), "team", origin, page.Page{Limit: 2})
+			all, more, err := s.List(t.Context(), dbtest.ID("team"), origin, page.Page{Limit: 2})
 			if err != nil || more || len(all) != want {
 				t.Errorf("origin %q: %d entries, more %v, %v", origin, len(all), more, err)
 			}
 		}
 		upper := strings.ToUpper(added[0].ID)
-		if got, err := s.Get(t.Context(), "team", upper); err != nil || got.Address != "ann@one.example" {
+		if got, err := s.Get(t.Context(), dbtest.ID("team"), upper); err != nil || got.Address != "ann@one.example" {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if gone, err := s.Remove(t.Context(), "team", upper); err != nil || gone.ID != added[0].ID {
+		if gone, err := s.Remove(t.Context(), dbtest.ID("team"), upper); err != nil || gone.ID != added[0].ID {
 			t.Errorf("%+v, %v", gone, err)
 		}
-		if _, err := s.Remove(t.Context(), "team", upper); fault.KindOf(err) != fault.NotFound {
+		if _, err := s.Remove(t.Context(), dbtest.ID("team"), upper); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("removed twice: %v", err)
 		}
-		if _, err := s.Get(t.Context(), "team", "a@b@c"); fault.KindOf(err) != fault.Invalid {
+		if _, err := s.Get(t.Context(), dbtest.ID("team"), "a@b@c"); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("no address: %v", err)
 		}
-		if _, err := s.RemoveAll(t.Context(), "team", []string{"bob@one.example", "nobody"}); fault.KindOf(
+		if _, err := s.RemoveAll(t.Context(), dbtest.ID("team"), []string{"bob@one.example", "nobody"}); fault.KindOf(
 			err) != fault.BadID {
 			t.Errorf("neither an id nor an address: %v", err)
 		}
-		if _, err := s.Get(t.Context(), "team", "bob@one.example"); err != nil {
+		if _, err := s.Get(t.Context(), dbtest.ID("team"), "bob@one.example"); err != nil {
 			t.Errorf("a removal that was refused removed something: %v", err)
 		}
 	})
@@ -134,21 +135,28 @@ func TestListsAndIDs(t *testing.T) {
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	s := suppressions.New(d, &events.Recorder{})
-	added, err := s.Add(t.Context(), "team", []string{"ann@one.example"})
+	added, err := s.Add(t.Context(), dbtest.ID("team"), []string{"ann@one.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Close()
 	ctx := t.Context()
 	for name, f := range map[string]func() error{
-		"Add":       func() error { _, err := s.Add(ctx, "team", []string{"bob@one.example"}); return err },
-		"List":      func() error { _, _, err := s.List(ctx, "team", "", page.Page{}); return err },
-		"Get":       func() error { _, err := s.Get(ctx, "team", added[0].ID); return err },
-		"by name":   func() error { _, err := s.Get(ctx, "team", "ann@one.example"); return err },
-		"Remove":    func() error { _, err := s.Remove(ctx, "team", added[0].ID); return err },
-		"RemoveAll": func() error { _, err := s.RemoveAll(ctx, "team", []string{"ann@one.example"}); return err },
-		"Among":     func() error { _, err := s.Suppressed(ctx, d.Reader, "team", []string{"ann@one.example"}); return err },
-		"EraseTeam": func() error { return s.EraseTeam(ctx, "team") },
+		"Add":     func() error { _, err := s.Add(ctx, dbtest.ID("team"), []string{"bob@one.example"}); return err },
+		"List":    func() error { _, _, err := s.List(ctx, dbtest.ID("team"), "", page.Page{}); return err },
+		"Get":     func() error { _, err := s.Get(ctx, dbtest.ID("team"), added[0].ID); return err },
+		"by name": func() error { _, err := s.Get(ctx, dbtest.ID("team"), "ann@one.example"); return err },
+		"Remove":  func() error { _, err := s.Remove(ctx, dbtest.ID("team"), added[0].ID); return err },
+		"RemoveAll": func() error {
+			_, err := s.RemoveAll(ctx, dbtest.ID("team"),
+				[]string{"ann@one.example"})
+			return err
+		},
+		"Among": func() error {
+			_, err := s.Suppressed(ctx, d.Reader, dbtest.ID("team"), []string{"ann@one.example"})
+			return err
+		},
+		"EraseTeam": func() error { return s.EraseTeam(ctx, dbtest.ID("team")) },
 	} {
 		if err := f(); !fault.Ours(err) {
 			t.Errorf("%s: %v", name, err)

@@ -19,8 +19,9 @@ func TestRareOriginGoesByIndex(t *testing.T) {
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
 				WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-				SELECT CAST(made AS UUID), 'team', 'to' || i, CASE WHEN i < 4 THEN 'complaint' ELSE 'bounce' END, NULL, 0
-				FROM (SELECT i, CAST($1 AS TEXT) || (i + 1000) AS made FROM n) x`, first)
+				SELECT CAST(made AS UUID), $2, 'to' || i, CASE WHEN i < 4 THEN 'complaint' ELSE 'bounce' END, NULL, 0
+				FROM (SELECT i, CAST($1 AS TEXT) || (i + 1000) AS made FROM n) x`, first,
+				db.ID(dbtest.ID("team")))
 			if err == nil {
 				_, err = tx.Exec(t.Context(), `ANALYZE suppressions`)
 			}
@@ -31,7 +32,7 @@ func TestRareOriginGoesByIndex(t *testing.T) {
 		}
 		for _, p := range []page.Page{{Limit: 2}, {Limit: 2, After: first + "1003"}, {Limit: 2, Before: first + "1001"}, {}} {
 			trace.Take()
-			all, _, err := s.List(t.Context(), "team", suppressions.Complaint, p)
+			all, _, err := s.List(t.Context(), dbtest.ID("team"), suppressions.Complaint, p)
 			if err != nil || len(all) < 2 {
 				t.Errorf("%+v: %d, %v", p, len(all), err)
 			}

@@ -15,7 +15,7 @@ const columns = `id, team_id, address, origin, source_id, created_at`
 func scan(r db.Row) (s Suppression, err error) {
 	var origin string
 	var created int64
-	err = r.Scan((*db.ID)(&s.ID), &s.TeamID, &s.Address, &origin, (*db.ID)(&s.SourceID), &created)
+	err = r.Scan((*db.ID)(&s.ID), (*db.ID)(&s.TeamID), &s.Address, &origin, (*db.ID)(&s.SourceID), &created)
 	s.Origin, s.CreatedAt = Origin(origin), db.Time(created)
 	return s, err
 }
@@ -34,7 +34,7 @@ func one(r db.Row) (Suppression, error) {
 func insert(ctx context.Context, tx *db.Tx, s *Suppression) (added bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (team_id, address) DO NOTHING`,
-		db.ID(s.ID), s.TeamID, s.Address, string(s.Origin), db.ID(s.SourceID), s.CreatedAt.UnixMicro())
+		db.ID(s.ID), db.ID(s.TeamID), s.Address, string(s.Origin), db.ID(s.SourceID), s.CreatedAt.UnixMicro())
 	if n > 0 {
 		tx.Proof(`SELECT 1 FROM suppressions WHERE id = $1`, db.ID(s.ID))
 	}
@@ -43,25 +43,25 @@ func insert(ctx context.Context, tx *db.Tx, s *Suppression) (added bool, err err
 
 func byID(ctx context.Context, r db.Reader, teamID, id string) (Suppression, error) {
 	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE id = $1 AND team_id = $2`, db.ID(id),
-		teamID))
+		db.ID(teamID)))
 }
 
 func byAddress(ctx context.Context, r db.Reader, teamID, address string) (Suppression, error) {
-	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = $2`, teamID,
+	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = $2`, db.ID(teamID),
 		address))
 }
 
 // deleteByID deletes an entry and returns the deleted entry.
 func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) (Suppression, error) {
 	return one(tx.QueryRow(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2 RETURNING `+columns,
-		db.ID(id), teamID))
+		db.ID(id), db.ID(teamID)))
 }
 
 // selectList returns a query for all entries on a team's list, or for those with one origin. There is a separate index
 // for each of the two queries.
 func selectList(teamID string, origin Origin) page.Select {
 	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id", UUID: true,
-		Args: []any{teamID}}
+		Args: []any{db.ID(teamID)}}
 	if origin != "" {
 		s.Text += ` AND origin = $2`
 		s.Args = append(s.Args, string(origin))
@@ -81,8 +81,8 @@ func listBatch(ctx context.Context, r db.Reader, teamID string, origin Origin, a
 
 func suppressedAmong(ctx context.Context, r db.Reader, teamID string, addresses []string,
 	found map[string]Suppression) error {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, teamID,
-		addresses)
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = ANY($2)`,
+		db.ID(teamID), addresses)
 	all, err := db.Collect(rows, err, scan)
 	for _, s := range all {
 		found[s.Address] = s

@@ -26,7 +26,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 			continue
 		}
 		err = d.Update(ctx, func(tx *db.Tx) error {
-			tx.Queue(ctx, `DELETE FROM suppressions WHERE team_id = ANY($1) AND address = $2`, listed, a.Key())
+			tx.Queue(ctx, `DELETE FROM suppressions WHERE team_id = ANY($1) AND address = $2`, db.IDs(listed), a.Key())
 			return nil
 		})
 		if err != nil {
@@ -38,10 +38,10 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 
 // teamsSuppressing returns those of the given team ids whose teams have suppressed an address.
 func teamsSuppressing(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT team_id FROM suppressions WHERE team_id = ANY($1) AND address = $2`, teamIDs,
-		address)
+	rows, err := r.Query(ctx, `SELECT team_id FROM suppressions WHERE team_id = ANY($1) AND address = $2`,
+		db.IDs(teamIDs), address)
 	return db.Collect(rows, err, func(r db.Row) (teamID string, err error) {
-		err = r.Scan(&teamID)
+		err = r.Scan((*db.ID)(&teamID))
 		return teamID, err
 	})
 }

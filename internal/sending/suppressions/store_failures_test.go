@@ -19,11 +19,11 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 		ctx, recorder := t.Context(), &events.Recorder{}
 		s := suppressions.New(d, recorder)
 		recorder.Listen(s)
-		if _, err := s.Add(ctx, "team", []string{"ann@one.example", "bob@one.example"}); err != nil {
+		if _, err := s.Add(ctx, dbtest.ID("team"), []string{"ann@one.example", "bob@one.example"}); err != nil {
 			t.Fatal(err)
 		}
 		list := func() []suppressions.Suppression {
-			all, _, err := s.List(ctx, "team", "", page.Page{})
+			all, _, err := s.List(ctx, dbtest.ID("team"), "", page.Page{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -34,22 +34,33 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			act  func() error
 		}{
 			{"Add", func() error {
-				_, err := s.Add(ctx, "team", []string{"ann@one.example", "carl@one.example"})
+				_, err := s.Add(ctx, dbtest.ID("team"), []string{"ann@one.example", "carl@one.example"})
 				return err
 			}},
-			{"List", func() error { _, _, err := s.List(ctx, "team", "", page.Page{}); return err }},
-			{"Among", func() error { _, err := s.Suppressed(ctx, d.Reader, "team", []string{"ann@one.example"}); return err }},
-			{"Get", func() error { _, err := s.Get(ctx, "team", "ann@one.example"); return err }},
-			{"Remove", func() error { _, err := s.Remove(ctx, "team", "ann@one.example"); return err }},
-			{"RemoveAll", func() error { _, err := s.RemoveAll(ctx, "team", []string{"bob@one.example"}); return err }},
+			{"List", func() error { _, _, err := s.List(ctx, dbtest.ID("team"), "", page.Page{}); return err }},
+			{"Among", func() error {
+				_, err := s.Suppressed(ctx, d.Reader, dbtest.ID("team"), []string{"ann@one.example"})
+				return err
+			}},
+			{"Get", func() error { _, err := s.Get(ctx, dbtest.ID("team"), "ann@one.example"); return err }},
+			{"Remove", func() error { _, err := s.Remove(ctx, dbtest.ID("team"), "ann@one.example"); return err }},
+			{"RemoveAll", func() error {
+				_, err := s.RemoveAll(ctx, dbtest.ID("team"),
+					[]string{"bob@one.example"})
+				return err
+			}},
 			{"Recorded", func() error {
 				return d.Update(ctx, func(tx *db.Tx) error {
-					return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: dbtest.ID("e"),
+					return recorder.Record(ctx, tx, events.Event{TeamID: dbtest.ID("team"), EmailID: dbtest.ID("e"),
 						Type:      events.EmailComplained,
 						Recipient: "dan@one.example", Data: &events.Complaint{}})
 				})
 			}},
-			{"EraseAddress", func() error { _, err := erase(t, d, "carl@one.example", false, "team"); return err }},
+			{"EraseAddress", func() error {
+				_, err := erase(t, d, "carl@one.example", false,
+					dbtest.ID("team"))
+				return err
+			}},
 		} {
 			before := list()
 			failed := trace.EachBroken(t, nil, c.act, func(err error) {
@@ -61,7 +72,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				t.Errorf("%s never fails", c.name)
 			}
 		}
-		if trace.EachBroken(t, nil, func() error { return s.EraseTeam(ctx, "team") }, nil) < 1 || len(list()) > 0 {
+		if trace.EachBroken(t, nil, func() error { return s.EraseTeam(ctx, dbtest.ID("team")) }, nil) < 1 ||
+			len(list()) > 0 {
 			t.Errorf("erased is all but %+v", list())
 		}
 	})
@@ -74,10 +86,10 @@ func TestAddWithoutAnswer(t *testing.T) {
 	s := suppressions.New(d, &events.Recorder{})
 	var n int
 	dbtest.EachTorn(t, proxy, func() { n++ }, func() error {
-		_, err := s.Add(t.Context(), "team", []string{fmt.Sprintf("to%d@one.example", n)})
+		_, err := s.Add(t.Context(), dbtest.ID("team"), []string{fmt.Sprintf("to%d@one.example", n)})
 		return err
 	}, func(skip int, err error) {
-		_, missing := s.Get(t.Context(), "team", fmt.Sprintf("to%d@one.example", n))
+		_, missing := s.Get(t.Context(), dbtest.ID("team"), fmt.Sprintf("to%d@one.example", n))
 		if (err == nil) != (missing == nil) {
 			t.Errorf("answer %d torn: it is added: %v; it is listed: %v", skip, err, missing)
 		}
@@ -103,10 +115,10 @@ func TestEraseAddress(t *testing.T) {
 		s := suppressions.New(d, &events.Recorder{})
 		teamIDs := make([]string, 1600)
 		for i := range teamIDs {
-			teamIDs[i] = fmt.Sprintf("team %04d", i)
+			teamIDs[i] = dbtest.ID(dbtest.ID(fmt.Sprintf("team %04d", i)))
 		}
 		// No team in the second chunk of 500 teams has suppressed the address.
-		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], "other"} {
+		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], dbtest.ID("other")} {
 			if _, err := s.Add(t.Context(), teamID, []string{"ann@one.example", "bob@one.example"}); err != nil {
 				t.Fatal(err)
 			}

@@ -75,9 +75,8 @@ type templateRow struct {
 }
 
 func (r *templateRow) dest(more ...any) []any {
-	return append([]any{(*db.ID)(&r.ID), &r.TeamID, &r.Name, &r.Alias, (*db.ID)(&r.CurrentID), (*db.ID)(&r.PublishedID),
-		&r.versions, &r.revision,
-		&r.created, &r.updated, &r.published}, more...)
+	return append([]any{(*db.ID)(&r.ID), (*db.ID)(&r.TeamID), &r.Name, &r.Alias, (*db.ID)(&r.CurrentID),
+		(*db.ID)(&r.PublishedID), &r.versions, &r.revision, &r.created, &r.updated, &r.published}, more...)
 }
 
 func (r *templateRow) template() Template {
@@ -104,8 +103,8 @@ func (r *versionRow) dest() []any {
 }
 
 func (r *versionRow) itemDest() []any {
-	return []any{(*db.ID)(&r.ID), &r.TeamID, (*db.ID)(&r.TemplateID), &r.Number, (*db.ID)(&r.contentID), &r.created,
-		&r.published}
+	return []any{(*db.ID)(&r.ID), (*db.ID)(&r.TeamID), (*db.ID)(&r.TemplateID), &r.Number, (*db.ID)(&r.contentID),
+		&r.created, &r.published}
 }
 
 // item returns the version without its variables.
@@ -133,7 +132,7 @@ func named(idOrAlias string) (condition string, arg any) {
 func getTemplate(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Template, error) {
 	var row templateRow
 	condition, normal := named(idOrAlias)
-	err := r.QueryRow(ctx, `SELECT `+templateColumns+` FROM templates t WHERE `+condition, teamID, normal).
+	err := r.QueryRow(ctx, `SELECT `+templateColumns+` FROM templates t WHERE `+condition, db.ID(teamID), normal).
 		Scan(row.dest()...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Template{}, notFound()
@@ -150,7 +149,7 @@ func getCurrent(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Tem
 	var newest versionRow
 	condition, normal := named(idOrAlias)
 	err := r.QueryRow(ctx, `SELECT `+templateColumns+`, `+versionColumns+` FROM templates t
-		JOIN template_versions v ON v.id = t.current_id WHERE `+condition, teamID, normal).
+		JOIN template_versions v ON v.id = t.current_id WHERE `+condition, db.ID(teamID), normal).
 		Scan(row.dest(newest.dest()...)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Template{}, Version{}, notFound()
@@ -173,7 +172,7 @@ func getPublished(ctx context.Context, r db.Reader, teamID, idOrAlias string) (p
 	var variables string
 	condition, normal := named(idOrAlias)
 	err = r.QueryRow(ctx, `SELECT t.id, v.id, v.content_id, COALESCE(v.variables, '')
-		FROM templates t LEFT JOIN template_versions v ON v.id = t.published_id WHERE `+condition, teamID, normal).
+		FROM templates t LEFT JOIN template_versions v ON v.id = t.published_id WHERE `+condition, db.ID(teamID), normal).
 		Scan((*db.ID)(&p.templateID), (*db.ID)(&p.versionID), (*db.ID)(&p.contentID), &variables)
 	if errors.Is(err, db.ErrNoRows) {
 		return p, notFound()
@@ -187,12 +186,12 @@ func getPublished(ctx context.Context, r db.Reader, teamID, idOrAlias string) (p
 
 func getVersion(ctx context.Context, r db.Reader, teamID, templateID, versionID string) (Version, error) {
 	return scanVersion(r.QueryRow(ctx, `SELECT `+versionColumns+` FROM template_versions v
-		WHERE v.team_id = $1 AND v.template_id = $2 AND v.id = $3`, teamID, db.ID(templateID), db.ID(versionID)))
+		WHERE v.team_id = $1 AND v.template_id = $2 AND v.id = $3`, db.ID(teamID), db.ID(templateID), db.ID(versionID)))
 }
 
 func getVersionByNumber(ctx context.Context, r db.Reader, teamID, templateID string, number int64) (Version, error) {
 	return scanVersion(r.QueryRow(ctx, `SELECT `+versionColumns+` FROM template_versions v
-		WHERE v.team_id = $1 AND v.template_id = $2 AND v.number = $3`, teamID, db.ID(templateID), number))
+		WHERE v.team_id = $1 AND v.template_id = $2 AND v.number = $3`, db.ID(teamID), db.ID(templateID), number))
 }
 
 func scanVersion(from db.Row) (Version, error) {
@@ -209,7 +208,7 @@ func scanVersion(from db.Row) (Version, error) {
 
 func listTemplates(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Template, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + templateColumns + ` FROM templates t
-		WHERE t.team_id = $1 AND NOT t.deleted`, ID: "t.id", UUID: true, Args: []any{teamID}}, p,
+		WHERE t.team_id = $1 AND NOT t.deleted`, ID: "t.id", UUID: true, Args: []any{db.ID(teamID)}}, p,
 		func(r db.Row) (Template, error) {
 			var row templateRow
 			err := r.Scan(row.dest()...)
@@ -220,7 +219,7 @@ func listTemplates(ctx context.Context, r db.Reader, teamID string, p page.Page)
 // listUnpublished returns templates whose newest version is not published.
 func listUnpublished(ctx context.Context, r db.Reader, teamID string, limit int) ([]Template, error) {
 	rows, err := r.Query(ctx, `SELECT `+templateColumns+` FROM templates t WHERE t.team_id = $1 AND NOT t.deleted
-		AND t.current_id IS DISTINCT FROM t.published_id ORDER BY t.id DESC LIMIT $2`, teamID, limit)
+		AND t.current_id IS DISTINCT FROM t.published_id ORDER BY t.id DESC LIMIT $2`, db.ID(teamID), limit)
 	return db.Collect(rows, err, func(r db.Row) (Template, error) {
 		var row templateRow
 		err := r.Scan(row.dest()...)
@@ -231,7 +230,8 @@ func listUnpublished(ctx context.Context, r db.Reader, teamID string, limit int)
 // listVersions returns versions without their variables and content.
 func listVersions(ctx context.Context, r db.Reader, teamID, templateID string, p page.Page) ([]Version, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + versionItemColumns + ` FROM template_versions v
-		WHERE v.team_id = $1 AND v.template_id = $2`, ID: "v.id", UUID: true, Args: []any{teamID, db.ID(templateID)}}, p,
+		WHERE v.team_id = $1 AND v.template_id = $2`, ID: "v.id", UUID: true, Args: []any{db.ID(teamID),
+		db.ID(templateID)}}, p,
 		func(r db.Row) (Version, error) {
 			var row versionRow
 			err := r.Scan(row.itemDest()...)
@@ -243,7 +243,7 @@ func insertTemplate(ctx context.Context, tx *db.Tx, t *Template) {
 	tx.Proof(`SELECT 1 FROM templates WHERE id = $1`, db.ID(t.ID))
 	tx.Queue(ctx, `INSERT INTO templates (id, team_id, name, alias, current_id, published_id, versions, revision,
 		created_at, updated_at, published_at, deleted) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		db.ID(t.ID), t.TeamID, t.Name, t.Alias, db.ID(t.CurrentID), db.ID(t.PublishedID), t.versions, t.revision,
+		db.ID(t.ID), db.ID(t.TeamID), t.Name, t.Alias, db.ID(t.CurrentID), db.ID(t.PublishedID), t.versions, t.revision,
 		t.CreatedAt.UnixMicro(),
 		t.UpdatedAt.UnixMicro(), db.Micros(t.PublishedAt), false)
 }
@@ -256,7 +256,7 @@ func insertVersion(ctx context.Context, tx *db.Tx, v *Version) error {
 	tx.Proof(`SELECT 1 FROM template_versions WHERE id = $1`, db.ID(v.ID))
 	tx.Queue(ctx, `INSERT INTO template_versions (id, team_id, template_id, number, content_id, created_at, published_at,
 		variables) VALUES ($1, $2, $3, $4, $5, $6, $7,
-		$8)`, db.ID(v.ID), v.TeamID, db.ID(v.TemplateID), v.Number, db.ID(v.contentID),
+		$8)`, db.ID(v.ID), db.ID(v.TeamID), db.ID(v.TemplateID), v.Number, db.ID(v.contentID),
 		v.CreatedAt.UnixMicro(), db.Micros(v.PublishedAt), variables)
 	return nil
 }
@@ -265,7 +265,7 @@ func insertVersion(ctx context.Context, tx *db.Tx, v *Version) error {
 // revision has changed or the template was deleted, claim returns false.
 func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET revision = revision + 1
-		WHERE id = $1 AND team_id = $2 AND revision = $3 AND NOT deleted`, db.ID(t.ID), t.TeamID, t.revision)
+		WHERE id = $1 AND team_id = $2 AND revision = $3 AND NOT deleted`, db.ID(t.ID), db.ID(t.TeamID), t.revision)
 	if err != nil {
 		return false, fmt.Errorf("claim template %s: %w", t.ID, err)
 	}
@@ -275,19 +275,19 @@ func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 // save writes the row of a template that was claimed in the same transaction.
 func save(ctx context.Context, tx *db.Tx, t *Template) {
 	tx.Queue(ctx, `UPDATE templates SET name = $3, alias = $4, current_id = $5, published_id = $6, versions = $7,
-		updated_at = $8, published_at = $9 WHERE id = $1 AND team_id = $2`, db.ID(t.ID), t.TeamID, t.Name, t.Alias,
+		updated_at = $8, published_at = $9 WHERE id = $1 AND team_id = $2`, db.ID(t.ID), db.ID(t.TeamID), t.Name, t.Alias,
 		db.ID(t.CurrentID), db.ID(t.PublishedID), t.versions, t.UpdatedAt.UnixMicro(), db.Micros(t.PublishedAt))
 }
 
 func setPublished(ctx context.Context, tx *db.Tx, teamID, versionID string, at int64) {
 	tx.Queue(ctx, `UPDATE template_versions SET published_at = $3 WHERE id = $1 AND team_id = $2`, db.ID(versionID),
-		teamID, at)
+		db.ID(teamID), at)
 }
 
 // markDeleted marks a template as deleted and releases its alias; it returns false if the template does not exist.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID, templateID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET deleted = $3, alias = '', revision = revision + 1
-		WHERE id = $1 AND team_id = $2 AND NOT deleted`, db.ID(templateID), teamID, true)
+		WHERE id = $1 AND team_id = $2 AND NOT deleted`, db.ID(templateID), db.ID(teamID), true)
 	return n > 0, err
 }
 
@@ -297,7 +297,7 @@ func deletedTemplates(ctx context.Context, r db.Reader, after string) ([]Templat
 	rows, err := r.Query(ctx, `SELECT id, team_id FROM templates WHERE deleted AND id > $1 ORDER BY id LIMIT $2`,
 		db.OrNoID(after), clearTemplates)
 	all, err := db.Collect(rows, err, func(r db.Row) (t Template, err error) {
-		err = r.Scan((*db.ID)(&t.ID), &t.TeamID)
+		err = r.Scan((*db.ID)(&t.ID), (*db.ID)(&t.TeamID))
 		return t, err
 	})
 	if err != nil {
@@ -309,7 +309,7 @@ func deletedTemplates(ctx context.Context, r db.Reader, after string) ([]Templat
 // someVersions returns a batch of a template's versions, with their content ids.
 func someVersions(ctx context.Context, r db.Reader, t *Template) ([]Version, error) {
 	rows, err := r.Query(ctx, `SELECT id, content_id, published_at FROM template_versions
-		WHERE team_id = $1 AND template_id = $2 ORDER BY id LIMIT $3`, t.TeamID, db.ID(t.ID), clearVersions)
+		WHERE team_id = $1 AND template_id = $2 ORDER BY id LIMIT $3`, db.ID(t.TeamID), db.ID(t.ID), clearVersions)
 	all, err := db.Collect(rows, err, func(r db.Row) (v Version, err error) {
 		var published int64
 		err = r.Scan((*db.ID)(&v.ID), (*db.ID)(&v.contentID), &published)
@@ -323,22 +323,23 @@ func someVersions(ctx context.Context, r db.Reader, t *Template) ([]Version, err
 }
 
 func deleteVersions(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
-	tx.Queue(ctx, `DELETE FROM template_versions WHERE id = ANY($1) AND team_id || '' = $2`, db.IDs(ids), teamID)
+	tx.Queue(ctx, `DELETE FROM template_versions WHERE id = ANY($1) AND COALESCE(team_id, team_id) = $2`, db.IDs(ids),
+		db.ID(teamID))
 }
 
 // deleteTemplate deletes the row of a template that is marked as deleted and has no versions left.
 func deleteTemplate(ctx context.Context, tx *db.Tx, t *Template) {
-	tx.Queue(ctx, `DELETE FROM templates WHERE id = $1 AND team_id = $2 AND deleted`, db.ID(t.ID), t.TeamID)
+	tx.Queue(ctx, `DELETE FROM templates WHERE id = $1 AND team_id = $2 AND deleted`, db.ID(t.ID), db.ID(t.TeamID))
 }
 
 func eraseVersions(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM template_versions WHERE id IN (SELECT id FROM template_versions WHERE team_id = $1
-		LIMIT $2)`, teamID, eraseRows)
+		LIMIT $2)`, db.ID(teamID), eraseRows)
 }
 
 func eraseTemplates(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM templates WHERE id IN (SELECT id FROM templates WHERE team_id = $1 LIMIT $2)`, teamID,
-		eraseRows)
+	return tx.Exec(ctx, `DELETE FROM templates WHERE id IN (SELECT id FROM templates WHERE team_id = $1 LIMIT $2)`,
+		db.ID(teamID), eraseRows)
 }
 
 // ErasableTexts are the texts of templates in which an erasure replaces an address.

@@ -42,7 +42,7 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()
 		s := templates.New(d, content.New(d), 1<<20)
-		if _, err := s.Create(ctx, "team", order()); err != nil {
+		if _, err := s.Create(ctx, dbtest.ID("team"), order()); err != nil {
 			t.Fatal(err)
 		}
 		other := order()
@@ -52,31 +52,36 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 		}{
 			{"Create", func() error {
 				other.Alias += "x"
-				_, err := s.Create(ctx, "team", other)
+				_, err := s.Create(ctx, dbtest.ID("team"), other)
 				return err
 			}},
-			{"Get", func() error { _, _, err := s.Get(ctx, "team", "order"); return err }},
-			{"List", func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err }},
+			{"Get", func() error { _, _, err := s.Get(ctx, dbtest.ID("team"), "order"); return err }},
+			{"List", func() error { _, _, err := s.List(ctx, dbtest.ID("team"), page.Page{}); return err }},
 			{"Update", func() error {
-				_, err := s.Update(ctx, "team", "order", templates.Change{HTML: new("<b>"), Variables: &[]templates.Declaration{}})
+				_, err := s.Update(ctx, dbtest.ID("team"), "order", templates.Change{HTML: new("<b>"),
+					Variables: &[]templates.Declaration{}})
 				return err
 			}},
-			{"Restore", func() error { _, err := s.Restore(ctx, "team", "order", "1"); return err }},
-			{"Publish", func() error { _, err := s.Publish(ctx, "team", "order"); return err }},
+			{"Restore", func() error { _, err := s.Restore(ctx, dbtest.ID("team"), "order", "1"); return err }},
+			{"Publish", func() error { _, err := s.Publish(ctx, dbtest.ID("team"), "order"); return err }},
 			{"Published", func() error {
-				_, err := templates.New(d, content.New(d), 1<<20).Published(ctx, "team", "order")
+				_, err := templates.New(d, content.New(d), 1<<20).Published(ctx, dbtest.ID("team"), "order")
 				return err
 			}},
-			{"Versions", func() error { _, _, _, err := s.Versions(ctx, "team", "order", page.Page{}); return err }},
-			{"Version", func() error { _, _, err := s.Version(ctx, "team", "order", "1"); return err }},
-			{"Compare", func() error { _, err := s.Compare(ctx, "team", "order", "1", "2"); return err }},
+			{"Versions", func() error {
+				_, _, _, err := s.Versions(ctx, dbtest.ID("team"), "order",
+					page.Page{})
+				return err
+			}},
+			{"Version", func() error { _, _, err := s.Version(ctx, dbtest.ID("team"), "order", "1"); return err }},
+			{"Compare", func() error { _, err := s.Compare(ctx, dbtest.ID("team"), "order", "1", "2"); return err }},
 			{"Render", func() error {
-				_, err := s.Render(ctx, "team", "order", templates.RenderOptions{
+				_, err := s.Render(ctx, dbtest.ID("team"), "order", templates.RenderOptions{
 					Variables: map[string]scalar.Value{"ITEM": scalar.OfText("x")}})
 				return err
 			}},
-			{"Duplicate", func() error { _, err := s.Duplicate(ctx, "team", "order"); return err }},
-			{"Delete", func() error { _, err := s.Delete(ctx, "team", "order"); return err }},
+			{"Duplicate", func() error { _, err := s.Duplicate(ctx, dbtest.ID("team"), "order"); return err }},
+			{"Delete", func() error { _, err := s.Delete(ctx, dbtest.ID("team"), "order"); return err }},
 		} {
 			before := state(t, d)
 			failed := trace.EachBroken(t, nil, c.act, func(err error) {
@@ -97,10 +102,10 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 		if err != nil || n != 0 {
 			t.Errorf("%d versions of deleted templates are left, %v", n, err)
 		}
-		if trace.EachBroken(t, nil, func() error { return s.EraseTeam(ctx, "team") }, nil) < 1 {
+		if trace.EachBroken(t, nil, func() error { return s.EraseTeam(ctx, dbtest.ID("team")) }, nil) < 1 {
 			t.Error("EraseTeam never fails")
 		}
-		if _, _, err := s.Get(ctx, "team", "orderx"); fault.KindOf(err) != fault.NotFound {
+		if _, _, err := s.Get(ctx, dbtest.ID("team"), "orderx"); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("after the team was erased: %v", err)
 		}
 	})

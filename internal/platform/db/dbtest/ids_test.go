@@ -29,6 +29,7 @@ func TestWrongID(t *testing.T) {
 		{`SELECT name FROM things WHERE name = $1`, []any{"x"}, false},
 		{`SELECT 1 FROM things t JOIN others o ON o.id = t.name WHERE t.id > $1`, []any{"x"}, true},
 		{`SELECT 1 FROM things t JOIN others o ON o.id = t.name WHERE o.id > $1`, []any{"x"}, false},
+		{`SELECT name FROM things WHERE COALESCE(id, id) = $1`, []any{"x"}, true},
 		{`DELETE FROM things WHERE id = ANY($1)`, []any{[]string{"x"}}, true},
 		{`DELETE FROM things WHERE id = ANY($1)`, []any{[]db.ID{"x"}}, false},
 		{`INSERT INTO things (name, id) VALUES ($2, $1)`, []any{"x", "y"}, true},

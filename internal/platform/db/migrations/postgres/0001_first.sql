@@ -1,6 +1,6 @@
 -- Teams own everything; an API key acts for its team.
 CREATE TABLE teams (
-	id TEXT PRIMARY KEY,
+	id UUID PRIMARY KEY,
 	short_id INTEGER NOT NULL,       -- stands for the team in tokens that must be short; from 1 to 2^31 - 1
 	name TEXT NOT NULL,
 	email TEXT NOT NULL,             -- the owner's address, '' when none
@@ -23,7 +23,7 @@ CREATE UNIQUE INDEX teams_short_id ON teams (short_id);
 
 CREATE TABLE api_keys (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
+	team_id UUID NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
 	name TEXT NOT NULL,
 	hash TEXT NOT NULL,              -- SHA-256 of the token, in hex
 	prefix TEXT NOT NULL,            -- the part of the token that lists show
@@ -41,7 +41,7 @@ CREATE INDEX api_keys_team ON api_keys (team_id, id);
 -- group of connections, so that transactions seldom wait for each other; on SQLite one. Teams without a quota have no
 -- rows.
 CREATE TABLE team_volumes (
-	team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
+	team_id UUID NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
 	part BIGINT NOT NULL,
 	day BIGINT NOT NULL,             -- since 1970, UTC; the same in all parts, as month is
 	day_used BIGINT NOT NULL,
@@ -108,7 +108,7 @@ CREATE TABLE user_sessions (
 	id UUID PRIMARY KEY,
 	user_id UUID NOT NULL REFERENCES users (id) ON DELETE CASCADE,
 	hash TEXT NOT NULL,              -- the hash of the token in the browser's cookie
-	last_team TEXT NOT NULL,         -- that was looked at last, '' for none
+	last_team UUID,                  -- the team that was viewed last, NULL for none
 	address TEXT NOT NULL,           -- the address of the client that signed in
 	user_agent TEXT NOT NULL,
 	created_at BIGINT NOT NULL,
@@ -144,7 +144,7 @@ CREATE INDEX user_attempts_since ON user_attempts (since);
 
 -- The members of each team, and their roles.
 CREATE TABLE memberships (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	user_id UUID NOT NULL,
 	role TEXT NOT NULL,              -- owner, admin, member or viewer
 	created_at BIGINT NOT NULL,
@@ -157,7 +157,7 @@ CREATE INDEX memberships_user ON memberships (user_id, team_id);
 -- invitations.
 CREATE TABLE invitations (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	email TEXT NOT NULL,             -- in lower case
 	role TEXT NOT NULL,
 	token_hash TEXT NOT NULL,        -- the hash of the token in the newest link
@@ -180,7 +180,7 @@ CREATE INDEX invitations_expires ON invitations (expires_at);
 -- Actions of users, API keys, connected apps and the system. An entry never changes.
 CREATE TABLE audit_log (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,           -- '' for what concerns no team, such as a failed sign-in
+	team_id UUID,                    -- NULL for what concerns no team, such as a failed sign-in
 	actor_kind TEXT NOT NULL,        -- key, user, grant or system; '' if the actor is unknown
 	actor_id UUID,                   -- NULL for none
 	actor_name TEXT NOT NULL,        -- the name that the actor had at that time
@@ -230,7 +230,7 @@ CREATE TABLE oauth_keys (
 CREATE TABLE oauth_codes (
 	hash TEXT PRIMARY KEY,
 	grant_id UUID NOT NULL,          -- the id of the grant that is made when the code is exchanged
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	user_id UUID,                    -- the user who consented, NULL if it was an API key
 	client_id UUID NOT NULL,
 	scope TEXT NOT NULL,
@@ -253,7 +253,7 @@ CREATE INDEX oauth_codes_expiry ON oauth_codes (expires_at, hash);
 -- The access that users gave to clients. Refresh tokens have no rows: each is signed and contains its generation.
 CREATE TABLE oauth_grants (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	user_id UUID,                    -- the user who consented, NULL if it was an API key
 	client_id UUID NOT NULL,
 	scope TEXT NOT NULL,
@@ -283,7 +283,7 @@ CREATE INDEX oauth_grants_expiry ON oauth_grants (expires_at, id) WHERE revoked_
 
 -- The number of emails that each grant sent on its latest day, counted by recipient.
 CREATE TABLE grant_volumes (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	grant_id UUID NOT NULL,
 	day BIGINT NOT NULL,             -- days since 1970 in UTC
 	used BIGINT NOT NULL,
@@ -304,7 +304,7 @@ CREATE TABLE jobs (
 	id UUID PRIMARY KEY,
 	kind TEXT NOT NULL,
 	lane TEXT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID,                    -- NULL when the job is of no team
 	dedupe TEXT NOT NULL,            -- '' when any number of the same may wait
 	payload TEXT NOT NULL,
 	-- set_at is when run_at was set, by the clock of that moment, or 0 when run_at is a time that somebody chose. A job
@@ -344,7 +344,7 @@ CREATE TABLE quotas (
 CREATE INDEX quotas_node ON quotas (node);
 
 CREATE TABLE idempotency_keys (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	scope TEXT NOT NULL,             -- method and path
 	idempotency_key TEXT NOT NULL,
 	payload_hash TEXT NOT NULL,
@@ -358,7 +358,7 @@ CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 -- Requests to the API. The key begins with the team and ends with the time that an id begins with: one index serves
 -- the list, the single entry and the sweep.
 CREATE TABLE request_logs (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	id UUID NOT NULL,
 	api_key_id UUID,                 -- of the actor, NULL for none
 	request_id TEXT NOT NULL,        -- what the answer's x-request-id said
@@ -381,7 +381,7 @@ CREATE TABLE request_logs (
 -- stored of a record is only what the last look-ups found.
 CREATE TABLE domains (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,           -- 'system' for the sandbox domains
+	team_id UUID NOT NULL,           -- a reserved id for the sandbox domains
 	name TEXT NOT NULL,              -- ASCII, lower case
 	region TEXT NOT NULL,
 	return_path TEXT NOT NULL,       -- label
@@ -414,7 +414,7 @@ CREATE INDEX domains_unproved ON domains (team_id) WHERE status IN ('not_started
 CREATE TABLE domain_names (
 	name TEXT PRIMARY KEY,           -- ASCII, lower case
 	domain_id UUID NOT NULL REFERENCES domains (id) ON DELETE CASCADE,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	host BOOLEAN NOT NULL            -- of return paths or tracked links; otherwise the domain's own name
 );
 
@@ -422,7 +422,7 @@ CREATE INDEX domain_names_domain ON domain_names (domain_id);
 
 CREATE TABLE domain_claims (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	domain_id UUID NOT NULL,         -- the placeholder
 	name TEXT NOT NULL,
 	token TEXT NOT NULL,
@@ -447,7 +447,7 @@ CREATE INDEX domain_claims_name ON domain_claims (name, created_at);
 -- come last, because most statements do not read them.
 CREATE TABLE contents (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	kept BOOLEAN NOT NULL,           -- somebody may send by it again; otherwise it goes when the last email of it does
 	used_at BIGINT NOT NULL,         -- when an email with it was last accepted, up to an hour behind
 	created_at BIGINT NOT NULL,
@@ -475,7 +475,7 @@ CREATE TABLE emails (
 	scheduled_at BIGINT NOT NULL,
 	parts SMALLINT,                  -- bits: 1 html was given, 2 text was given, ...; NULL without a body of its own
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	api_key_id UUID,                 -- the id of the actor, NULL for the system
 	-- The kind of the actor in api_key_id: key, user, grant or system.
 	actor_kind TEXT NOT NULL DEFAULT 'key',
@@ -520,7 +520,7 @@ CREATE RULE email_bodies_delete AS ON DELETE TO email_bodies DO INSTEAD UPDATE e
 CREATE TABLE email_recipients (
 	email_id UUID NOT NULL,
 	position BIGINT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	kind TEXT NOT NULL,              -- to, cc or bcc
 	address TEXT NOT NULL,           -- as it stands in the envelope
 	domain TEXT NOT NULL,            -- its destination
@@ -535,7 +535,7 @@ CREATE TABLE email_recipients_default PARTITION OF email_recipients DEFAULT;
 CREATE TABLE email_attachments (
 	email_id UUID NOT NULL,
 	id UUID NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	filename TEXT NOT NULL,
 	content_type TEXT NOT NULL,
 	content_id TEXT NOT NULL,
@@ -553,7 +553,7 @@ CREATE INDEX email_attachments_blob ON email_attachments (blob_key) WHERE blob_k
 -- an fsync of its own.
 CREATE TABLE email_messages (
 	email_id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	content BYTEA NOT NULL,
 	-- Blobs have keys that are made when they are written, before there is an email: the rows alone say whose they are.
 	-- Large messages of before have no row here; their blob is named by the email.
@@ -573,7 +573,7 @@ CREATE TABLE email_events (
 	next_at BIGINT,                  -- when it is tried again; NULL when it is not
 	email_id UUID NOT NULL,
 	id UUID NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	domain_id UUID,                  -- NULL for none
 	broadcast_id UUID,
 	type TEXT NOT NULL,              -- without the "email." before it
@@ -601,7 +601,7 @@ CREATE INDEX email_events_hits ON email_events (email_id, type, recipient, detai
 -- Addresses to which a team sends no emails.
 CREATE TABLE suppressions (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	origin TEXT NOT NULL,            -- bounce, complaint or manual
 	source_id UUID,                  -- the email that caused it, NULL for none
@@ -616,7 +616,7 @@ CREATE INDEX suppressions_origin ON suppressions (team_id, origin, id);
 -- Emails for which a user's approval was requested. A decided row stays for a while.
 CREATE TABLE approvals (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	actor_kind TEXT NOT NULL,        -- the kind of the actor that requested the approval: key, user or grant
 	actor_id UUID NOT NULL,
 	actor_name TEXT NOT NULL,        -- the name that the actor had at that time
@@ -646,12 +646,12 @@ CREATE INDEX approvals_email ON approvals (email_id) WHERE email_id IS NOT NULL;
 
 -- How far the bodies of a team's emails are deleted, and the emails before that point that were not settled then.
 CREATE TABLE email_bodies_until (
-	team_id TEXT PRIMARY KEY,
+	team_id UUID PRIMARY KEY,
 	email_id UUID NOT NULL
 );
 
 CREATE TABLE email_bodies_left (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	email_id UUID NOT NULL,
 	PRIMARY KEY (team_id, email_id)
 );
@@ -659,7 +659,7 @@ CREATE TABLE email_bodies_left (
 -- How often what happened to emails, by quarter hours since 1970, counted from email_events by
 -- internal/sending/metrics.
 CREATE TABLE email_counts (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	slot BIGINT NOT NULL,            -- the quarter hour
 	domain_id UUID NOT NULL,         -- all zeros for none
 	broadcast_id UUID NOT NULL,
@@ -676,7 +676,7 @@ CREATE TABLE email_counts (
 -- What deleted events counted, as email_counts has it. It is part of those counters, and of what they are corrected
 -- to.
 CREATE TABLE email_counts_kept (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	slot BIGINT NOT NULL,
 	domain_id UUID NOT NULL,         -- all zeros for none
 	broadcast_id UUID NOT NULL,
@@ -690,7 +690,7 @@ CREATE TABLE email_counts_kept (
 
 -- Up to when a team's events are counted. The version changes with every change of its counts.
 CREATE TABLE email_counts_until (
-	team_id TEXT PRIMARY KEY,
+	team_id UUID PRIMARY KEY,
 	until BIGINT NOT NULL,
 	version BIGINT NOT NULL
 );
@@ -702,7 +702,7 @@ CREATE TABLE email_counts_final (
 
 -- Events that came when their time had perhaps been counted.
 CREATE TABLE email_counts_late (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	id UUID NOT NULL,
 	email_id UUID,                   -- NULL when the counts of no other time can depend on it
 	at BIGINT NOT NULL,
@@ -712,7 +712,7 @@ CREATE TABLE email_counts_late (
 -- Templates. Each version of a template has a content of its own. Versions never change.
 CREATE TABLE templates (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	name TEXT NOT NULL,
 	alias TEXT NOT NULL,             -- '' for none
 	current_id UUID NOT NULL,        -- the newest version
@@ -734,7 +734,7 @@ CREATE INDEX templates_unpublished ON templates (team_id, id)
 
 CREATE TABLE template_versions (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	template_id UUID NOT NULL,
 	number BIGINT NOT NULL,          -- from 1, without gaps
 	content_id UUID NOT NULL,
@@ -750,7 +750,7 @@ CREATE INDEX template_versions_list ON template_versions (team_id, template_id, 
 -- column unsubscribed, NULL if something else changed it.
 CREATE TABLE contacts (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	first_name TEXT NOT NULL,
 	last_name TEXT NOT NULL,
@@ -769,7 +769,7 @@ CREATE INDEX contacts_unsubscribed ON contacts (team_id, id) WHERE unsubscribed;
 -- then its row.
 CREATE TABLE contact_properties (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	name TEXT NOT NULL,              -- the key, as contacts and placeholders name it
 	type TEXT NOT NULL,              -- string or number
 	fallback TEXT NOT NULL,          -- of contacts without a value; a number is written in decimal
@@ -784,7 +784,7 @@ CREATE INDEX contact_properties_deleted ON contact_properties (id) WHERE deleted
 
 -- Values of string properties, and of number properties. Filters use the second index of each.
 CREATE TABLE contact_texts (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
 	property_id UUID NOT NULL,
 	value TEXT NOT NULL,
@@ -795,7 +795,7 @@ CREATE TABLE contact_texts (
 CREATE INDEX contact_texts_value ON contact_texts (property_id, head, contact_id);
 
 CREATE TABLE contact_numbers (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
 	property_id UUID NOT NULL,
 	value DOUBLE PRECISION NOT NULL,
@@ -807,7 +807,7 @@ CREATE INDEX contact_numbers_value ON contact_numbers (property_id, value, conta
 -- What a team writes about. The subscriptions of a deleted one are deleted in steps, and then its row.
 CREATE TABLE topics (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	name TEXT NOT NULL,
 	description TEXT NOT NULL,
 	default_subscription TEXT NOT NULL, -- opt_in or opt_out: for contacts without a subscription of their own
@@ -822,7 +822,7 @@ CREATE INDEX topics_deleted ON topics (id) WHERE deleted_at <> 0;
 -- The subscriptions of contacts to topics, as the contact or the team chose. source_id is the email whose link the
 -- contact used, NULL for none.
 CREATE TABLE contact_topics (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
 	topic_id UUID NOT NULL,
 	subscription TEXT NOT NULL,      -- opt_in or opt_out
@@ -838,7 +838,7 @@ CREATE INDEX contact_topics_choice ON contact_topics (topic_id, contact_id, subs
 -- are deleted in steps, and then its row.
 CREATE TABLE segments (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	name TEXT NOT NULL,
 	filter TEXT NOT NULL,            -- JSON, '' when contacts are added by hand
 	created_at BIGINT NOT NULL,
@@ -849,7 +849,7 @@ CREATE INDEX segments_team ON segments (team_id, id);
 CREATE INDEX segments_deleted ON segments (id) WHERE deleted_at <> 0;
 
 CREATE TABLE contact_segments (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	segment_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
 	created_at BIGINT NOT NULL,
@@ -862,7 +862,7 @@ CREATE INDEX contact_segments_contact ON contact_segments (contact_id, segment_i
 -- contacts.
 CREATE TABLE segment_counts (
 	segment_id UUID NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	contacts BIGINT NOT NULL,
 	counted_at BIGINT NOT NULL,
 	PRIMARY KEY (team_id, segment_id)
@@ -874,7 +874,7 @@ CREATE INDEX segment_counts_segment ON segment_counts (segment_id);
 -- How a contact answers what it is sent. A contact that was never mailed and did nothing has no row.
 CREATE TABLE contact_engagement (
 	contact_id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	mailed BIGINT NOT NULL,          -- emails of broadcasts and automations
 	opened BIGINT NOT NULL,          -- opens by people
 	clicked BIGINT NOT NULL,
@@ -892,7 +892,7 @@ CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_
 -- position and the rows that failed are written together with the contacts of a batch.
 CREATE TABLE contact_imports (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	status TEXT NOT NULL,            -- queued, in_progress, completed or failed
 	filename TEXT NOT NULL,
 	size BIGINT NOT NULL,            -- of the file, in octets
@@ -918,7 +918,7 @@ CREATE INDEX contact_imports_ended ON contact_imports (finished_at) WHERE finish
 CREATE TABLE contact_import_failures (
 	import_id UUID NOT NULL,
 	line BIGINT NOT NULL,            -- of the file, on which the row begins
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	reason TEXT NOT NULL,
 	fields TEXT NOT NULL,            -- JSON, '' when the row was too long to be kept
 	PRIMARY KEY (import_id, line)
@@ -928,7 +928,7 @@ CREATE TABLE contact_import_failures (
 -- emails of a page of recipients updates them.
 CREATE TABLE broadcasts (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	name TEXT NOT NULL,
 	segment_id UUID NOT NULL,
 	topic_id UUID,                   -- NULL for none
@@ -972,7 +972,7 @@ CREATE INDEX broadcasts_started ON broadcasts (team_id, id) WHERE started_at > 0
 CREATE TABLE broadcast_variants (
 	broadcast_id UUID NOT NULL,
 	number BIGINT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	content_id UUID,                 -- the content that is sent; NULL before sending starts
 	given BIGINT NOT NULL,           -- bits: 1 from, 2 subject, 4 preview text, 8 html, 16 text
 	sender TEXT NOT NULL,
@@ -1021,7 +1021,7 @@ CREATE TABLE broadcast_counts (
 	broadcast_id UUID NOT NULL,
 	variant BIGINT NOT NULL,
 	part BIGINT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	sent BIGINT NOT NULL,            -- emails in the state; those that are in none of these wait
 	delivered BIGINT NOT NULL,
 	bounced BIGINT NOT NULL,
@@ -1066,7 +1066,7 @@ CREATE TABLE broadcast_entered (
 	broadcast_id UUID NOT NULL,
 	variant BIGINT NOT NULL,
 	reason TEXT NOT NULL,            -- '' for those that got an email
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	contacts BIGINT NOT NULL,
 	PRIMARY KEY (broadcast_id, variant, reason)
 );
@@ -1076,7 +1076,7 @@ CREATE TABLE broadcast_entered (
 CREATE TABLE broadcast_links (
 	broadcast_id UUID NOT NULL,
 	link TEXT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	url TEXT NOT NULL,
 	clicks BIGINT NOT NULL,
 	recipients BIGINT NOT NULL,      -- how many followed it
@@ -1089,7 +1089,7 @@ CREATE TABLE broadcast_clicks (
 	broadcast_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
 	link TEXT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	clicks BIGINT NOT NULL,
 	PRIMARY KEY (broadcast_id, contact_id, link)
 );
@@ -1097,7 +1097,7 @@ CREATE TABLE broadcast_clicks (
 -- Events that callers define: a name by which they send them, and what their payloads look like.
 CREATE TABLE custom_events (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	name TEXT NOT NULL,
 	fields TEXT NOT NULL,            -- JSON: the types of the payload's members by their names; '' for no schema
 	created_at BIGINT NOT NULL,
@@ -1111,7 +1111,7 @@ CREATE INDEX custom_events_team ON custom_events (team_id, id);
 -- yet.
 CREATE TABLE automations (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	name TEXT NOT NULL,
 	status TEXT NOT NULL,            -- enabled or disabled
 	reentry TEXT NOT NULL,           -- always, once_at_a_time or once
@@ -1130,7 +1130,7 @@ CREATE INDEX automations_deleted ON automations (team_id, id) WHERE deleted_at <
 CREATE TABLE automation_versions (
 	id UUID PRIMARY KEY,
 	automation_id UUID NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	number BIGINT NOT NULL,          -- from 1
 	used BIGINT NOT NULL,            -- 1 once the automation was enabled with it: runs can have begun with it
 	created_at BIGINT NOT NULL,
@@ -1145,7 +1145,7 @@ CREATE UNIQUE INDEX automation_versions_number ON automation_versions (automatio
 -- Which events begin runs: rows of enabled automations alone. They have what the transaction of an event needs to
 -- begin a run, so that it reads no graph.
 CREATE TABLE automation_triggers (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	event_name TEXT NOT NULL,
 	automation_id UUID NOT NULL,
 	version_id UUID NOT NULL,
@@ -1164,7 +1164,7 @@ CREATE INDEX automation_triggers_automation ON automation_triggers (automation_i
 -- may no longer change automations.
 CREATE TABLE automation_apps (
 	automation_id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	grant_id UUID NOT NULL,
 	halted_at BIGINT NOT NULL        -- when it stopped because of the app, 0 if it has not
 );
@@ -1174,7 +1174,7 @@ CREATE INDEX automation_apps_grant ON automation_apps (team_id, grant_id, automa
 -- A contact on its way through a version. A run that is running has a job.
 CREATE TABLE automation_runs (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	automation_id UUID NOT NULL,
 	version_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
@@ -1210,7 +1210,7 @@ CREATE INDEX automation_runs_ended ON automation_runs (team_id, ended_at, id) WH
 CREATE TABLE automation_run_steps (
 	run_id UUID NOT NULL,
 	position BIGINT NOT NULL,        -- from 0
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	step TEXT NOT NULL,              -- the key
 	status TEXT NOT NULL,            -- waiting, running, completed, failed or skipped
 	output TEXT NOT NULL,            -- JSON, '' for none
@@ -1223,7 +1223,7 @@ CREATE TABLE automation_run_steps (
 
 -- Runs that wait for an event.
 CREATE TABLE automation_waits (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	event_name TEXT NOT NULL,
 	contact_id UUID NOT NULL,
 	run_id UUID NOT NULL,
@@ -1237,7 +1237,7 @@ CREATE INDEX automation_waits_run ON automation_waits (run_id);
 CREATE TABLE automation_contacts (
 	automation_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	epoch BIGINT NOT NULL,           -- whose runs active counts: those of older ones are canceled
 	active BIGINT NOT NULL,          -- runs that have not ended
 	begun BIGINT NOT NULL,           -- runs in all
@@ -1254,7 +1254,7 @@ CREATE INDEX automation_contacts_contact ON automation_contacts (contact_id);
 -- Emails that came in. What lists show stands in columns; bodies, headers and files are read out of the raw message
 -- each time they are asked for, so that accepting writes two rows and no more.
 CREATE TABLE received_emails (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	id UUID NOT NULL,
 	domain_id UUID,                  -- NULL at the managed domain and for the operator's own addresses
 	sender TEXT NOT NULL,            -- the bare address of From
@@ -1279,7 +1279,7 @@ CREATE INDEX received_emails_message ON received_emails (team_id, message_id, id
 
 -- Small raw messages: many of them share one commit, where each blob would cost an fsync of its own.
 CREATE TABLE received_raws (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	email_id UUID NOT NULL,
 	content BYTEA NOT NULL,
 	PRIMARY KEY (team_id, email_id)
@@ -1288,7 +1288,7 @@ CREATE TABLE received_raws (
 -- The URLs to which a team's events are sent. A deleted endpoint stays until the sweep has deleted its deliveries.
 CREATE TABLE webhooks (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	url TEXT NOT NULL,
 	events TEXT NOT NULL,            -- types, comma-separated; '' for all
 	status TEXT NOT NULL,            -- enabled, disabled or deleted
@@ -1310,7 +1310,7 @@ CREATE INDEX webhooks_team ON webhooks (team_id, id);
 -- Events as they are sent: the bytes that are signed, stored once for all endpoints.
 CREATE TABLE webhook_messages (
 	id UUID PRIMARY KEY,             -- the id of the event; receivers see msg_ and the id without hyphens
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	type TEXT NOT NULL,
 	created_at BIGINT NOT NULL,
 	payload TEXT NOT NULL
@@ -1321,7 +1321,7 @@ CREATE INDEX webhook_messages_team ON webhook_messages (team_id, id);
 
 -- Messages of teams with many endpoints for which not all deliveries are inserted yet.
 CREATE TABLE webhook_fanouts (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	chain TEXT NOT NULL,             -- as in webhook_deliveries
 	message_id UUID NOT NULL,
 	type TEXT NOT NULL,
@@ -1334,7 +1334,7 @@ CREATE TABLE webhook_fanouts (
 CREATE TABLE webhook_deliveries (
 	webhook_id UUID NOT NULL,
 	message_id UUID NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	chain TEXT NOT NULL,             -- an id or a suppressed address
 	status TEXT NOT NULL,            -- pending, attempting, success or failed
 	tries BIGINT NOT NULL,           -- the number of attempts since the schedule began
@@ -1351,7 +1351,7 @@ CREATE TABLE webhook_attempts (
 	webhook_id UUID NOT NULL,
 	message_id UUID NOT NULL,
 	id UUID NOT NULL,                -- the API shows atmpt_ and the id without hyphens
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	status_code BIGINT NOT NULL,     -- 0 without a response
 	response TEXT NOT NULL,          -- the beginning of the response's body
 	error TEXT NOT NULL,             -- why the attempt failed, '' after a success
@@ -1362,13 +1362,13 @@ CREATE TABLE webhook_attempts (
 
 -- Teams whose events are watched (see internal/outbound/eventstream).
 CREATE TABLE live_tails (
-	team_id TEXT PRIMARY KEY,
+	team_id UUID PRIMARY KEY,
 	until BIGINT NOT NULL            -- extended while a client watches
 );
 
 -- The events of these teams, which are kept for minutes only.
 CREATE TABLE live_messages (
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	id UUID NOT NULL,                -- the id of the event; clients see msg_ and the id without hyphens
 	type TEXT NOT NULL,
 	payload TEXT NOT NULL,
@@ -1381,7 +1381,7 @@ CREATE INDEX live_messages_id ON live_messages (id);
 -- Requests to erase an address, and their results. A completed row no longer contains the address.
 CREATE TABLE erasures (
 	id UUID PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id UUID NOT NULL,
 	contact_id UUID,                 -- NULL if no contact had the address
 	address TEXT NOT NULL,           -- '' once the erasure is completed
 	refusals BOOLEAN NOT NULL,       -- whether the suppression and unsubscriptions of the address are erased too
@@ -1396,12 +1396,3 @@ CREATE TABLE erasures (
 
 CREATE UNIQUE INDEX erasures_address ON erasures (team_id, address) WHERE address <> '';
 CREATE INDEX erasures_team ON erasures (team_id, id);
-
--- Compressing an HTML of 10 KB by lz4 takes a tenth of the time that the server's default method takes. A server that was
--- built without lz4 keeps its default. Partitions that are made later inherit the method.
-DO $$ DECLARE c RECORD; BEGIN
-	FOR c IN SELECT a.attrelid::REGCLASS AS t, a.attname AS n FROM pg_attribute a JOIN pg_class k ON k.oid = a.attrelid
-		WHERE k.relnamespace = current_schema()::REGNAMESPACE AND k.relkind IN ('r', 'p') AND a.attnum > 0
-		AND NOT a.attisdropped AND a.atttypid IN ('TEXT'::REGTYPE, 'BYTEA'::REGTYPE)
-	LOOP EXECUTE format('ALTER TABLE %s ALTER %I SET COMPRESSION lz4', c.t, c.n); END LOOP; EXCEPTION
-	WHEN feature_not_supported THEN NULL; END $$;

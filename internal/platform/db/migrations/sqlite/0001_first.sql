@@ -1,6 +1,6 @@
 -- Teams own everything; an API key acts for its team.
 CREATE TABLE teams (
-	id TEXT PRIMARY KEY,
+	id BLOB PRIMARY KEY,
 	short_id INTEGER NOT NULL,       -- stands for the team in tokens that must be short; from 1 to 2^31 - 1
 	name TEXT NOT NULL,
 	email TEXT NOT NULL,             -- the owner's address, '' when none
@@ -23,7 +23,7 @@ CREATE UNIQUE INDEX teams_short_id ON teams (short_id);
 
 CREATE TABLE api_keys (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
+	team_id BLOB NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
 	name TEXT NOT NULL,
 	hash TEXT NOT NULL,              -- SHA-256 of the token, in hex
 	prefix TEXT NOT NULL,            -- the part of the token that lists show
@@ -41,7 +41,7 @@ CREATE INDEX api_keys_team ON api_keys (team_id, id);
 -- group of connections, so that transactions seldom wait for each other; on SQLite one. Teams without a quota have no
 -- rows.
 CREATE TABLE team_volumes (
-	team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
+	team_id BLOB NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
 	part INTEGER NOT NULL,
 	day INTEGER NOT NULL,            -- since 1970, UTC; the same in all parts, as month is
 	day_used INTEGER NOT NULL,
@@ -108,7 +108,7 @@ CREATE TABLE user_sessions (
 	id BLOB PRIMARY KEY,
 	user_id BLOB NOT NULL REFERENCES users (id) ON DELETE CASCADE,
 	hash TEXT NOT NULL,              -- the hash of the token in the browser's cookie
-	last_team TEXT NOT NULL,         -- that was looked at last, '' for none
+	last_team BLOB,                  -- the team that was viewed last, NULL for none
 	address TEXT NOT NULL,           -- the address of the client that signed in
 	user_agent TEXT NOT NULL,
 	created_at INTEGER NOT NULL,
@@ -144,7 +144,7 @@ CREATE INDEX user_attempts_since ON user_attempts (since);
 
 -- The members of each team, and their roles.
 CREATE TABLE memberships (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	user_id BLOB NOT NULL,
 	role TEXT NOT NULL,              -- owner, admin, member or viewer
 	created_at INTEGER NOT NULL,
@@ -157,7 +157,7 @@ CREATE INDEX memberships_user ON memberships (user_id, team_id);
 -- invitations.
 CREATE TABLE invitations (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	email TEXT NOT NULL,             -- in lower case
 	role TEXT NOT NULL,
 	token_hash TEXT NOT NULL,        -- the hash of the token in the newest link
@@ -180,7 +180,7 @@ CREATE INDEX invitations_expires ON invitations (expires_at);
 -- Actions of users, API keys, connected apps and the system. An entry never changes.
 CREATE TABLE audit_log (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,           -- '' for what concerns no team, such as a failed sign-in
+	team_id BLOB,                    -- NULL for what concerns no team, such as a failed sign-in
 	actor_kind TEXT NOT NULL,        -- key, user, grant or system; '' if the actor is unknown
 	actor_id BLOB,                   -- NULL for none
 	actor_name TEXT NOT NULL,        -- the name that the actor had at that time
@@ -230,7 +230,7 @@ CREATE TABLE oauth_keys (
 CREATE TABLE oauth_codes (
 	hash TEXT PRIMARY KEY,
 	grant_id BLOB NOT NULL,          -- the id of the grant that is made when the code is exchanged
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	user_id BLOB,                    -- the user who consented, NULL if it was an API key
 	client_id BLOB NOT NULL,
 	scope TEXT NOT NULL,
@@ -253,7 +253,7 @@ CREATE INDEX oauth_codes_expiry ON oauth_codes (expires_at, hash);
 -- The access that users gave to clients. Refresh tokens have no rows: each is signed and contains its generation.
 CREATE TABLE oauth_grants (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	user_id BLOB,                    -- the user who consented, NULL if it was an API key
 	client_id BLOB NOT NULL,
 	scope TEXT NOT NULL,
@@ -283,7 +283,7 @@ CREATE INDEX oauth_grants_expiry ON oauth_grants (expires_at, id) WHERE revoked_
 
 -- The number of emails that each grant sent on its latest day, counted by recipient.
 CREATE TABLE grant_volumes (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	grant_id BLOB NOT NULL,
 	day INTEGER NOT NULL,            -- days since 1970 in UTC
 	used INTEGER NOT NULL,
@@ -302,7 +302,7 @@ CREATE TABLE jobs (
 	id BLOB PRIMARY KEY,
 	kind TEXT NOT NULL,
 	lane TEXT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB,                    -- NULL when the job is of no team
 	dedupe TEXT NOT NULL,            -- '' when any number of the same may wait
 	payload TEXT NOT NULL,
 	run_at INTEGER NOT NULL,
@@ -351,7 +351,7 @@ CREATE TABLE hints (
 ) STRICT;
 
 CREATE TABLE idempotency_keys (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	scope TEXT NOT NULL,             -- method and path
 	idempotency_key TEXT NOT NULL,
 	payload_hash TEXT NOT NULL,
@@ -365,7 +365,7 @@ CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 -- Requests to the API. The key begins with the team and ends with the time that an id begins with: one index serves
 -- the list, the single entry and the sweep.
 CREATE TABLE request_logs (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	id BLOB NOT NULL,
 	api_key_id BLOB,                 -- of the actor, NULL for none
 	request_id TEXT NOT NULL,        -- what the answer's x-request-id said
@@ -388,7 +388,7 @@ CREATE TABLE request_logs (
 -- stored of a record is only what the last look-ups found.
 CREATE TABLE domains (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,           -- 'system' for the sandbox domains
+	team_id BLOB NOT NULL,           -- a reserved id for the sandbox domains
 	name TEXT NOT NULL,              -- ASCII, lower case
 	region TEXT NOT NULL,
 	return_path TEXT NOT NULL,       -- label
@@ -421,7 +421,7 @@ CREATE INDEX domains_unproved ON domains (team_id) WHERE status IN ('not_started
 CREATE TABLE domain_names (
 	name TEXT PRIMARY KEY,           -- ASCII, lower case
 	domain_id BLOB NOT NULL REFERENCES domains (id) ON DELETE CASCADE,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	host INTEGER NOT NULL            -- of return paths or tracked links; otherwise the domain's own name
 ) STRICT;
 
@@ -429,7 +429,7 @@ CREATE INDEX domain_names_domain ON domain_names (domain_id);
 
 CREATE TABLE domain_claims (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	domain_id BLOB NOT NULL,         -- the placeholder
 	name TEXT NOT NULL,
 	token TEXT NOT NULL,
@@ -454,7 +454,7 @@ CREATE INDEX domain_claims_name ON domain_claims (name, created_at);
 -- come last, because most statements do not read them.
 CREATE TABLE contents (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	kept INTEGER NOT NULL,           -- somebody may send by it again; otherwise it goes when the last email of it does
 	used_at INTEGER NOT NULL,        -- when an email with it was last accepted, up to an hour behind
 	created_at INTEGER NOT NULL,
@@ -475,7 +475,7 @@ CREATE INDEX contents_unused ON contents (team_id, used_at, id, from_id) WHERE N
 -- Sent emails. What delivery touches often stands apart from what is large and read once.
 CREATE TABLE emails (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	api_key_id BLOB,                 -- the id of the actor, NULL for the system
 	domain_id BLOB,                  -- of the sender, NULL for none
 	message_id TEXT NOT NULL,
@@ -505,7 +505,7 @@ CREATE INDEX emails_team ON emails (team_id, id);
 
 CREATE TABLE email_bodies (
 	email_id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	parts INTEGER NOT NULL,          -- bits: 1 html was given, 2 text was given, 4 it has attachments
 	headers TEXT NOT NULL,           -- JSON, '' when none
 	html TEXT NOT NULL,
@@ -517,7 +517,7 @@ CREATE TABLE email_bodies (
 CREATE TABLE email_recipients (
 	email_id BLOB NOT NULL,
 	position INTEGER NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	kind TEXT NOT NULL,              -- to, cc or bcc
 	address TEXT NOT NULL,           -- as it stands in the envelope
 	domain TEXT NOT NULL,            -- its destination
@@ -530,7 +530,7 @@ CREATE TABLE email_recipients (
 CREATE TABLE email_attachments (
 	email_id BLOB NOT NULL,
 	id BLOB NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	filename TEXT NOT NULL,
 	content_type TEXT NOT NULL,
 	content_id TEXT NOT NULL,
@@ -546,7 +546,7 @@ CREATE INDEX email_attachments_blob ON email_attachments (blob_key) WHERE blob_k
 -- an fsync of its own.
 CREATE TABLE email_messages (
 	email_id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	content BLOB NOT NULL,
 	-- Blobs have keys that are made when they are written, before there is an email: the rows alone say whose they are.
 	-- Large messages of before have no row here; their blob is named by the email.
@@ -564,7 +564,7 @@ CREATE TABLE email_events (
 	next_at INTEGER,                 -- when it is tried again; NULL when it is not
 	email_id BLOB NOT NULL,
 	id BLOB NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	domain_id BLOB,                  -- NULL for none
 	broadcast_id BLOB,
 	type TEXT NOT NULL,              -- without the "email." before it
@@ -590,7 +590,7 @@ CREATE INDEX email_events_hits ON email_events (email_id, type, recipient, detai
 -- Addresses to which a team sends no emails.
 CREATE TABLE suppressions (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	origin TEXT NOT NULL,            -- bounce, complaint or manual
 	source_id BLOB,                  -- the email that caused it, NULL for none
@@ -605,7 +605,7 @@ CREATE INDEX suppressions_origin ON suppressions (team_id, origin, id);
 -- Emails for which a user's approval was requested. A decided row stays for a while.
 CREATE TABLE approvals (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	actor_kind TEXT NOT NULL,        -- the kind of the actor that requested the approval: key, user or grant
 	actor_id BLOB NOT NULL,
 	actor_name TEXT NOT NULL,        -- the name that the actor had at that time
@@ -635,12 +635,12 @@ CREATE INDEX approvals_email ON approvals (email_id) WHERE email_id IS NOT NULL;
 
 -- How far the bodies of a team's emails are deleted, and the emails before that point that were not settled then.
 CREATE TABLE email_bodies_until (
-	team_id TEXT PRIMARY KEY,
+	team_id BLOB PRIMARY KEY,
 	email_id BLOB NOT NULL
 ) STRICT;
 
 CREATE TABLE email_bodies_left (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	email_id BLOB NOT NULL,
 	PRIMARY KEY (team_id, email_id)
 ) STRICT;
@@ -648,7 +648,7 @@ CREATE TABLE email_bodies_left (
 -- How often what happened to emails, by quarter hours since 1970, counted from email_events by
 -- internal/sending/metrics.
 CREATE TABLE email_counts (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	slot INTEGER NOT NULL,           -- the quarter hour
 	domain_id BLOB NOT NULL,         -- all zeros for none
 	broadcast_id BLOB NOT NULL,
@@ -665,7 +665,7 @@ CREATE TABLE email_counts (
 -- What deleted events counted, as email_counts has it. It is part of those counters, and of what they are corrected
 -- to.
 CREATE TABLE email_counts_kept (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	slot INTEGER NOT NULL,
 	domain_id BLOB NOT NULL,         -- all zeros for none
 	broadcast_id BLOB NOT NULL,
@@ -679,7 +679,7 @@ CREATE TABLE email_counts_kept (
 
 -- Up to when a team's events are counted. The version changes with every change of its counts.
 CREATE TABLE email_counts_until (
-	team_id TEXT PRIMARY KEY,
+	team_id BLOB PRIMARY KEY,
 	until INTEGER NOT NULL,
 	version INTEGER NOT NULL
 ) STRICT;
@@ -691,7 +691,7 @@ CREATE TABLE email_counts_final (
 
 -- Events that came when their time had perhaps been counted.
 CREATE TABLE email_counts_late (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	id BLOB NOT NULL,
 	email_id BLOB,                   -- NULL when the counts of no other time can depend on it
 	at INTEGER NOT NULL,
@@ -701,7 +701,7 @@ CREATE TABLE email_counts_late (
 -- Templates. Each version of a template has a content of its own. Versions never change.
 CREATE TABLE templates (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	name TEXT NOT NULL,
 	alias TEXT NOT NULL,             -- '' for none
 	current_id BLOB NOT NULL,        -- the newest version
@@ -723,7 +723,7 @@ CREATE INDEX templates_unpublished ON templates (team_id, id)
 
 CREATE TABLE template_versions (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	template_id BLOB NOT NULL,
 	number INTEGER NOT NULL,         -- from 1, without gaps
 	content_id BLOB NOT NULL,
@@ -739,7 +739,7 @@ CREATE INDEX template_versions_list ON template_versions (team_id, template_id, 
 -- column unsubscribed, NULL if something else changed it.
 CREATE TABLE contacts (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	address TEXT NOT NULL,           -- lower case
 	first_name TEXT NOT NULL,
 	last_name TEXT NOT NULL,
@@ -758,7 +758,7 @@ CREATE INDEX contacts_unsubscribed ON contacts (team_id, id) WHERE unsubscribed;
 -- then its row.
 CREATE TABLE contact_properties (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	name TEXT NOT NULL,              -- the key, as contacts and placeholders name it
 	type TEXT NOT NULL,              -- string or number
 	fallback TEXT NOT NULL,          -- of contacts without a value; a number is written in decimal
@@ -773,7 +773,7 @@ CREATE INDEX contact_properties_deleted ON contact_properties (id) WHERE deleted
 
 -- Values of string properties, and of number properties. Filters use the second index of each.
 CREATE TABLE contact_texts (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
 	property_id BLOB NOT NULL,
 	value TEXT NOT NULL,
@@ -783,7 +783,7 @@ CREATE TABLE contact_texts (
 CREATE INDEX contact_texts_value ON contact_texts (property_id, value, contact_id);
 
 CREATE TABLE contact_numbers (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
 	property_id BLOB NOT NULL,
 	value REAL NOT NULL,
@@ -795,7 +795,7 @@ CREATE INDEX contact_numbers_value ON contact_numbers (property_id, value, conta
 -- What a team writes about. The subscriptions of a deleted one are deleted in steps, and then its row.
 CREATE TABLE topics (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	name TEXT NOT NULL,
 	description TEXT NOT NULL,
 	default_subscription TEXT NOT NULL, -- opt_in or opt_out: for contacts without a subscription of their own
@@ -810,7 +810,7 @@ CREATE INDEX topics_deleted ON topics (id) WHERE deleted_at <> 0;
 -- The subscriptions of contacts to topics, as the contact or the team chose. source_id is the email whose link the
 -- contact used, NULL for none.
 CREATE TABLE contact_topics (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
 	topic_id BLOB NOT NULL,
 	subscription TEXT NOT NULL,      -- opt_in or opt_out
@@ -826,7 +826,7 @@ CREATE INDEX contact_topics_choice ON contact_topics (topic_id, contact_id, subs
 -- are deleted in steps, and then its row.
 CREATE TABLE segments (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	name TEXT NOT NULL,
 	filter TEXT NOT NULL,            -- JSON, '' when contacts are added by hand
 	created_at INTEGER NOT NULL,
@@ -837,7 +837,7 @@ CREATE INDEX segments_team ON segments (team_id, id);
 CREATE INDEX segments_deleted ON segments (id) WHERE deleted_at <> 0;
 
 CREATE TABLE contact_segments (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	segment_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
 	created_at INTEGER NOT NULL,
@@ -850,7 +850,7 @@ CREATE INDEX contact_segments_contact ON contact_segments (contact_id, segment_i
 -- contacts.
 CREATE TABLE segment_counts (
 	segment_id BLOB NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	contacts INTEGER NOT NULL,
 	counted_at INTEGER NOT NULL,
 	PRIMARY KEY (team_id, segment_id)
@@ -862,7 +862,7 @@ CREATE INDEX segment_counts_segment ON segment_counts (segment_id);
 -- How a contact answers what it is sent. A contact that was never mailed and did nothing has no row.
 CREATE TABLE contact_engagement (
 	contact_id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	mailed INTEGER NOT NULL,         -- emails of broadcasts and automations
 	opened INTEGER NOT NULL,         -- opens by people
 	clicked INTEGER NOT NULL,
@@ -880,7 +880,7 @@ CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_
 -- position and the rows that failed are written together with the contacts of a batch.
 CREATE TABLE contact_imports (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	status TEXT NOT NULL,            -- queued, in_progress, completed or failed
 	filename TEXT NOT NULL,
 	size INTEGER NOT NULL,           -- of the file, in octets
@@ -906,7 +906,7 @@ CREATE INDEX contact_imports_ended ON contact_imports (finished_at) WHERE finish
 CREATE TABLE contact_import_failures (
 	import_id BLOB NOT NULL,
 	line INTEGER NOT NULL,           -- of the file, on which the row begins
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	reason TEXT NOT NULL,
 	fields TEXT NOT NULL,            -- JSON, '' when the row was too long to be kept
 	PRIMARY KEY (import_id, line)
@@ -916,7 +916,7 @@ CREATE TABLE contact_import_failures (
 -- emails of a page of recipients updates them.
 CREATE TABLE broadcasts (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	name TEXT NOT NULL,
 	segment_id BLOB NOT NULL,
 	topic_id BLOB,                   -- NULL for none
@@ -960,7 +960,7 @@ CREATE INDEX broadcasts_started ON broadcasts (team_id, id) WHERE started_at > 0
 CREATE TABLE broadcast_variants (
 	broadcast_id BLOB NOT NULL,
 	number INTEGER NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	content_id BLOB,                 -- the content that is sent; NULL before sending starts
 	given INTEGER NOT NULL,          -- bits: 1 from, 2 subject, 4 preview text, 8 html, 16 text
 	sender TEXT NOT NULL,
@@ -1009,7 +1009,7 @@ CREATE TABLE broadcast_counts (
 	broadcast_id BLOB NOT NULL,
 	variant INTEGER NOT NULL,
 	part INTEGER NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	sent INTEGER NOT NULL,           -- emails in the state; those that are in none of these wait
 	delivered INTEGER NOT NULL,
 	bounced INTEGER NOT NULL,
@@ -1052,7 +1052,7 @@ CREATE TABLE broadcast_entered (
 	broadcast_id BLOB NOT NULL,
 	variant INTEGER NOT NULL,
 	reason TEXT NOT NULL,            -- '' for those that got an email
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	contacts INTEGER NOT NULL,
 	PRIMARY KEY (broadcast_id, variant, reason)
 ) STRICT;
@@ -1062,7 +1062,7 @@ CREATE TABLE broadcast_entered (
 CREATE TABLE broadcast_links (
 	broadcast_id BLOB NOT NULL,
 	link TEXT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	url TEXT NOT NULL,
 	clicks INTEGER NOT NULL,
 	recipients INTEGER NOT NULL,     -- how many followed it
@@ -1075,7 +1075,7 @@ CREATE TABLE broadcast_clicks (
 	broadcast_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
 	link TEXT NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	clicks INTEGER NOT NULL,
 	PRIMARY KEY (broadcast_id, contact_id, link)
 ) STRICT;
@@ -1083,7 +1083,7 @@ CREATE TABLE broadcast_clicks (
 -- Events that callers define: a name by which they send them, and what their payloads look like.
 CREATE TABLE custom_events (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	name TEXT NOT NULL,
 	fields TEXT NOT NULL,            -- JSON: the types of the payload's members by their names; '' for no schema
 	created_at INTEGER NOT NULL,
@@ -1097,7 +1097,7 @@ CREATE INDEX custom_events_team ON custom_events (team_id, id);
 -- yet.
 CREATE TABLE automations (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	name TEXT NOT NULL,
 	status TEXT NOT NULL,            -- enabled or disabled
 	reentry TEXT NOT NULL,           -- always, once_at_a_time or once
@@ -1116,7 +1116,7 @@ CREATE INDEX automations_deleted ON automations (team_id, id) WHERE deleted_at <
 CREATE TABLE automation_versions (
 	id BLOB PRIMARY KEY,
 	automation_id BLOB NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	number INTEGER NOT NULL,         -- from 1
 	used INTEGER NOT NULL,           -- 1 once the automation was enabled with it: runs can have begun with it
 	created_at INTEGER NOT NULL,
@@ -1131,7 +1131,7 @@ CREATE UNIQUE INDEX automation_versions_number ON automation_versions (automatio
 -- Which events begin runs: rows of enabled automations alone. They have what the transaction of an event needs to
 -- begin a run, so that it reads no graph.
 CREATE TABLE automation_triggers (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	event_name TEXT NOT NULL,
 	automation_id BLOB NOT NULL,
 	version_id BLOB NOT NULL,
@@ -1150,7 +1150,7 @@ CREATE INDEX automation_triggers_automation ON automation_triggers (automation_i
 -- may no longer change automations.
 CREATE TABLE automation_apps (
 	automation_id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	grant_id BLOB NOT NULL,
 	halted_at INTEGER NOT NULL       -- when it stopped because of the app, 0 if it has not
 ) STRICT;
@@ -1160,7 +1160,7 @@ CREATE INDEX automation_apps_grant ON automation_apps (team_id, grant_id, automa
 -- A contact on its way through a version. A run that is running has a job.
 CREATE TABLE automation_runs (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	automation_id BLOB NOT NULL,
 	version_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
@@ -1196,7 +1196,7 @@ CREATE INDEX automation_runs_ended ON automation_runs (team_id, ended_at, id) WH
 CREATE TABLE automation_run_steps (
 	run_id BLOB NOT NULL,
 	position INTEGER NOT NULL,       -- from 0
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	step TEXT NOT NULL,              -- the key
 	status TEXT NOT NULL,            -- waiting, running, completed, failed or skipped
 	output TEXT NOT NULL,            -- JSON, '' for none
@@ -1209,7 +1209,7 @@ CREATE TABLE automation_run_steps (
 
 -- Runs that wait for an event.
 CREATE TABLE automation_waits (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	event_name TEXT NOT NULL,
 	contact_id BLOB NOT NULL,
 	run_id BLOB NOT NULL,
@@ -1223,7 +1223,7 @@ CREATE INDEX automation_waits_run ON automation_waits (run_id);
 CREATE TABLE automation_contacts (
 	automation_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	epoch INTEGER NOT NULL,          -- whose runs active counts: those of older ones are canceled
 	active INTEGER NOT NULL,         -- runs that have not ended
 	begun INTEGER NOT NULL,          -- runs in all
@@ -1240,7 +1240,7 @@ CREATE INDEX automation_contacts_contact ON automation_contacts (contact_id);
 -- Emails that came in. What lists show stands in columns; bodies, headers and files are read out of the raw message
 -- each time they are asked for, so that accepting writes two rows and no more.
 CREATE TABLE received_emails (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	id BLOB NOT NULL,
 	domain_id BLOB,                  -- NULL at the managed domain and for the operator's own addresses
 	sender TEXT NOT NULL,            -- the bare address of From
@@ -1265,7 +1265,7 @@ CREATE INDEX received_emails_message ON received_emails (team_id, message_id, id
 
 -- Small raw messages: many of them share one commit, where each blob would cost an fsync of its own.
 CREATE TABLE received_raws (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	email_id BLOB NOT NULL,
 	content BLOB NOT NULL,
 	PRIMARY KEY (team_id, email_id)
@@ -1274,7 +1274,7 @@ CREATE TABLE received_raws (
 -- The URLs to which a team's events are sent. A deleted endpoint stays until the sweep has deleted its deliveries.
 CREATE TABLE webhooks (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	url TEXT NOT NULL,
 	events TEXT NOT NULL,            -- types, comma-separated; '' for all
 	status TEXT NOT NULL,            -- enabled, disabled or deleted
@@ -1296,7 +1296,7 @@ CREATE INDEX webhooks_team ON webhooks (team_id, id);
 -- Events as they are sent: the bytes that are signed, stored once for all endpoints.
 CREATE TABLE webhook_messages (
 	id BLOB PRIMARY KEY,             -- the id of the event; receivers see msg_ and the id without hyphens
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	type TEXT NOT NULL,
 	created_at INTEGER NOT NULL,
 	payload TEXT NOT NULL
@@ -1307,7 +1307,7 @@ CREATE INDEX webhook_messages_team ON webhook_messages (team_id, id);
 
 -- Messages of teams with many endpoints for which not all deliveries are inserted yet.
 CREATE TABLE webhook_fanouts (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	chain TEXT NOT NULL,             -- as in webhook_deliveries
 	message_id BLOB NOT NULL,
 	type TEXT NOT NULL,
@@ -1320,7 +1320,7 @@ CREATE TABLE webhook_fanouts (
 CREATE TABLE webhook_deliveries (
 	webhook_id BLOB NOT NULL,
 	message_id BLOB NOT NULL,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	chain TEXT NOT NULL,             -- an id or a suppressed address
 	status TEXT NOT NULL,            -- pending, attempting, success or failed
 	tries INTEGER NOT NULL,          -- the number of attempts since the schedule began
@@ -1337,7 +1337,7 @@ CREATE TABLE webhook_attempts (
 	webhook_id BLOB NOT NULL,
 	message_id BLOB NOT NULL,
 	id BLOB NOT NULL,                -- the API shows atmpt_ and the id without hyphens
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	status_code INTEGER NOT NULL,    -- 0 without a response
 	response TEXT NOT NULL,          -- the beginning of the response's body
 	error TEXT NOT NULL,             -- why the attempt failed, '' after a success
@@ -1348,13 +1348,13 @@ CREATE TABLE webhook_attempts (
 
 -- Teams whose events are watched (see internal/outbound/eventstream).
 CREATE TABLE live_tails (
-	team_id TEXT PRIMARY KEY,
+	team_id BLOB PRIMARY KEY,
 	until INTEGER NOT NULL           -- extended while a client watches
 ) STRICT;
 
 -- The events of these teams, which are kept for minutes only.
 CREATE TABLE live_messages (
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	id BLOB NOT NULL,                -- the id of the event; clients see msg_ and the id without hyphens
 	type TEXT NOT NULL,
 	payload TEXT NOT NULL,
@@ -1367,7 +1367,7 @@ CREATE INDEX live_messages_id ON live_messages (id);
 -- Requests to erase an address, and their results. A completed row no longer contains the address.
 CREATE TABLE erasures (
 	id BLOB PRIMARY KEY,
-	team_id TEXT NOT NULL,
+	team_id BLOB NOT NULL,
 	contact_id BLOB,                 -- NULL if no contact had the address
 	address TEXT NOT NULL,           -- '' once the erasure is completed
 	refusals INTEGER NOT NULL,       -- whether the suppression and unsubscriptions of the address are erased too

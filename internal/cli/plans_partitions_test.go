@@ -84,7 +84,7 @@ func TestStatementsReadOnePartition(t *testing.T) {
 	trace.SetDB(beside)
 	checked, lists := 0, 0
 	seen := map[string]bool{}
-	for _, s := range trace.Take() {
+	for _, s := range trace.TakeAll() {
 		text := strings.Join(strings.Fields(s.SQL), " ")
 		word, _, _ := strings.Cut(text, " ")
 		if seen[text] || !strings.Contains("SELECT UPDATE DELETE WITH", word) ||

@@ -57,6 +57,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 		})
 	}
 	g.Go(func() error { return n.DB.Run(ctx) })
+	g.Go(func() error { return n.Partitions().Run(ctx) })
 	g.Go(func() error { return n.shares.Run(ctx) })
 	g.Go(func() error { return n.EventStream.Run(ctx) })
 	g.Go(func() error { return n.Domains.Run(ctx) })

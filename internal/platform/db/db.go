@@ -129,6 +129,8 @@ type writer interface {
 	queue(ctx context.Context, sql string, args []any)
 	queueOne(ctx context.Context, missing error, sql string, args []any)
 	queueHold(ctx context.Context, missing error, table string, id any)
+	// queueRow queues a row of a statement; missing is nil if the row need not exist.
+	queueRow(ctx context.Context, missing error, s *RowStatement, args []any)
 }
 
 // Tx is one transaction. A Tx is valid until the function that received it returns.
@@ -139,7 +141,8 @@ type Tx struct {
 	oneWriter bool
 	after     []func()
 	proof     *proof
-	changes   int // number of statements so far that changed rows or were queued
+	parts     *parts // partitions that statements may name; nil on SQLite
+	changes   int    // number of statements so far that changed rows or were queued
 }
 
 // Query runs a SELECT, or a statement that changes rows and returns them.
@@ -215,22 +218,6 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 // example to wake up a worker.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
-// proof is a query that finds a row if and only if a transaction was committed.
-type proof struct {
-	sql  string
-	args []any
-}
-
-// Proof sets the query that determines whether the transaction was committed when the answer to its COMMIT is lost. The
-// query must find a row if and only if the transaction was committed. The transaction must insert that row with a new
-// id, and the row must not be deleted within a minute. A transaction needs only one proof; additional calls to Proof
-// are ignored.
-func (t *Tx) Proof(sql string, args ...any) {
-	if t.proof == nil {
-		t.proof = &proof{sql, args}
-	}
-}
-
 // engine abstracts the differences between the two databases.
 type engine interface {
 	querier
@@ -245,7 +232,8 @@ type engine interface {
 	// listen calls began each time that it begins to receive hints and earlier hints are lost.
 	listen(ctx context.Context, topics []string, began func(), got func(topic, payload string)) error
 	name() string
-	places() int // the maximum number of simultaneous long reads
+	partitions() *parts // the known partitions; nil on SQLite
+	places() int        // the maximum number of simultaneous long reads
 	readLong(ctx context.Context, fn func(querier) error) error
 	readTogether(ctx context.Context, fn func(querier) error) error
 	close()
@@ -257,6 +245,7 @@ type DB struct {
 	e      engine
 	log    *slog.Logger
 	hints  hints
+	parts  *parts
 	beside bool
 	wait   time.Duration // maximum wait for the database
 	long   *fairshare.Turns
@@ -313,7 +302,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Trace != nil || o.Break != nil {
 		e = traced{e, tracer{o.Trace, o.Break}}
 	}
-	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience, long: newLong(e.places())}
+	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience, long: newLong(e.places()),
+		parts: e.partitions()}
 	d.hints.init()
 	return d, nil
 }

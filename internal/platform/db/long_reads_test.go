@@ -168,8 +168,7 @@ func TestLongReadsInOrder(t *testing.T) {
 	})
 }
 
-// Long reads on PostgreSQL always use indexes; other reads use the plan that the planner estimates to be fastest. JIT
-// compilation is off for all reads.
+// All reads on PostgreSQL use indexes, without JIT compilation. Long reads use one process.
 func TestLongReadsOfPostgres(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -184,17 +183,17 @@ func TestLongReadsOfPostgres(t *testing.T) {
 		}
 		for range 3 { // each iteration uses another connection
 			err := d.ReadLong(t.Context(), db.Long{Owner: "a"}, func(ctx context.Context, r db.Reader) error {
-				if scan, jit := shown(ctx, r, "enable_seqscan"), shown(ctx, r, "jit"); scan != "off" || jit != "off" {
-					t.Errorf("enable_seqscan is %s and jit %s in a long read", scan, jit)
+				if n := shown(ctx, r, "max_parallel_workers_per_gather"); n != "0" {
+					t.Errorf("a long read may use %s more processes", n)
 				}
 				return nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if scan, jit := shown(t.Context(), d.Reader, "enable_seqscan"), shown(t.Context(), d.Reader, "jit"); scan != "on" ||
+			if scan, jit := shown(t.Context(), d.Reader, "enable_seqscan"), shown(t.Context(), d.Reader, "jit"); scan != "off" ||
 				jit != "off" {
-				t.Errorf("enable_seqscan is %s and jit %s in another read", scan, jit)
+				t.Errorf("enable_seqscan is %s and jit %s", scan, jit)
 			}
 		}
 	})

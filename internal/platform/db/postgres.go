@@ -36,6 +36,7 @@ type postgresDB struct {
 	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
 	opening  string // statement that begins each transaction behind a pooler; see openingText
+	parts    parts
 
 	borrowed bool        // whether the pools belong to another DB; see Options.Borrow
 	closed   atomic.Bool // set by close if the pools are borrowed
@@ -130,15 +131,15 @@ func (p *postgresDB) beginAt(ctx context.Context, o Options) error {
 	return nil
 }
 
+func (p *postgresDB) partitions() *parts { return &p.parts }
+
 func (p *postgresDB) name() string { return "postgres" }
 
 // places returns the maximum number of simultaneous long reads: a quarter of the connections.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// longSettings are the settings for long reads, which force PostgreSQL to use indexes. All contact properties share one
-// table and its statistics, so PostgreSQL would overestimate the number of rows and read all teams' values. Each long
-// read uses only one server process.
-var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
+// longSetting makes each long read use only one server process.
+const longSetting = "SET LOCAL max_parallel_workers_per_gather = 0"
 
 func (p *postgresDB) readTogether(_ context.Context, fn func(querier) error) error { return fn(p) }
 
@@ -151,9 +152,7 @@ func (p *postgresDB) readLong(ctx context.Context, fn func(querier) error) error
 	}
 	defer p.release(c)
 	t := p.transaction(c.Conn())
-	for _, text := range longSettings {
-		t.queue(ctx, text, nil)
-	}
+	t.queue(ctx, longSetting, nil)
 	err = fn(t)
 	t.rollback(ctx)
 	return pgError(ctx, t.c, "read", err)

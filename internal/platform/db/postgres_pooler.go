@@ -33,6 +33,7 @@ func forPooler(c *pgxpool.Config, url string) {
 // PgBouncer refuses these settings as startup parameters.
 func openingText(still time.Duration) string {
 	return fmt.Sprintf(`SELECT pg_backend_pid(), now(), set_config('jit', 'off', TRUE),
+		set_config('enable_seqscan', 'off', TRUE),
 		set_config('idle_in_transaction_session_timeout',
 			CASE WHEN CAST(current_setting('idle_in_transaction_session_timeout') AS INTERVAL)
 			BETWEEN '1 ms' AND '%[1]d ms' THEN current_setting('idle_in_transaction_session_timeout') ELSE '%[1]d ms' END, TRUE)`,
@@ -52,7 +53,7 @@ func (t *pgTx) sendOpened(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, 
 	s := backend{inTx: true}
 	_, err := br.Exec()
 	if err == nil {
-		err = br.QueryRow().Scan(&s.pid, &s.start, nil, nil)
+		err = br.QueryRow().Scan(&s.pid, &s.start, nil, nil, nil)
 	}
 	if err != nil {
 		br.Close()

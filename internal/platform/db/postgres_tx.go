@@ -66,7 +66,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until t
 	began := time.Now()
 	w := p.transaction(c.Conn())
 	w.until = until
-	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now()}
+	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now(), parts: &p.parts}
 	what := "update"
 	if err = recovered(fn, t); err == nil {
 		what = "commit"
@@ -89,7 +89,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until t
 	w.rollback(ctx)
 	o := outcome{err: pgError(ctx, w.c, what, err)}
 	switch {
-	case isConflict(err):
+	case isConflict(err), p.parts.forget(err):
 		o.tries = pgConflictTries
 	case errors.Is(o.err, ErrUnavailable) && w.c.IsClosed() && quick:
 		o.tries = pgBrokenTries
@@ -97,7 +97,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until t
 	return o
 }
 
-// pgTx is a transaction that collects statements in a batch until an answer is needed. An Update that only queues
+// pgTx is a transaction that collects statements until an answer is needed. An Update that only queues
 // statements needs one round trip, including its BEGIN and COMMIT.
 type pgTx struct {
 	c        *pgx.Conn
@@ -105,8 +105,7 @@ type pgTx struct {
 	until    time.Time // time after which no answer is awaited; zero means no limit other than patience
 	opening  string    // statement after BEGIN, if the connection leads to a pooler; see openingText
 	session  *backend  // the transaction's server process, once the opening has been answered
-	batch    *pgx.Batch
-	fence    map[int]error // error to report if a statement returns no row, by the statement's batch position
+	queued   []*queuedStatement
 	begun    bool
 	asked    bool // COMMIT was sent
 	refused  bool // whether the server reported an error and rolled back
@@ -115,7 +114,15 @@ type pgTx struct {
 
 // transaction returns a transaction that has not begun.
 func (p *postgresDB) transaction(c *pgx.Conn) *pgTx {
-	return &pgTx{c: c, patience: p.patience, opening: p.opening, batch: &pgx.Batch{}}
+	return &pgTx{c: c, patience: p.patience, opening: p.opening}
+}
+
+// queuedStatement is a statement whose answer is not needed by itself.
+type queuedStatement struct {
+	text    string
+	args    []any
+	list    *rowList // the statement's rows, if it is a RowStatement; text and args are not set
+	missing error    // error to report if the statement changes fewer rows than it should
 }
 
 // limit makes the connection fail if its next answers do not arrive within d, or by the time t.until.
@@ -127,38 +134,66 @@ func (t *pgTx) limit(d time.Duration) {
 }
 
 func (t *pgTx) queue(_ context.Context, text string, args []any) {
+	t.add(&queuedStatement{text: text, args: args})
+}
+
+func (t *pgTx) add(s *queuedStatement) {
 	if !t.begun {
 		t.begun = true
 		if t.opening == "" {
-			t.batch.Queue("BEGIN")
+			t.queued = append(t.queued, &queuedStatement{text: "BEGIN"})
 		}
 	}
-	t.batch.Queue(text, args...)
+	t.queued = append(t.queued, s)
 }
 
 // queueOne makes the server abort the transaction if no row changes. The client cannot abort the transaction, because
 // the COMMIT may already be sent.
-func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []any) {
-	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
+func (t *pgTx) queueOne(_ context.Context, missing error, text string, args []any) {
+	t.add(&queuedStatement{text: text + ` RETURNING 1`, args: args, missing: missing})
 }
 
 // queueHold acquires the weakest row lock that blocks a DELETE. This lock allows other transactions to update the row
 // or to acquire the same lock.
-func (t *pgTx) queueHold(ctx context.Context, missing error, table string, id any) {
-	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
+func (t *pgTx) queueHold(_ context.Context, missing error, table string, id any) {
+	t.add(&queuedStatement{text: `SELECT 1 FROM ` + table + ` WHERE id = $1 FOR KEY SHARE`, args: []any{id}, missing: missing})
 }
 
-// queueRows makes the transaction fail with the given error if a statement returns no row. The queued statement divides
-// by the number of returned rows, so that the server reports an error if the number is zero.
-func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args []any) {
-	t.queue(ctx, `WITH found AS (`+text+`) SELECT 1 / COUNT(*) FROM found`, args)
-	if t.fence == nil {
-		t.fence = map[int]error{}
+// queueRow adds a row to the last list of its statement, or queues a new list.
+func (t *pgTx) queueRow(_ context.Context, missing error, s *RowStatement, args []any) {
+	for i := len(t.queued) - 1; i >= 0; i-- {
+		if l := t.queued[i].list; l != nil && l.of == s {
+			if l.add(args) {
+				return
+			}
+			break
+		}
 	}
-	t.fence[t.batch.Len()-1] = missing
+	l := &rowList{of: s}
+	l.add(args)
+	t.add(&queuedStatement{list: l, missing: missing})
 }
 
-// failed returns the given error in place of the division-by-zero error that queueRows provokes. Any other error is
+// sent returns the statement as it is sent. A statement with the error missing divides by zero if it changes too few
+// rows, so that the server reports an error and aborts the transaction.
+func (s *queuedStatement) sent() (text string, args []any) {
+	text, args = s.text, s.args
+	enough := `COUNT(*)`
+	if s.list != nil {
+		if text, args = s.list.statement(); s.missing != nil {
+			text += ` RETURNING 1`
+		}
+		if len(s.list.rows) > 1 {
+			enough = `CAST(COUNT(*) = CARDINALITY($1) AS INTEGER)`
+		}
+	}
+	if s.missing != nil {
+		text = `WITH found AS (` + text + `) SELECT 1 / ` + enough + ` FROM found`
+	}
+	return text, args
+}
+
+// failed returns the given error in place of the division-by-zero error that a queued statement provokes. Any other error is
 // returned unchanged.
 func failed(err error, missing error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
@@ -174,19 +209,22 @@ func (t *pgTx) send(ctx context.Context, text string, args []any) (pgx.BatchResu
 		return nil, t.err
 	}
 	t.queue(ctx, text, args)
-	b, fence := t.batch, t.fence
-	t.batch, t.fence = &pgx.Batch{}, nil
+	all, b := t.queued, &pgx.Batch{}
+	t.queued = nil
+	for _, s := range all {
+		text, args := s.sent()
+		b.Queue(text, args...)
+	}
 	t.limit(t.patience)
-	own := b.Len()
 	br, err := t.sendOpened(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	for i := range own - 1 {
+	for i := range len(all) - 1 {
 		if _, err := br.Exec(); err != nil {
 			br.Close()
 			t.refused = isRefusal(err)
-			t.err = failed(err, fence[i])
+			t.err = failed(err, all[i].missing)
 			return nil, t.err
 		}
 	}

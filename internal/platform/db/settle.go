@@ -52,6 +52,22 @@ const stillLimit = `SELECT set_config('idle_in_transaction_session_timeout', $1,
 	WHERE CAST(current_setting('idle_in_transaction_session_timeout') AS INTERVAL)
 	NOT BETWEEN '1 ms' AND CAST($1 AS INTERVAL)`
 
+// proof is a query that finds a row if and only if a transaction was committed.
+type proof struct {
+	sql  string
+	args []any
+}
+
+// Proof sets the query that determines whether the transaction was committed when the answer to its COMMIT is lost. The
+// query must find a row if and only if the transaction was committed. The transaction must insert that row with a new
+// id, and the row must not be deleted within a minute. A transaction needs only one proof; additional calls to Proof
+// are ignored.
+func (t *Tx) Proof(sql string, args ...any) {
+	if t.proof == nil {
+		t.proof = &proof{sql, args}
+	}
+}
+
 // introduce records the server process of a new connection, and sets the time after which the server ends an idle
 // transaction. Without this limit, the locks held by a client machine that lost power or its network connection would
 // remain for hours. If the server does not report its process, settle can only confirm a commit by finding the row.
@@ -62,10 +78,14 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	if _, err := c.Exec(ctx, stillLimit, once, strconv.FormatInt(still.Milliseconds(), 10)+" ms"); err != nil {
 		return err
 	}
-	// JIT compilation of a filter with many rules would take seconds for a read that takes milliseconds. A server may
-	// refuse to change the jit setting.
-	if _, err := c.Exec(ctx, "SET jit = off", once); err != nil && c.IsClosed() {
-		return err
+	// JIT compilation of a filter with many rules would take seconds for a read that takes milliseconds. Statements use
+	// indexes wherever they can. While a table is nearly empty, PostgreSQL would prefer to read all of it, and would keep
+	// such a plan when the table has grown. All contact properties share one table and its statistics, so PostgreSQL would
+	// also overestimate the number of rows and read all teams' values. A server may refuse to change a setting.
+	for _, setting := range []string{"SET jit = off", "SET enable_seqscan = off"} {
+		if _, err := c.Exec(ctx, setting, once); err != nil && c.IsClosed() {
+			return err
+		}
 	}
 	var b backend
 	err := c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`, once).Scan(&b.pid,

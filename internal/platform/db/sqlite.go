@@ -406,6 +406,16 @@ func (t *sqliteTx) queueOne(ctx context.Context, missing error, text string, arg
 	}
 }
 
+func (s *sqliteDB) partitions() *parts { return nil }
+
+func (t *sqliteTx) queueRow(ctx context.Context, missing error, s *RowStatement, args []any) {
+	if missing == nil {
+		t.queue(ctx, s.one, args)
+		return
+	}
+	t.queueOne(ctx, missing, s.one, args)
+}
+
 // queueHold only checks that the row exists. SQLite needs no row lock, because it has only one writer.
 func (t *sqliteTx) queueHold(ctx context.Context, missing error, table string, id any) {
 	var one int

@@ -6,6 +6,7 @@ import "context"
 type Statement struct {
 	SQL  string
 	Args []any
+	List *Statement // the statement for several rows, with one row, if SQL is the text of a RowStatement
 }
 
 // broken replaces a statement that a test wants to fail. Both engines reject the text of broken as invalid SQL.
@@ -28,14 +29,18 @@ type tracer struct {
 // report passes a statement to the trace function and returns the statement to run. If the statement must fail, report
 // returns the invalid statement broken.
 func (t tracer) report(sql string, args []any) (string, []any) {
-	s := Statement{sql, args}
-	if t.trace != nil {
-		t.trace(s)
-	}
-	if t.breaks != nil && t.breaks(s) {
+	if t.breaksAt(Statement{SQL: sql, Args: args}) {
 		return broken, nil
 	}
 	return sql, args
+}
+
+// breaksAt passes a statement to the trace function, and reports whether the statement must fail.
+func (t tracer) breaksAt(s Statement) bool {
+	if t.trace != nil {
+		t.trace(s)
+	}
+	return t.breaks != nil && t.breaks(s)
 }
 
 func (t traced) query(ctx context.Context, sql string, args []any) (Rows, error) {
@@ -122,4 +127,13 @@ func (t tracedWriter) queueHold(ctx context.Context, missing error, table string
 		return
 	}
 	t.writer.queueHold(ctx, missing, table, id)
+}
+
+func (t tracedWriter) queueRow(ctx context.Context, missing error, s *RowStatement, args []any) {
+	l := rowList{of: s, rows: [][]any{args}}
+	if t.breaksAt(Statement{SQL: s.one, Args: args, List: &Statement{SQL: s.list, Args: l.columns()}}) {
+		t.writer.queue(ctx, broken, nil)
+		return
+	}
+	t.writer.queueRow(ctx, missing, s, args)
 }

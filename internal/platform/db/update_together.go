@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,9 @@ const (
 	// distant database would wait for the previous round trip.
 	togetherAtOnce = 2
 	togetherTime   = time.Minute
+	// togetherYields is how often other goroutines may queue updates before a shared transaction begins, because each
+	// transaction and each of its statements has a fixed cost.
+	togetherYields = 3
 )
 
 // UpdateTogether is like Update, for many small updates such as recording delivery results. On PostgreSQL, up to 16
@@ -100,6 +104,9 @@ func (g *together) leave(p *shared) bool {
 // commitAll, because that context may end first.
 func (g *together) commitAll(ctx context.Context, d *DB) {
 	for {
+		for range togetherYields {
+			runtime.Gosched() // on an idle node, it returns at once
+		}
 		g.mu.Lock()
 		n := min(len(g.waiting), togetherMax)
 		group := g.waiting[:n:n]

@@ -67,10 +67,10 @@ func TestTimeline(t *testing.T) {
 	})
 }
 
-// Recording many events in one call requires only a few SQL statements.
+// Recording many events requires only one kind of statement, whose rows share a statement on PostgreSQL.
 func TestStatementsOfEvents(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		for n, want := range map[int]int{0: 0, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3} {
+		for _, n := range []int{0, 1, 17} {
 			all := make([]events.Event, n)
 			for i := range all {
 				all[i] = events.Event{TeamID: dbtest.ID("team"), EmailID: dbtest.ID("e"), Type: events.EmailDelivered}
@@ -79,8 +79,14 @@ func TestStatementsOfEvents(t *testing.T) {
 			err := d.Update(t.Context(), func(tx *db.Tx) error {
 				return (&events.Recorder{}).Record(t.Context(), tx, all...)
 			})
-			if asked := len(trace.Take()); err != nil || asked != want {
-				t.Errorf("%d events are written by %d statements, want %d; %v", n, asked, want, err)
+			rows := trace.Take()
+			for _, s := range rows {
+				if s.SQL != rows[0].SQL || s.List == nil {
+					t.Errorf("an event is written by %s", s.SQL)
+				}
+			}
+			if err != nil || len(rows) != n {
+				t.Errorf("%d events are written by %d statements, %v", n, len(rows), err)
 			}
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,10 +13,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// rowsMax is the maximum number of events that one statement inserts. The number is limited because each row count
-// needs its own prepared statement.
-const rowsMax = 8
-
 // eventColumns and attemptColumns are the columns of email_events. Only events with an attempt have values in the
 // latter.
 const (
@@ -26,70 +21,39 @@ const (
 	attemptColumns = `started_at, duration, next_at, outcome, destination, recipients, host, tls, reply, conversation`
 )
 
-// insert writes the events that belong to a timeline, up to rowsMax in one statement. A delivery result often consists
-// of two or three events.
+const attemptValues = 10 // number of attemptColumns
+
+var insertEvent = db.InsertStatement(`email_events (`+eventColumns+`, `+attemptColumns+`)`,
+	`$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20`,
+	`UUID UUID UUID UUID UUID TEXT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT TEXT TEXT TEXT TEXT TEXT TEXT TEXT`)
+
+// insert writes the events that belong to a timeline.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
-	var some []*Event
 	for i := range all {
-		if e := &all[i]; e.TimelineID() == "" || e.isFirst() {
+		e := &all[i]
+		if e.TimelineID() == "" || e.isFirst() {
 			continue
 		}
-		if some = append(some, &all[i]); len(some) == rowsMax {
-			if err := insertRows(ctx, tx, some); err != nil {
-				return err
-			}
-			some = some[:0]
-		}
-	}
-	if len(some) == 0 {
-		return nil
-	}
-	return insertRows(ctx, tx, some)
-}
-
-// insertRows writes events with one statement.
-func insertRows(ctx context.Context, tx *db.Tx, some []*Event) error {
-	columns, without := eventColumns, ""
-	if slices.ContainsFunc(some, func(e *Event) bool { return e.Attempt != nil }) {
-		columns += ", " + attemptColumns
-		without = strings.Repeat(", NULL", strings.Count(attemptColumns, ",")+1)
-	}
-	var text strings.Builder
-	text.WriteString(`INSERT INTO email_events (` + columns + `) VALUES `)
-	var args []any
-	for i, e := range some {
 		data, err := e.encoded()
 		if err != nil {
 			return err
 		}
-		row := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.TimelineID()), db.ID(e.DomainID), db.ID(e.BroadcastID),
-			strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data, e.At.UnixMicro()}
-		more := without
-		if e.Attempt != nil {
-			attempt, err := e.Attempt.values(e.Recipient)
-			if err != nil {
-				return err
-			}
-			row, more = append(row, attempt...), ""
+		row := append(make([]any, 0, 10+attemptValues), db.ID(e.ID), db.ID(e.TeamID), db.ID(e.TimelineID()),
+			db.ID(e.DomainID), db.ID(e.BroadcastID), strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data,
+			e.At.UnixMicro())
+		if e.Attempt == nil {
+			row = row[:cap(row)]
+		} else if row, err = e.Attempt.appendValues(row, e.Recipient); err != nil {
+			return err
 		}
-		open := ", ("
-		if i == 0 {
-			open = "("
-		}
-		for range row {
-			text.WriteString(open + "$" + strconv.Itoa(len(args)+1))
-			args, open = append(args, row[0]), ", "
-			row = row[1:]
-		}
-		text.WriteString(more + ")")
+		tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, row[0], row[2])
+		tx.QueueRow(ctx, insertEvent, row...)
 	}
-	tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, args[0], args[2])
-	tx.Queue(ctx, text.String(), args...)
 	return nil
 }
 
-// values returns the values of attemptColumns for an event with the given recipient.
-func (a *Attempt) values(recipient string) ([]any, error) {
+// appendValues appends the values of attemptColumns for an event with the given recipient.
+func (a *Attempt) appendValues(row []any, recipient string) ([]any, error) {
 	var next, destination, recipients any // NULL
 	if !a.NextAt.IsZero() {
 		next = a.NextAt.UnixMicro()
@@ -104,8 +68,8 @@ func (a *Attempt) values(recipient string) ([]any, error) {
 		}
 		recipients = string(list)
 	}
-	return []any{a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, a.Outcome, destination, recipients, a.Host,
-		a.TLS, a.Reply, a.Conversation}, nil
+	return append(row, a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, a.Outcome, destination, recipients, a.Host,
+		a.TLS, a.Reply, a.Conversation), nil
 }
 
 // domainOf returns the domain of an envelope address.

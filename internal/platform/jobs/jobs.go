@@ -129,12 +129,13 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 		if !n.RunAt.IsZero() {
 			runAt, setAt = n.RunAt, 0
 		}
-		text := insertJob
-		if n.Dedupe != "" {
-			text += orRevive
+		args := []any{db.ID(id.New()), n.Kind, n.Lane, db.ID(n.TeamID), n.Dedupe, n.Payload, runAt.UnixMicro(), false,
+			tx.Now().UnixMicro(), setAt}
+		if n.Dedupe == "" {
+			tx.QueueRow(ctx, insertJob, args...)
+		} else {
+			tx.Queue(ctx, insertUnique, args...)
 		}
-		tx.Queue(ctx, text, db.ID(id.New()), n.Kind, n.Lane, db.ID(n.TeamID), n.Dedupe, n.Payload, runAt.UnixMicro(), false,
-			tx.Now().UnixMicro(), setAt)
 		q.wake(tx, n.Kind, n.Lane, runAt)
 	}
 }
@@ -142,7 +143,7 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 // Finish deletes a job in the transaction that records the job's effect. If another worker has claimed the job, the
 // transaction fails with ErrLost; this also applies to Retry, Wait, Park and Hold.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) {
-	tx.QueueOne(ctx, lost("finish", j), finishJob, db.ID(j.ID), j.Attempt)
+	tx.QueueOneRow(ctx, lost("finish", j), finishJob, db.ID(j.ID), j.Attempt)
 }
 
 // End calls Finish in a separate transaction, for work that has no result to record.

@@ -8,18 +8,30 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
-	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, NULL, $8, '', $9, $10)`
+const (
+	jobColumns = `jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked, last_error, created_at,
+	set_at)`
+	jobValues = `$1, $2, $3, $4, $5, $6, $7, 0, NULL, $8, '', $9, $10`
+)
+
+var insertJob = db.InsertStatement(jobColumns, jobValues, `UUID TEXT TEXT UUID TEXT TEXT BIGINT BOOLEAN BIGINT BIGINT`)
+
+// insertUnique inserts a job with a dedupe key.
+const insertUnique = `INSERT INTO ` + jobColumns + ` VALUES (` + jobValues + `)` + orRevive
 
 // orRevive makes a parked job with the same kind and key due. A job that is waiting or claimed is not changed.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
 	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
 
+// finishJob deletes a job at the end of an attempt, as the following statements do.
+var finishJob = db.NewRowStatement(`DELETE FROM jobs WHERE id = $1 AND attempt = $2`, `DELETE FROM jobs
+	USING UNNEST(CAST($1 AS UUID[]), CAST($2 AS INTEGER[])) AS u (id, attempt)
+	WHERE jobs.id = ANY($1) AND jobs.id = u.id AND jobs.attempt = u.attempt`)
+
 // Statements that end an attempt to run a job. Each of these statements changes the job only if the attempt column
 // still has the given value.
 const (
-	finishJob = `DELETE FROM jobs WHERE id = $1 AND attempt = $2`
-	retryJob  = `UPDATE jobs SET run_at = $3, set_at = $5, holder = NULL, last_error = $4, tries = tries + 1,
+	retryJob = `UPDATE jobs SET run_at = $3, set_at = $5, holder = NULL, last_error = $4, tries = tries + 1,
 		failures = 0 WHERE id = $1 AND attempt = $2`
 	waitJob = `UPDATE jobs SET run_at = $3, set_at = $5, holder = NULL, last_error = $4, failures = 0
 		WHERE id = $1 AND attempt = $2`

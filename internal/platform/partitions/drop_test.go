@@ -62,6 +62,14 @@ func TestDrop(t *testing.T) {
 		t.Errorf("before the end of the day, closed are %v, %v", all, err)
 	}
 	young := s.email(at(span.To))
+	if err := s.service("day").Learn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for emailID, want := range map[string]string{emails[3]: "emails_" + s.where(emails[3]), young: "emails"} {
+		if got := s.PartitionOf("emails", db.ID(emailID)); got != want {
+			t.Errorf("statements name %s, want %s", got, want)
+		}
+	}
 	failed := errors.New("not now")
 	err = s.drop(span, func(*db.Tx, string, string) ([]string, error) { return nil, failed })
 	if !errors.Is(err, failed) || s.remaining() != [2]int{21, 21} {

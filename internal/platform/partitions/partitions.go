@@ -153,6 +153,44 @@ type Partition struct {
 	Bytes   int64 // with indexes
 }
 
+// learnEvery is the time after which a node reads again which partitions there are.
+const learnEvery = 10 * time.Minute
+
+// Run tells the database which partitions there are, so that statements may name them, until ctx ends. Each node calls
+// Run. Until a partition is known, or after it was dropped, statements name its table.
+func (s *Service) Run(ctx context.Context) error {
+	if s.d.Alone() {
+		return nil
+	}
+	tick := time.NewTicker(learnEvery)
+	defer tick.Stop()
+	for {
+		if err := s.learn(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("read the partitions", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Service) learn(ctx context.Context) error {
+	all, err := list(ctx, s.d.Reader)
+	if err != nil {
+		return err
+	}
+	var known []db.Part
+	for _, p := range all {
+		if !p.Default {
+			known = append(known, db.Part{Table: p.Table, Name: p.Name, From: db.ID(id.First(p.From)), To: db.ID(id.First(p.To))})
+		}
+	}
+	s.d.KnowPartitions(known)
+	return nil
+}
+
 // Service makes and drops partitions.
 type Service struct {
 	d      *db.DB

@@ -28,7 +28,8 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 			continue
 		}
 		at[r.Domain] = len(all)
-		j := Delivery{EmailID: e.ID, Domain: r.Domain, To: []string{r.Addr()}, Size: memory}
+		j := Delivery{EmailID: e.ID, Domain: r.Domain, To: []string{r.Addr()}, Size: memory,
+			Audience: e.ContactID != "" || e.TopicID != "" || e.BroadcastID != ""}
 		if e.onePerRecipient {
 			j.Ordinal = r.position + 1
 		}

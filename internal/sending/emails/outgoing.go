@@ -53,6 +53,9 @@ type Delivery struct {
 	FileFailedAt int64 `json:"file,omitempty"`
 	FileTries    int   `json:"file_tries,omitempty"`
 
+	// Audience is true if the email has a contact, a topic or a broadcast, so that its recipient may refuse it.
+	Audience bool `json:"audience,omitempty"`
+
 	// Size is the memory needed to compose the email, in bytes, as estimated by [Service.Size]. If the estimate is
 	// unknown, Size is 0.
 	Size int64 `json:"size,omitempty"`

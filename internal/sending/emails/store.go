@@ -64,17 +64,16 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 		db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
 		string(e.Actor.Kind), db.ID(e.shared.contentID), variables, db.ID(e.ContactID), e.only}
 	if b == nil {
-		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
+		tx.QueueRow(ctx, insertOnly, args...)
 		return nil
 	}
 	if tx.OneWriter() { // SQLite
-		tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`) VALUES (`+insertValues+`)`, args...)
+		tx.QueueRow(ctx, insertOnly, args...)
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, parts, headers, html, body_text)
 			VALUES ($1, $2, $3, $4, $5, $6)`, db.ID(e.ID), db.ID(e.TeamID), b.parts, b.headers, b.html, b.text)
 		return nil
 	}
-	tx.Queue(ctx, `INSERT INTO emails (`+insertColumns+`, parts, headers, html, body_text)
-		VALUES (`+insertValues+`, $22, $23, $24, $25)`, append(args, b.parts, b.headers, b.html, b.text)...)
+	tx.QueueRow(ctx, insertWithBody, append(args, b.parts, b.headers, b.html, b.text)...)
 	return nil
 }
 
@@ -83,6 +82,15 @@ const (
 		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables, contact_id,
 		recipient, updated_at`
 	insertValues = `$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $16`
+	insertTypes  = `UUID UUID UUID UUID TEXT TEXT TEXT TEXT TEXT UUID UUID UUID TEXT SMALLINT BIGINT BIGINT TEXT UUID TEXT
+		UUID TEXT`
+)
+
+// insertWithBody inserts an email together with its own body, on PostgreSQL.
+var (
+	insertOnly     = db.InsertStatement(`emails (`+insertColumns+`)`, insertValues, insertTypes)
+	insertWithBody = db.InsertStatement(`emails (`+insertColumns+`, parts, headers, html, body_text)`,
+		insertValues+`, $22, $23, $24, $25`, insertTypes+` SMALLINT TEXT TEXT TEXT`)
 )
 
 // lists returns the value of the column recipients.

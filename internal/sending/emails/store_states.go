@@ -33,6 +33,14 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 	}
 }
 
+// advanceState sets the state of an email, unless the email has a state of the same or a higher rank.
+var advanceState = db.NewRowStatement(
+	`UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
+	`UPDATE emails SET last_event = u.last_event, rank = u.rank, updated_at = u.updated_at
+	FROM UNNEST(CAST($1 AS UUID[]), CAST($2 AS TEXT[]), CAST($3 AS SMALLINT[]), CAST($4 AS BIGINT[]))
+		AS u (id, last_event, rank, updated_at)
+	WHERE emails.id = ANY($1) AND emails.id = u.id AND emails.rank < u.rank`)
+
 // advanceEmail updates the state of an event's email. The column updated_at belongs to the email's only recipient, who
 // cannot have the state sent.
 func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
@@ -46,8 +54,7 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, db.ID(e.EmailID),
 			string(to), rankOf(e))
 	default:
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
-			db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro())
+		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro())
 	}
 }
 
@@ -56,8 +63,7 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 // canceled. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	if e.OneRecipient {
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
-			db.ID(e.EmailID), string(to), rank[Suppressed], e.At.UnixMicro())
+		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rank[Suppressed], e.At.UnixMicro())
 		return
 	}
 	// Two transactions may each settle one of the last two recipients. The first UPDATE makes the second transaction wait

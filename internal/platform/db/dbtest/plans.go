@@ -33,7 +33,7 @@ type Allowed struct {
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}
-	for _, s := range tr.Take() {
+	for _, s := range tr.TakeAll() {
 		text := strings.Join(strings.Fields(s.SQL), " ")
 		if word, _, _ := strings.Cut(text, " "); slices.Contains([]string{"SELECT", "UPDATE", "DELETE", "INSERT", "WITH"},
 			word) {

@@ -165,6 +165,20 @@ func (tr *Trace) Take() []db.Statement {
 	return all
 }
 
+// TakeAll is like Take, but the result also contains the statements with lists that PostgreSQL receives if a transaction
+// changes several rows.
+func (tr *Trace) TakeAll() []db.Statement {
+	all := tr.Take()
+	if tr.d.Engine() == "postgres" {
+		for _, s := range all {
+			if s.List != nil {
+				all = append(all, *s.List)
+			}
+		}
+	}
+	return all
+}
+
 // Plan returns the database's plan for a statement.
 func (tr *Trace) Plan(t testing.TB, s db.Statement) string {
 	t.Helper()

@@ -1396,3 +1396,12 @@ CREATE TABLE erasures (
 
 CREATE UNIQUE INDEX erasures_address ON erasures (team_id, address) WHERE address <> '';
 CREATE INDEX erasures_team ON erasures (team_id, id);
+
+-- Compressing an HTML of 10 KB by lz4 takes a tenth of the time that the server's default method takes. A server that was
+-- built without lz4 keeps its default. Partitions that are made later inherit the method.
+DO $$ DECLARE c RECORD; BEGIN
+	FOR c IN SELECT a.attrelid::REGCLASS AS t, a.attname AS n FROM pg_attribute a JOIN pg_class k ON k.oid = a.attrelid
+		WHERE k.relnamespace = current_schema()::REGNAMESPACE AND k.relkind IN ('r', 'p') AND a.attnum > 0
+		AND NOT a.attisdropped AND a.atttypid IN ('TEXT'::REGTYPE, 'BYTEA'::REGTYPE)
+	LOOP EXECUTE format('ALTER TABLE %s ALTER %I SET COMPRESSION lz4', c.t, c.n); END LOOP; EXCEPTION
+	WHEN feature_not_supported THEN NULL; END $$;

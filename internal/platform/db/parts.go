@@ -1,0 +1,116 @@
+package db
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Part is a partition of a table by ranges of ids, on PostgreSQL.
+type Part struct {
+	Table, Name string
+	From, To    ID // the ids that the partition holds, without To
+}
+
+// partMap holds the known partitions of each table, in the order of their ids.
+type partMap map[string][]Part
+
+// parts are the partitions that a node knows. A statement that names a partition instead of its table is planned once,
+// because it concerns no other partition; a statement on the table is planned each time, or locks all partitions. The
+// zero value knows none, so all statements name the table.
+type parts struct{ known atomic.Pointer[partMap] }
+
+// KnowPartitions replaces the partitions that [DB.PartitionOf] returns.
+func (d *DB) KnowPartitions(all []Part) {
+	if d.parts != nil {
+		d.parts.set(all)
+	}
+}
+
+// PartitionOf returns the name of the known partition for an id, or of the table if no such partition is known. Another
+// node may drop the partition at any time; see ForgetPartitions.
+func (d *DB) PartitionOf(table string, id ID) string { return d.parts.of(table, id) }
+
+// ForgetPartitions reports whether a statement failed because a table does not exist, such as a partition that was
+// dropped after it became known. The first time, it forgets all partitions, and the caller runs the statement again.
+// Update does both itself.
+func (d *DB) ForgetPartitions(err error) bool { return d.parts.forget(err) }
+
+func (p *parts) set(all []Part) {
+	m := partMap{}
+	for _, one := range all {
+		m[one.Table] = append(m[one.Table], one)
+	}
+	for _, list := range m {
+		slices.SortFunc(list, func(a, b Part) int { return strings.Compare(string(a.From), string(b.From)) })
+	}
+	p.known.Store(&m)
+}
+
+func (p *parts) of(table string, id ID) string {
+	if p == nil {
+		return table
+	}
+	m := p.known.Load()
+	if m == nil {
+		return table
+	}
+	list := (*m)[table]
+	i, found := slices.BinarySearchFunc(list, id, func(one Part, id ID) int {
+		return strings.Compare(string(one.From), string(id))
+	})
+	if !found {
+		i-- // the last partition that begins before the id
+	}
+	if i >= 0 && id < list[i].To {
+		return list[i].Name
+	}
+	return table
+}
+
+func (p *parts) forget(err error) bool {
+	if p == nil {
+		return false
+	}
+	const undefinedTable = "42P01"
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == undefinedTable && p.known.Swap(nil) != nil
+}
+
+// inPart returns the statement for a partition of the table that it updates.
+func (s *RowStatement) inPart(table, name string) *RowStatement {
+	if known, ok := s.inParts.Load(name); ok {
+		return known.(*RowStatement)
+	}
+	part := &RowStatement{distinct: s.distinct}
+	for from, to := range map[*string]*string{&s.one: &part.one, &s.list: &part.list} {
+		*to = strings.Replace(*from, "UPDATE "+table+" ", "UPDATE "+name+" AS "+table+" ", 1)
+	}
+	known, _ := s.inParts.LoadOrStore(name, part)
+	return known.(*RowStatement)
+}
+
+// PartTexts holds the texts of a statement for partitions.
+type PartTexts struct {
+	table, text string
+	texts       sync.Map // by the partition's name
+}
+
+// NewPartTexts returns a SELECT from one table, which the text names as `FROM table `.
+func NewPartTexts(table, text string) *PartTexts { return &PartTexts{table: table, text: text} }
+
+// In returns the statement for a partition, or for the table.
+func (p *PartTexts) In(name string) string {
+	if name == p.table {
+		return p.text
+	}
+	if text, ok := p.texts.Load(name); ok {
+		return text.(string)
+	}
+	text, _ := p.texts.LoadOrStore(name, strings.Replace(p.text, "FROM "+p.table+" ", "FROM "+name+" ", 1))
+	return text.(string)
+}

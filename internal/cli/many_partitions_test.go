@@ -122,6 +122,10 @@ func TestManyPartitions(t *testing.T) {
 			continue
 		}
 		seen[text+fmt.Sprint(s.Args)] = true
+		// The recurring job of metrics may run in the meantime. The first text is that of lists, which are checked.
+		if slices.ContainsFunc(allPartitions[1:], func(part string) bool { return strings.Contains(text, part) }) {
+			continue
+		}
 		checked++
 		if locks, plan := lockedBy(t, beside, s); locks > 60 {
 			t.Errorf("%s %v\nlocks %d tables and indexes:\n%.1000s", text, s.Args, locks, plan)

@@ -38,27 +38,6 @@ func selected(teamID string, f Filter) page.Select {
 	if teamID == "" {
 		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
 	}
-	if teamID == "" {
-		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
-	}
-	if teamID == "" {
-		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
-	}
-	if teamID == "" {
-		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
-	}
-	if teamID == "" {
-		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
-	}
-	if teamID == "" {
-		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
-	}
-	if teamID == "" {
-		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
-	}
-	if teamID == "" {
-		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil
-	}
 	where := func(condition string, values ...any) {
 		for _, v := range values {
 			s.Args = append(s.Args, v)

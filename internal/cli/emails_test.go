@@ -33,9 +33,6 @@ func (n *started) naming(address string, teamIDs ...string) map[string]int {
 		if len(columns) == 0 {
 			continue
 		}
-		if len(columns) == 0 {
-			continue
-		}
 		text, args := `SELECT COUNT(*) FROM `+x.name+` WHERE (`+strings.Join(columns, " OR ")+`)`, []any{"%" + address + "%"}
 		if len(teamIDs) > 0 {
 			text, args = text+` AND team_id = $2`, append(args, db.ID(teamIDs[0]))

@@ -37,7 +37,7 @@ type try struct {
 
 // deliver handles one delivery job.
 func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
-	d, err := emails.DecodeDelivery(j.Payload)
+	d, err := emails.DecodeDelivery(j.Payload, j.Lane)
 	if err != nil {
 		return err
 	}

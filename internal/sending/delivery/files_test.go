@@ -67,12 +67,12 @@ func (f *fixture) fileFailed(emailID string, ago time.Duration) {
 			"%"+emailID+"%") == 1
 	})
 	f.Update(func(tx *db.Tx) error {
-		var payload string
-		err := tx.QueryRow(f.T.Context(), `SELECT payload FROM jobs WHERE payload LIKE $1`, "%"+emailID+"%").Scan(&payload)
+		var payload, lane string
+		err := tx.QueryRow(f.T.Context(), `SELECT payload, lane FROM jobs WHERE payload LIKE $1`, "%"+emailID+"%").Scan(&payload, &lane)
 		if err != nil {
 			return err
 		}
-		d, err := emails.DecodeDelivery(payload)
+		d, err := emails.DecodeDelivery(payload, lane)
 		if err != nil {
 			return err
 		}

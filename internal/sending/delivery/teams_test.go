@@ -312,12 +312,12 @@ func TestSizeIsKnownBefore(t *testing.T) {
 		text := strings.Repeat("ä", 1000)
 		x := f.Send(emails.Send{From: "a@" + from, To: []string{address(1)}, Subject: "x", Text: &text, HTML: &text,
 			Attachments: []emails.Upload{{Filename: "a.bin", Content: make([]byte, 10_000), HasContent: true}}})
-		var payload string
-		if err := d.QueryRow(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`,
-			emails.DeliveryKind).Scan(&payload); err != nil {
+		var payload, lane string
+		if err := d.QueryRow(t.Context(), `SELECT payload, lane FROM jobs WHERE kind = $1`,
+			emails.DeliveryKind).Scan(&payload, &lane); err != nil {
 			t.Fatal(err)
 		}
-		job, err := emails.DecodeDelivery(payload)
+		job, err := emails.DecodeDelivery(payload, lane)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ const DeliveryKind = "delivery"
 // Delivery is the payload of a delivery job.
 type Delivery struct {
 	EmailID string `json:"email"`
-	Domain  string `json:"domain"`
+	Domain  string `json:"-"`              // the destination, which the job's lane names
 	Only    bool   `json:"only,omitempty"` // the email has no other delivery job
 
 	// To lists the job's recipients: all recipients at the destination when the job was enqueued, or only one of them. On
@@ -70,11 +70,12 @@ func (d Delivery) Encode() string {
 	return string(text)
 }
 
-// DecodeDelivery decodes a delivery job's payload.
-func DecodeDelivery(payload string) (d Delivery, err error) {
+// DecodeDelivery decodes the payload of a delivery job in the given lane.
+func DecodeDelivery(payload, lane string) (d Delivery, err error) {
 	if err := json.Unmarshal([]byte(payload), &d); err != nil {
 		return d, fmt.Errorf("read the payload of a delivery job: %w", err)
 	}
+	d.Domain = Destination(lane)
 	return d, nil
 }
 

@@ -206,13 +206,13 @@ func TestWhatDeliveryJobsSay(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				rows, err := f.DB.Query(t.Context(), `SELECT payload FROM jobs ORDER BY lane`)
+				rows, err := f.DB.Query(t.Context(), `SELECT payload, lane FROM jobs ORDER BY lane`)
 				got, err := db.Collect(rows, err, func(r db.Row) (d emails.Delivery, err error) {
-					var payload string
-					if err := r.Scan(&payload); err != nil {
+					var payload, lane string
+					if err := r.Scan(&payload, &lane); err != nil {
 						return d, err
 					}
-					return emails.DecodeDelivery(payload)
+					return emails.DecodeDelivery(payload, lane)
 				})
 				for i := range c.want {
 					c.want[i].EmailID = emailID

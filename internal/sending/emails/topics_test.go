@@ -1,7 +1,6 @@
 package emails_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,13 +93,13 @@ func (w *topical) failed() (all []string) {
 // deliveries returns the delivery jobs for an email.
 func (w *topical) deliveries(emailID string) []emails.Delivery {
 	w.t.Helper()
-	rows, err := w.DB.Query(w.t.Context(), `SELECT payload FROM jobs WHERE kind = 'delivery' ORDER BY id`)
+	rows, err := w.DB.Query(w.t.Context(), `SELECT payload, lane FROM jobs WHERE kind = 'delivery' ORDER BY id`)
 	all, err := db.Collect(rows, err, func(r db.Row) (d emails.Delivery, err error) {
-		var payload string
-		if err := r.Scan(&payload); err != nil {
+		var payload, lane string
+		if err := r.Scan(&payload, &lane); err != nil {
 			return d, err
 		}
-		return d, json.Unmarshal([]byte(payload), &d)
+		return emails.DecodeDelivery(payload, lane)
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -46,13 +46,13 @@ func trackedEmail(to ...string) emails.Send {
 // deliveries returns the payloads of an email's delivery jobs, sorted by their first recipients.
 func deliveries(t *testing.T, n *testnode.Node, emailID string) []emails.Delivery {
 	t.Helper()
-	rows, err := n.DB.Query(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`, emails.DeliveryKind)
+	rows, err := n.DB.Query(t.Context(), `SELECT payload, lane FROM jobs WHERE kind = $1`, emails.DeliveryKind)
 	all, err := db.Collect(rows, err, func(r db.Row) (d emails.Delivery, err error) {
-		var payload string
-		if err := r.Scan(&payload); err != nil {
+		var payload, lane string
+		if err := r.Scan(&payload, &lane); err != nil {
 			return d, err
 		}
-		return emails.DecodeDelivery(payload)
+		return emails.DecodeDelivery(payload, lane)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -163,14 +163,14 @@ func TestUnknownError(t *testing.T) {
 	}
 }
 
-// When the payload of a delivery job is decoded, the result equals the encoded value. An invalid payload causes an
-// error.
+// When the payload of a delivery job is decoded, the result equals the encoded value, with the destination of the lane.
+// An invalid payload causes an error.
 func TestDeliveryPayload(t *testing.T) {
 	in := Delivery{EmailID: "e", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7}
-	if out, err := DecodeDelivery(in.Encode()); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
+	if out, err := DecodeDelivery(in.Encode(), Lane(in.Domain, "team", true)); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
 		t.Errorf("%+v has become %+v, %v", in, out, err)
 	}
-	if out, err := DecodeDelivery("{"); err == nil {
+	if out, err := DecodeDelivery("{", ""); err == nil {
 		t.Errorf("half a payload is %+v", out)
 	}
 }

@@ -419,9 +419,10 @@ func TestStatementsOfHits(t *testing.T) {
 			}
 			trace.Take()
 			c.flush()
-			// Expect four reads, including one of the contact, two state updates, and inserts of eight events each.
-			if asked := len(trace.Take()); asked > 6+n/8 {
-				t.Errorf("%d hits take %d statements", n, asked)
+			// Expect four reads, including one of the contact, two state updates, and rows that share statements on PostgreSQL.
+			asked := slices.DeleteFunc(trace.Take(), func(s db.Statement) bool { return s.List != nil })
+			if len(asked) > 6 {
+				t.Errorf("%d hits take %d statements besides their rows", n, len(asked))
 			}
 		}
 	})

@@ -23,7 +23,8 @@ func TestQueriesOfOneMessage(t *testing.T) {
 			if _, err := c.Data(t.Context(), strings.NewReader(crlf(raw))); err != nil {
 				t.Fatal(err)
 			}
-			return len(trace.Take())
+			// Rows of events share a statement on PostgreSQL.
+			return len(slices.DeleteFunc(trace.Take(), func(s db.Statement) bool { return s.List != nil }))
 		}
 		forged := func(n int, domain string) string {
 			var b strings.Builder
@@ -60,7 +61,7 @@ func TestQueriesOfOneMessage(t *testing.T) {
 		if n := len(f.types()); n != len(to)-1 {
 			t.Errorf("%d events, want %d", n, len(to)-1)
 		}
-		if again > first+len(to)+5 { // each event needs an insert, which is queued without waiting for its result
+		if again > first+len(to)+5 { // each recipient needs an update, which is queued without waiting for its result
 			t.Errorf("a report on %d recipients: %d statements, and %d on one", len(to), again, first)
 		}
 		var files strings.Builder

@@ -21,7 +21,8 @@ type serverCounts struct {
 	inserted, updated, deleted int64 // rows of this database's tables
 	statements                 int64 // without those that begin or end a transaction; -1 if unknown
 	log                        int64 // bytes of the write-ahead log, of all databases
-	disk                       int64 // bytes of this database's tables and indexes
+	disk                       int64 // bytes of this database's tables and indexes, without those of the queue
+	queue                      int64 // bytes of the queue's table and indexes, which are used again when jobs have ended
 	cpu                        map[int]time.Duration
 }
 
@@ -63,8 +64,12 @@ func readServerCounts(ctx context.Context, d *db.DB) (*serverCounts, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, size := range sizes {
-		c.disk += size
+	for table, size := range sizes {
+		if table == "jobs" {
+			c.queue = size
+		} else {
+			c.disk += size
+		}
 	}
 	// The extension counts only if the server was started with it. Only a superuser may create it.
 	err = d.Update(ctx, func(tx *db.Tx) error {
@@ -99,7 +104,8 @@ func (c *serverCounts) perEmail(before *serverCounts, n int) string {
 		parts = append(parts, fmt.Sprintf("%.2f statements", each(c.statements, before.statements)))
 	}
 	parts = append(parts, fmt.Sprintf("log %.2f KB", each(c.log, before.log)/1024),
-		fmt.Sprintf("disk %.2f KB", each(c.disk, before.disk)/1024))
+		fmt.Sprintf("disk %.2f KB", each(c.disk, before.disk)/1024),
+		fmt.Sprintf("queue %.2f KB", each(c.queue, before.queue)/1024))
 	used, known := time.Duration(0), false
 	for pid, cpu := range c.cpu {
 		used, known = used+cpu-before.cpu[pid], true // a connection that was opened in between has used no CPU before

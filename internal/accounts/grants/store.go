@@ -115,8 +115,8 @@ func setRevokedOf(ctx context.Context, tx *db.Tx, teamID, userID string) (int64,
 		db.ID(teamID), db.ID(userID), tx.Now().UnixMicro(), string(UserLeft))
 }
 
-// setRevokedOfKey revokes the active grants to which a key consented. Like expireGrants, setRevokedOfKey has a condition
-// for which the query planner does not use a partial index of active grants.
+// setRevokedOfKey revokes the active grants to which a key consented. Like expireGrants, setRevokedOfKey has a
+// condition for which the query planner does not use a partial index of active grants.
 func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
 		WHERE team_id = $1 AND key_id = $2 AND revoked_at <= 0`,

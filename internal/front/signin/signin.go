@@ -244,8 +244,8 @@ func with(path, name, value string) string {
 	return path + "?" + url.Values{name: {value}}.Encode()
 }
 
-// pathID returns the id in the request's path. If the path contains no valid id, pathID returns [db.NoID], which matches
-// no object.
+// pathID returns the id in the request's path. If the path contains no valid id, pathID returns [db.NoID], which
+// matches no object.
 func pathID(r *http.Request) string {
 	if text := strings.ToLower(r.PathValue("id")); id.Valid(text) {
 		return text

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// messageKey returns the id in the columns for a message's id, which receivers see with a prefix and without hyphens. If
-// the text is not such an id, messageKey returns "", which no row has.
+// messageKey returns the id in the columns for a message's id, which receivers see with a prefix and without hyphens.
+// If the text is not such an id, messageKey returns "", which no row has.
 func messageKey(messageID string) db.ID {
 	return db.ID(id.Expand(strings.TrimPrefix(messageID, messagePrefix)))
 }

@@ -193,8 +193,8 @@ func (s *queuedStatement) sent() (text string, args []any) {
 	return text, args
 }
 
-// failed returns the given error in place of the division-by-zero error that a queued statement provokes. Any other error is
-// returned unchanged.
+// failed returns the given error in place of the division-by-zero error that a queued statement provokes. Any other
+// error is returned unchanged.
 func failed(err error, missing error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
 		return missing

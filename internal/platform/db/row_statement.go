@@ -22,10 +22,10 @@ type RowStatement struct {
 	inParts  sync.Map // statements for partitions, by the partition's name
 }
 
-// NewRowStatement returns a statement that updates or deletes a row. The parameter one is the statement for one row. The
-// parameter list is PostgreSQL's statement for many rows. Each of its parameters is a list with the values that the
-// parameter of the same number has in the statement for one row; the statement gives their types by CAST. The first value
-// identifies the row. Rows with the same first value are changed one after another.
+// NewRowStatement returns a statement that updates or deletes a row. The parameter one is the statement for one row.
+// The parameter list is PostgreSQL's statement for many rows. Each of its parameters is a list with the values that the
+// parameter of the same number has in the statement for one row; the statement gives their types by CAST. The first
+// value identifies the row. Rows with the same first value are changed one after another.
 func NewRowStatement(one, list string) *RowStatement {
 	return &RowStatement{one: one, list: list, distinct: true}
 }

@@ -23,7 +23,8 @@ var (
 		WHERE things.id = ANY($1) AND things.id = u.id AND things.n = u.n`)
 )
 
-// newThings makes the table of the statements above. On PostgreSQL, it has partitions for ids up to 4 and from there on.
+// newThings makes the table of the statements above. On PostgreSQL, it has partitions for ids up to 4 and from there
+// on.
 func newThings(t *testing.T, d *db.DB) {
 	t.Helper()
 	texts := []string{`CREATE TABLE things (id BLOB PRIMARY KEY, n BIGINT NOT NULL, x BIGINT NOT NULL, label TEXT, raw BLOB,
@@ -67,8 +68,8 @@ func things(t *testing.T, d *db.DB) []string {
 	return all
 }
 
-// The rows of a transaction have the effects that they would have one after another, also with values that are NULL, with
-// repeated rows, and beside other statements.
+// The rows of a transaction have the effects that they would have one after another, also with values that are NULL,
+// with repeated rows, and beside other statements.
 func TestRowStatements(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -3,8 +3,8 @@ package db
 import "context"
 
 // Sizes returns the size of each table and its indexes in bytes, including free space within their pages. The size of a
-// partitioned table is that of all its partitions. On SQLite, Sizes reads the whole file, which takes seconds for a file
-// of several gigabytes.
+// partitioned table is that of all its partitions. On SQLite, Sizes reads the whole file, which takes seconds for a
+// file of several gigabytes.
 func (d *DB) Sizes(ctx context.Context) (map[string]int64, error) {
 	text := `SELECT CAST(CAST(COALESCE(pg_partition_root(c.oid), c.oid) AS REGCLASS) AS TEXT),
 		CAST(SUM(pg_total_relation_size(c.oid)) AS BIGINT) FROM pg_class c

@@ -11,8 +11,8 @@ import (
 )
 
 // fullDisk makes one statement of a transaction fail as on a full disk: the n-th statement that changes the schema, or
-// that moves a row out of or into a default partition. It returns a function that sets n, where 0 means that none fails,
-// and a function that removes all of this, because the next test uses the same database.
+// that moves a row out of or into a default partition. It returns a function that sets n, where 0 means that none
+// fails, and a function that removes all of this, because the next test uses the same database.
 func (s *store) fullDisk() (failAt func(n int), mend func()) {
 	s.Helper()
 	s.exec(`CREATE SEQUENCE full_at`)

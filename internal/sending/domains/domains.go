@@ -94,8 +94,8 @@ const (
 // regions lists the regions that the API accepts. The configuration maps each region to hosts.
 var regions = []string{"us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"}
 
-// system stands in the column team_id of the sandbox domains, which belong to no team. Ids of teams contain the time, so
-// no team has this id.
+// system stands in the column team_id of the sandbox domains, which belong to no team. Ids of teams contain the time,
+// so no team has this id.
 const system = "00000000-0000-0000-0000-000000000001"
 
 // Domain is a domain that belongs to a team.

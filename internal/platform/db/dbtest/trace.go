@@ -165,8 +165,8 @@ func (tr *Trace) Take() []db.Statement {
 	return all
 }
 
-// TakeAll is like Take, but the result also contains the statements with lists that PostgreSQL receives if a transaction
-// changes several rows.
+// TakeAll is like Take, but the result also contains the statements with lists that PostgreSQL receives if a
+// transaction changes several rows.
 func (tr *Trace) TakeAll() []db.Statement {
 	all := tr.Take()
 	if tr.d.Engine() == "postgres" {

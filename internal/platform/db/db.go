@@ -142,6 +142,7 @@ type Tx struct {
 	after     []func()
 	proof     *proof
 	parts     *parts // partitions that statements may name; nil on SQLite
+	inPart    bool   // whether a statement names a partition
 	changes   int    // number of statements so far that changed rows or were queued
 }
 

@@ -35,9 +35,9 @@ func (d *DB) KnowPartitions(all []Part) {
 // node may drop the partition at any time; see ForgetPartitions.
 func (d *DB) PartitionOf(table string, id ID) string { return d.parts.of(table, id) }
 
-// ForgetPartitions reports whether a statement failed because a table does not exist, such as a partition that was
-// dropped after it became known. The first time, it forgets all partitions, and the caller runs the statement again.
-// Update does both itself.
+// ForgetPartitions reports whether a statement that names a partition failed because the partition was dropped after it
+// became known. If so, ForgetPartitions forgets all partitions, and the caller runs the statement again. Several callers
+// may do so at the same time. Update does both itself.
 func (d *DB) ForgetPartitions(err error) bool { return d.parts.forget(err) }
 
 func (p *parts) set(all []Part) {
@@ -72,13 +72,16 @@ func (p *parts) of(table string, id ID) string {
 	return table
 }
 
+// forget does the work of ForgetPartitions. A second caller also gets true, because its statement may have been sent
+// before the first caller forgot the partitions.
 func (p *parts) forget(err error) bool {
-	if p == nil {
-		return false
-	}
 	const undefinedTable = "42P01"
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == undefinedTable && p.known.Swap(nil) != nil
+	if p == nil || !ok || e.Code != undefinedTable {
+		return false
+	}
+	p.known.Store(nil)
+	return true
 }
 
 // inPart returns the statement for a partition of the table that it updates.

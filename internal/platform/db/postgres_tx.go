@@ -89,7 +89,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until t
 	w.rollback(ctx)
 	o := outcome{err: pgError(ctx, w.c, what, err)}
 	switch {
-	case isConflict(err), p.parts.forget(err):
+	case isConflict(err), t.inPart && p.parts.forget(err):
 		o.tries = pgConflictTries
 	case errors.Is(o.err, ErrUnavailable) && w.c.IsClosed() && quick:
 		o.tries = pgBrokenTries

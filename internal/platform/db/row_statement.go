@@ -68,7 +68,7 @@ func (t *Tx) QueueOneRow(ctx context.Context, missing error, s *RowStatement, ar
 func (t *Tx) QueueRowIn(ctx context.Context, table string, s *RowStatement, args ...any) {
 	if t.parts != nil {
 		if name := t.parts.of(table, args[0].(ID)); name != table {
-			s = s.inPart(table, name)
+			s, t.inPart = s.inPart(table, name), true
 		}
 	}
 	t.QueueRow(ctx, s, args...)

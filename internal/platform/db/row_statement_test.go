@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/postrider/postrider/internal/platform/db"
@@ -209,11 +210,62 @@ func TestKnownPartitions(t *testing.T) {
 		}
 		d.KnowPartitions([]db.Part{{Table: "things", Name: "things_low", From: thing(0), To: thing(4)}})
 		_, err := read()
-		if !d.ForgetPartitions(err) || d.ForgetPartitions(err) {
+		if !d.ForgetPartitions(err) || !d.ForgetPartitions(err) { // each of the readers that failed reads again
 			t.Errorf("a read of a dropped partition: %v", err)
 		}
 		if n, err := read(); n != 11 || err != nil {
 			t.Errorf("read again: %d, %v", n, err)
 		}
 	})
+}
+
+// If several transactions name a partition that was dropped, each of them runs again.
+func TestSeveralNameADroppedPartition(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t, dbtest.PostgresURL(t))
+	ctx := t.Context()
+	newThings(t, d)
+	update(t, d, func(tx *db.Tx) { tx.QueueRow(ctx, insertThing, thing(5), 1, "", nil) })
+	d.KnowPartitions([]db.Part{{Table: "things", Name: "things_gone", From: thing(5), To: thing(6)}})
+	const several = 3
+	var begun, ended sync.WaitGroup
+	begun.Add(several)
+	for i := range several {
+		ended.Go(func() {
+			first := true
+			err := d.Update(ctx, func(tx *db.Tx) error {
+				tx.QueueRowIn(ctx, "things", raiseThing, thing(5), 10+i, "")
+				if first {
+					first = false
+					begun.Done()
+					begun.Wait()
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ended.Wait()
+	var n int
+	if err := d.QueryRow(ctx, `SELECT n FROM things`).Scan(&n); err != nil || n != 9+several {
+		t.Errorf("the row was raised to %d, %v", n, err)
+	}
+}
+
+// A table that does not exist fails a transaction at once, although partitions are known.
+func TestMissingTableIsNoPartition(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t, dbtest.PostgresURL(t))
+	d.KnowPartitions([]db.Part{{Table: "things", Name: "things_low", From: thing(0), To: thing(4)}})
+	tries := 0
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		tries++
+		tx.Queue(t.Context(), `DELETE FROM nothings`)
+		return nil
+	})
+	if err == nil || tries != 1 || d.PartitionOf("things", thing(1)) != "things_low" {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
 }

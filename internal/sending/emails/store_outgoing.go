@@ -66,16 +66,18 @@ func readOutgoing(ctx context.Context, d *db.DB, of Delivery, keys []string, o *
 	row := &o.row
 	var variables string
 	texts := outgoingTexts[[2]bool{d.Alone(), of.Audience}]
+	table := d.PartitionOf("emails", db.ID(of.EmailID))
 	read := func(r db.Reader) error {
-		return r.QueryRow(ctx, texts.In(d.PartitionOf("emails", db.ID(of.EmailID))), db.ID(of.EmailID), keys).Scan(row.dest(&own, &o.body.html, &o.body.text, &o.body.flags,
-			&o.body.headers, (*db.ID)(&row.shared.contentID), &variables, &o.MayBeRefused)...)
+		return r.QueryRow(ctx, texts.In(table), db.ID(of.EmailID), keys).Scan(row.dest(&own, &o.body.html, &o.body.text,
+			&o.body.flags, &o.body.headers, (*db.ID)(&row.shared.contentID), &variables, &o.MayBeRefused)...)
 	}
 	if of.Size > 0 && of.Size <= readTogetherMax {
 		err = d.ReadTogether(ctx, read)
 	} else {
 		err = read(d.Reader)
 	}
-	if d.ForgetPartitions(err) {
+	if table != "emails" && d.ForgetPartitions(err) {
+		table = "emails"
 		err = read(d.Reader)
 	}
 	if err == nil {

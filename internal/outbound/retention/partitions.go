@@ -82,15 +82,17 @@ func (s *Service) Partition(ctx context.Context) error {
 	return errors.Join(failed, s.drops.Partitions.Empty(ctx, since))
 }
 
-// dropBefore drops all partitions that end at or before the given time, oldest first.
+// dropBefore drops all partitions that end at or before the given time, oldest first. A partition that cannot be dropped
+// does not keep the later ones from being dropped, unless the time of ctx is over.
 func (s *Service) dropBefore(ctx context.Context, before time.Time) error {
-	closed, err := s.drops.Partitions.Closed(ctx, partitions.Emails, before)
+	closed, failed := s.drops.Partitions.Closed(ctx, partitions.Emails, before)
 	for _, span := range closed {
-		if err := s.drop(ctx, span); err != nil {
-			return err
+		if ctx.Err() != nil {
+			break
 		}
+		failed = errors.Join(failed, s.drop(ctx, span))
 	}
-	return err
+	return failed
 }
 
 // drop drops a partition. While others use the tables, drop waits and tries again.

@@ -45,7 +45,9 @@ const (
 const (
 	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder IS NULL`
 	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder IS NULL`
-	moveJob    = `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
+	// removeOthers deletes the waiting jobs of a kind whose dedupe keys are not among the given ones.
+	removeOthers = `DELETE FROM jobs WHERE kind = $1 AND dedupe <> '' AND dedupe <> ALL($2) AND holder IS NULL`
+	moveJob      = `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
 		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> ''
 		AND holder IS NULL`
 )

@@ -39,7 +39,7 @@ var allPartitions = []string{
 	"FROM emails e WHERE e.team_id = $1 AND e.id",               // lists of teams with few emails
 	"WHERE e.team_id = $1 AND e.created_at >= $2",               // counts of metrics
 	"FROM email_events WHERE team_id = $1 AND created_at >= $2", // the next event that is not counted
-	"FROM email_events WHERE team_id > $1",                      // the next team with events
+	"FROM email_events e WHERE e.team_id = t.id",                // the teams with events that are not counted
 	"FROM email_counts_late l",
 }
 

@@ -40,12 +40,15 @@ func (n *Node) TeamErasers() []teams.Eraser {
 		n.RequestLog.EraseTeam, n.Approvals.EraseTeam, n.Grants.EraseTeam, n.Members.EraseTeam, n.Audit.EraseTeam}
 }
 
-// crons returns the recurring jobs. Each recurring job runs on one node at a time.
+// parts is the number of parts into which the work for all teams is divided by ranges of teams, so that nodes share it.
+const parts = 16
+
+// crons returns the recurring jobs. Each recurring job, or each of its parts, runs on one node at a time.
 func (n *Node) crons() []jobs.Cron {
 	return []jobs.Cron{
 		{Name: "webhooks", Every: time.Hour, Run: n.Webhooks.Sweep},
 		{Name: "idempotency", Every: time.Hour, Run: n.Emails.Sweep},
-		{Name: "metrics", Every: time.Minute, Run: n.Metrics.RollUp},
+		{Name: "metrics", Every: time.Minute, Parts: parts, RunPart: n.Metrics.RollUpPart},
 		{Name: "live", Every: 5 * time.Minute, Run: n.EventStream.Sweep},
 		{Name: "requestlog", Every: time.Hour, Run: n.RequestLog.Sweep},
 		{Name: "audit", Every: time.Hour, Run: n.Audit.Sweep},

@@ -30,11 +30,11 @@ type Part struct{ N, Of int }
 // Whole is the part that contains all the work.
 var Whole = Part{0, 1}
 
-// Range returns the part's range of the numbers from 0 to 2^31 - 1, without the number end. The ranges of all parts are
-// equally long and contain each number once.
-func (p Part) Range() (first, end int64) {
+// Range returns the part's range of the numbers from 0 to 2^31 - 1: the numbers greater than after, up to last. The
+// ranges of all parts are equally long and contain each number once.
+func (p Part) Range() (after, last int64) {
 	const numbers = 1 << 31
-	return int64(p.N) * numbers / int64(p.Of), int64(p.N+1) * numbers / int64(p.Of)
+	return int64(p.N)*numbers/int64(p.Of) - 1, int64(p.N+1)*numbers/int64(p.Of) - 1
 }
 
 func (p Part) String() string { return fmt.Sprintf("%d/%d", p.N, p.Of) }

@@ -155,16 +155,16 @@ func TestErrorInAPart(t *testing.T) {
 // The parts' ranges contain each number once.
 func TestRanges(t *testing.T) {
 	for _, of := range []int{1, 2, 7, 16, 1000} {
-		var next int64
+		before := int64(-1)
 		for n := range of {
-			first, end := jobs.Part{N: n, Of: of}.Range()
-			if first != next || end <= first {
-				t.Errorf("part %d of %d is from %d to %d, after %d", n, of, first, end, next)
+			after, last := jobs.Part{N: n, Of: of}.Range()
+			if after != before || last <= after {
+				t.Errorf("part %d of %d is from %d to %d, after %d", n, of, after, last, before)
 			}
-			next = end
+			before = last
 		}
-		if next != 1<<31 {
-			t.Errorf("%d parts end at %d", of, next)
+		if before != 1<<31-1 {
+			t.Errorf("%d parts end at %d", of, before)
 		}
 	}
 }

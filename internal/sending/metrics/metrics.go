@@ -13,6 +13,8 @@
 // than [lateness] before the transaction that records it, the same transaction inserts a late entry. Queries
 // immediately recount the quarter hours of late events; the next RollUp corrects the counters of those quarter hours.
 //
+// Nodes share the work of RollUp: [Service.RollUpPart] does it for one range of teams.
+//
 // Events for deleted emails are still counted. [RetainCounts] adds them to separate counts per quarter hour
 // (email_counts_kept). A recount of a quarter hour adds the retained counts of deleted events to the count of the
 // remaining events. Deleted events count at the start of their quarter hour and are missing from breakdowns by email.

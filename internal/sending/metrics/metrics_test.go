@@ -40,6 +40,7 @@ type email struct {
 func newFixture(t *testing.T, d *db.DB) *fixture {
 	w := &fixture{d: d, s: metrics.New(d), recorder: &events.Recorder{}, gone: map[string]bool{}}
 	w.recorder.Listen(w.s)
+	insertTeam(t, d, dbtest.ID("team"), 7)
 	domains := []string{id.New(), id.New()}
 	w.update(t, func(tx *db.Tx) error {
 		for i := range 12 {
@@ -59,6 +60,18 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 		return nil
 	})
 	return w
+}
+
+// insertTeam inserts the row of a team.
+func insertTeam(t testing.TB, d *db.DB, teamID string, short int64) {
+	t.Helper()
+	if err := d.Update(context.Background(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended, created_at)
+			VALUES ($1, $2, 'team', '', 0, FALSE, 0)`, db.ID(teamID), short)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *fixture) update(t *testing.T, f func(tx *db.Tx) error) {
@@ -505,6 +518,8 @@ func TestRollOfManyCounters(t *testing.T) {
 				}
 			}
 		}
+		insertTeam(t, d, dbtest.ID("a"), 1<<31-1)
+		insertTeam(t, d, dbtest.ID("b"), 1)
 		insert(dbtest.ID("a"), 60_000, time.Second)
 		insert(dbtest.ID("b"), 6000, time.Hour)
 		if err := metrics.New(d).RollUp(t.Context()); err == nil || !strings.Contains(err.Error(),
@@ -526,6 +541,7 @@ func BenchmarkMillion(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			d, now := open(b), time.Now()
 			const n = 1_000_000
+			insertTeam(b, d, dbtest.ID("team"), 8)
 			fill(b, d, n, now.Add(-30*24*time.Hour), 30*24*time.Hour)
 			s := metrics.New(d)
 			start := time.Now()

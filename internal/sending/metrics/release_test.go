@@ -18,11 +18,6 @@ import (
 func TestCountsOutliveDrops(t *testing.T) {
 	d := dbtest.Postgres(t)
 	w, now := newFixture(t, d), time.Now().Truncate(time.Hour)
-	w.update(t, func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended,
-			created_at) VALUES ($1, $2, 'team', '', 0, FALSE, 0)`, db.ID(dbtest.ID("team")), 7)
-		return err
-	})
 	at := func(i int, typ events.Type, ago time.Duration) events.Event {
 		e := events.Event{TeamID: dbtest.ID("team"), EmailID: w.emails[i].id, DomainID: w.emails[i].domain, Type: typ,
 			Recipient: w.emails[i].to[0], At: now.Add(-ago)}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 const (
@@ -15,6 +16,8 @@ const (
 	recountStep = 50        // maximum number of slots that one transaction recounts
 	lateStep    = 1000      // maximum number of late entries that one transaction deletes
 	lateMax     = 100_000   // maximum number of late entries per pass
+
+	teamsPerQuery = 200 // number of teams that one query examines
 )
 
 // counterGroups specifies the columns by which counters are grouped.
@@ -22,21 +25,34 @@ var counterGroups = groups{slot: true, domain: true, broadcast: true}
 
 // RollUp counts every team's events that are old enough and not yet counted, and corrects counters that late events
 // made wrong. If RollUp fails for one team, it returns the error after processing all other teams.
-func (s *Service) RollUp(ctx context.Context) error {
+func (s *Service) RollUp(ctx context.Context) error { return s.RollUpPart(ctx, jobs.Whole) }
+
+// RollUpPart does the work of RollUp for the teams whose short ids are in the range of the part.
+func (s *Service) RollUpPart(ctx context.Context, p jobs.Part) error {
 	var failed error
-	for team := ""; ; {
-		var err error
-		if team, err = nextTeam(ctx, s.d.Reader, team); err != nil || team == "" {
+	for after, last := p.Range(); ; {
+		now := s.d.Now()
+		some, err := teamsAfter(ctx, s.d.Reader, after, last, targetAt(now), teamsPerQuery)
+		if err != nil || len(some) == 0 {
 			return errors.Join(failed, err)
 		}
-		if err := s.rollTeam(ctx, team, s.d.Now()); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("count the events of team %s: %w", team, err))
+		for _, t := range some {
+			if !t.work {
+				continue
+			}
+			if err := s.rollTeam(ctx, t.id, now); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("count the events of team %s: %w", t.id, err))
+			}
+			if ctx.Err() != nil {
+				return failed
+			}
 		}
-		if ctx.Err() != nil {
-			return failed
-		}
+		after = some[len(some)-1].short
 	}
 }
+
+// targetAt returns the time up to which RollUp counts events at the given time.
+func targetAt(now time.Time) int64 { return now.Add(-margin).Truncate(time.Minute).UnixMicro() }
 
 func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) error {
 	for _, step := range []func(context.Context, string, state, int64) (bool, error){s.correct, s.advance} {
@@ -45,7 +61,7 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 			if err != nil {
 				return err
 			}
-			if more, err = step(ctx, teamID, at, now.Add(-margin).Truncate(time.Minute).UnixMicro()); err != nil {
+			if more, err = step(ctx, teamID, at, targetAt(now)); err != nil {
 				return err
 			}
 		}

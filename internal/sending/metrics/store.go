@@ -254,14 +254,26 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 	}
 }
 
-// nextTeam returns the first team that has events and whose id is greater than the given id, or "".
-func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
-	err = r.QueryRow(ctx, `SELECT team_id FROM email_events WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
-		db.OrNoID(after)).Scan((*db.ID)(&team))
-	if errors.Is(err, db.ErrNoRows) {
-		return "", nil
-	}
-	return team, err
+// team is a team whose events are counted.
+type team struct {
+	id    string
+	short int64
+	work  bool // whether events or late entries of the team wait to be counted
+}
+
+// teamsAfter returns up to limit teams whose short ids are greater than after and at most last, in the order of these
+// ids. Deleted teams have a row until their events are deleted. The target is the time up to which events are counted
+// now.
+func teamsAfter(ctx context.Context, r db.Reader, after, last, target int64, limit int) ([]team, error) {
+	rows, err := r.Query(ctx, `SELECT t.id, t.short_id,
+		EXISTS (SELECT 1 FROM email_events e WHERE e.team_id = t.id AND e.created_at >= COALESCE(u.until, 0)
+			AND e.created_at < $3)
+		OR EXISTS (SELECT 1 FROM email_counts_late l WHERE l.team_id = t.id)
+		FROM (SELECT id, short_id FROM teams WHERE short_id > $1 AND short_id <= $2 ORDER BY short_id LIMIT $4) t
+		LEFT JOIN email_counts_until u ON u.team_id = t.id ORDER BY t.short_id`, after, last, target, limit)
+	return db.Collect(rows, err, func(r db.Row) (t team, err error) {
+		return t, r.Scan((*db.ID)(&t.id), &t.short, &t.work)
+	})
 }
 
 // nextEvent returns the time of a team's first event at or after the given time, or false if there is none.

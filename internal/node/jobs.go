@@ -64,7 +64,7 @@ func (n *Node) crons() []jobs.Cron {
 		{Name: "imports", Every: time.Hour, Run: n.Imports.Sweep},
 		{Name: "erasures", Every: 24 * time.Hour, Run: n.Privacy.Sweep},
 		{Name: "received", Every: 6 * time.Hour, Run: n.Receiving.Sweep},
-		{Name: "retention", Every: 15 * time.Minute, Run: n.Retention(n.DB.Now).Run},
+		{Name: "retention", Every: 15 * time.Minute, Parts: parts, RunPart: n.Retention(n.DB.Now).RunPart},
 		{Name: "partitions", Every: 15 * time.Minute, Run: n.Retention(n.DB.Now).Partition},
 		{Name: "domains", Every: 10 * time.Minute, Run: n.Domains.Recheck},
 	}

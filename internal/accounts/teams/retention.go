@@ -89,10 +89,21 @@ func (s *Service) Retention(ctx context.Context, teamID string) (Retention, erro
 	return getRetention(ctx, s.DB.Reader, teamID)
 }
 
-// TeamRetention is a team's id and the team's own retention.
+// TeamRetention is a team's id and short id, and the team's own retention.
 type TeamRetention struct {
 	TeamID string
+	Short  int64
 	Retention
+}
+
+// RetentionsOf returns a page of up to limit teams with their own retention, whose short ids are greater than after and
+// at most last, sorted by short id.
+func (s *Service) RetentionsOf(ctx context.Context, after, last int64, limit int) ([]TeamRetention, error) {
+	all, err := rangeRetentions(ctx, s.DB.Reader, after, last, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list for how long a range of teams keep what they have: %w", err)
+	}
+	return all, nil
 }
 
 // Retentions returns a page of up to limit teams that have their own retention, sorted by id and starting after the

@@ -91,11 +91,11 @@ func setTeam(ctx context.Context, tx *db.Tx, teamID, column string, value any) e
 	return err
 }
 
-const retentionColumns = `id, email_retention, body_retention, received_retention, event_retention`
+const retentionColumns = `id, short_id, email_retention, body_retention, received_retention, event_retention`
 
 func scanRetention(r db.Row) (k TeamRetention, err error) {
 	var us [4]int64
-	err = r.Scan((*db.ID)(&k.TeamID), &us[0], &us[1], &us[2], &us[3])
+	err = r.Scan((*db.ID)(&k.TeamID), &k.Short, &us[0], &us[1], &us[2], &us[3])
 	for i, f := range retentionFields {
 		*f.of(&k.Retention) = time.Duration(us[i]) * time.Microsecond
 	}
@@ -118,6 +118,12 @@ func listRetentions(ctx context.Context, r db.Reader, after string, limit int) (
 	rows, err := r.Query(ctx, `SELECT `+retentionColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT
 		$2`,
 		db.OrNoID(after), limit)
+	return db.Collect(rows, err, scanRetention)
+}
+
+func rangeRetentions(ctx context.Context, r db.Reader, after, last int64, limit int) ([]TeamRetention, error) {
+	rows, err := r.Query(ctx, `SELECT `+retentionColumns+` FROM teams WHERE short_id > $1 AND short_id <= $2
+		AND deleted_at = 0 ORDER BY short_id LIMIT $3`, after, last, limit)
 	return db.Collect(rows, err, scanRetention)
 }
 

@@ -20,6 +20,8 @@
 // after all other teams have been processed. [Service.Run] ends after [runTime] at the latest. The next call to Run
 // starts again with the first team.
 //
+// Nodes share the work of Run: [Service.RunPart] does it for one range of teams.
+//
 // # Out of scope
 //
 // Package retention does not erase addresses or teams. Webhook messages and the request log have their own retention
@@ -33,6 +35,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 const (
@@ -79,7 +82,10 @@ type task struct {
 }
 
 // Run deletes all rows that currently exceed their retention period. Run also returns nil if it stops after runTime.
-func (s *Service) Run(ctx context.Context) error {
+func (s *Service) Run(ctx context.Context) error { return s.RunPart(ctx, jobs.Whole) }
+
+// RunPart does the work of Run for the teams whose short ids are in the range of the part.
+func (s *Service) RunPart(ctx context.Context, p jobs.Part) error {
 	limited, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
 	var left []*task
@@ -93,7 +99,7 @@ func (s *Service) Run(ctx context.Context) error {
 			failed = errors.Join(failed, fmt.Errorf("delete old %s of team %s: %w", t.rule.Name, t.teamID, err))
 		}
 	}
-	err := s.each(limited, apply)
+	err := s.each(limited, p, apply)
 	for len(left) > 0 && limited.Err() == nil {
 		round := left
 		left = nil
@@ -107,15 +113,15 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// each calls the function do for every combination of a team and a rule whose rows can expire for that team.
-func (s *Service) each(ctx context.Context, do func(*task)) error {
+// each calls the function do for every combination of a team of the part and a rule whose rows can expire for that team.
+func (s *Service) each(ctx context.Context, p jobs.Part, do func(*task)) error {
 	now := s.now()
 	left, longest, err := s.leftToDrop(ctx, now)
 	if err != nil {
 		return err
 	}
-	for after := ""; ; {
-		some, err := s.teams.Retentions(ctx, after, teamsPerQuery)
+	for after, last := p.Range(); ; {
+		some, err := s.teams.RetentionsOf(ctx, after, last, teamsPerQuery)
 		if err != nil || len(some) == 0 {
 			return err
 		}
@@ -130,7 +136,7 @@ func (s *Service) each(ctx context.Context, do func(*task)) error {
 					do(&task{rule: &s.rules[i], teamID: team.TeamID, before: before})
 				}
 			}
-			after = team.TeamID
+			after = team.Short
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/retention"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -101,6 +103,42 @@ func TestRun(t *testing.T) {
 		stop()
 		if err := s.Run(stopped); !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped, it ended with %v", err)
+		}
+	})
+}
+
+// The parts of Run visit each team once.
+func TestParts(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		all := testnode.Bare(t, d, testnode.Options{}).Teams
+		const n, parts = 40, 3
+		want := map[string]int{}
+		for range n {
+			team, err := all.Create(t.Context(), "team", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want[team.ID] = 1
+		}
+		visits := map[string]int{}
+		s := retention.New(teams.Retention{Emails: day}, all, d.Now, retention.Rule{Name: "emails",
+			Period: func(r teams.Retention) time.Duration { return r.Emails },
+			Step: func(_ context.Context, teamID string, _ time.Time, _ string) (string, error) {
+				visits[teamID]++
+				return "", nil
+			}})
+		var before int
+		for part := range parts {
+			if err := s.RunPart(t.Context(), jobs.Part{N: part, Of: parts}); err != nil {
+				t.Fatal(err)
+			}
+			if len(visits) == before {
+				t.Errorf("part %d visits no team", part)
+			}
+			before = len(visits)
+		}
+		if !maps.Equal(visits, want) {
+			t.Errorf("teams were visited so often: %v", visits)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func (s *RowStatement) inPart(table, name string) *RowStatement {
 	if known, ok := s.inParts.Load(name); ok {
 		return known.(*RowStatement)
 	}
-	part := &RowStatement{distinct: s.distinct}
+	part := &RowStatement{table: s.table, distinct: s.distinct}
 	for from, to := range map[*string]*string{&s.one: &part.one, &s.list: &part.list} {
 		*to = strings.Replace(*from, "UPDATE "+table+" ", "UPDATE "+name+" AS "+table+" ", 1)
 	}

@@ -159,13 +159,18 @@ func (t *pgTx) queueHold(_ context.Context, missing error, table string, id any)
 	t.add(&queuedStatement{text: `SELECT 1 FROM ` + table + ` WHERE id = $1 FOR KEY SHARE`, args: []any{id}, missing: missing})
 }
 
-// queueRow adds a row to the last list of its statement, or queues a new list.
+// queueRow adds a row to the last list of its statement, or queues a new list. A change of a row does not join a list
+// that runs before a later list of inserted rows of the same table, because that list may insert the row.
 func (t *pgTx) queueRow(_ context.Context, missing error, s *RowStatement, args []any) {
 	for i := len(t.queued) - 1; i >= 0; i-- {
-		if l := t.queued[i].list; l != nil && l.of == s {
-			if l.add(args) {
-				return
-			}
+		l := t.queued[i].list
+		if l == nil {
+			continue
+		}
+		if l.of == s && l.add(args) {
+			return
+		}
+		if l.of == s || s.distinct && !l.of.distinct && l.of.table == s.table {
 			break
 		}
 	}

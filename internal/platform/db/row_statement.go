@@ -14,10 +14,11 @@ import (
 // email. On PostgreSQL, all rows that a transaction queues are sent as one statement with lists, because planning,
 // starting and ending a statement costs as much as changing a row. On SQLite, the statement runs once per row.
 type RowStatement struct {
-	one  string // the statement for one row, whose values are $1, $2 and so on
-	list string // PostgreSQL: the same for many rows, whose values are lists
+	one   string // the statement for one row, whose values are $1, $2 and so on
+	list  string // PostgreSQL: the same for many rows, whose values are lists
+	table string // the table whose rows the statement changes, not one of its partitions
 	// distinct means that a list must not contain the same first value twice, because an UPDATE that joins a list
-	// changes each row once.
+	// changes each row once. It is true of all statements but INSERT.
 	distinct bool
 	inParts  sync.Map // statements for partitions, by the partition's name
 }
@@ -27,8 +28,11 @@ type RowStatement struct {
 // parameter of the same number has in the statement for one row; the statement gives their types by CAST. The first
 // value identifies the row. Rows with the same first value are changed one after another.
 func NewRowStatement(one, list string) *RowStatement {
-	return &RowStatement{one: one, list: list, distinct: true}
+	return &RowStatement{one: one, list: list, table: changedTable.FindStringSubmatch(one)[1], distinct: true}
 }
+
+// changedTable matches the beginning of an UPDATE or a DELETE.
+var changedTable = regexp.MustCompile(`^(?:UPDATE|DELETE FROM) (\w+)`)
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
@@ -41,8 +45,10 @@ func InsertStatement(into, values, types string) *RowStatement {
 		n := strconv.Itoa(i + 1)
 		lists, names = append(lists, "CAST($"+n+" AS "+kind+"[])"), append(names, "c"+n)
 	}
+	table, _, _ := strings.Cut(into, " ")
 	return &RowStatement{
-		one: `INSERT INTO ` + into + ` VALUES (` + values + `)`,
+		table: table,
+		one:   `INSERT INTO ` + into + ` VALUES (` + values + `)`,
 		list: `INSERT INTO ` + into + ` SELECT ` + parameter.ReplaceAllString(values, "c$1") + ` FROM UNNEST(` +
 			strings.Join(lists, ", ") + `) AS u (` + strings.Join(names, ", ") + `)`,
 	}
@@ -50,7 +56,8 @@ func InsertStatement(into, values, types string) *RowStatement {
 
 // QueueRow is like Queue, but the rows of a transaction with the same RowStatement may share one statement. It runs at
 // the place of the first of these rows, or later. So a statement that is queued between two rows must not depend on the
-// second row not being changed yet.
+// second row not being changed yet, and the second row must not depend on that statement, unless it inserts the row by
+// QueueRow.
 func (t *Tx) QueueRow(ctx context.Context, s *RowStatement, args ...any) {
 	t.changes++
 	t.w.queueRow(ctx, nil, s, args)

@@ -269,3 +269,29 @@ func TestMissingTableIsNoPartition(t *testing.T) {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 }
+
+// A row is changed after it was inserted, although the change joins changes of rows that were inserted before, and the
+// row does not fit in their list or is inserted by another statement.
+func TestRowsAreChangedAfterTheirInsertion(t *testing.T) {
+	t.Parallel()
+	insertBare := db.InsertStatement(`things (id, n, x, made)`, `$1, $2, 7, $2`, `UUID BIGINT`)
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		newThings(t, d)
+		const n = 6
+		update(t, d, func(tx *db.Tx) {
+			for i := range n {
+				if i%3 == 2 {
+					tx.QueueRow(t.Context(), insertBare, thing(i), i)
+				} else {
+					tx.QueueRow(t.Context(), insertThing, thing(i), i, strings.Repeat("x", 600_000), nil)
+				}
+				tx.QueueRow(t.Context(), raiseThing, thing(i), 50, "")
+			}
+		})
+		var raised int
+		err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM things WHERE n = 50`).Scan(&raised)
+		if err != nil || raised != n {
+			t.Errorf("%d rows were raised, %v", raised, err)
+		}
+	})
+}

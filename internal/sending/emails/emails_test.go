@@ -134,6 +134,27 @@ func TestStatesAdvanceByRank(t *testing.T) {
 	})
 }
 
+// In a batch of large emails, whose rows do not fit in one statement, each email to a suppressed address has the state
+// suppressed.
+func TestLargeSuppressedEmails(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"gone@one.example"}); err != nil {
+			t.Fatal(err)
+		}
+		batch, large := make([]emails.Send, 3), strings.Repeat("large ", 100_000)
+		for i := range batch {
+			batch[i] = hello("gone@one.example")
+			batch[i].Text = &large
+		}
+		if _, err := f.Emails.SendBatch(t.Context(), f.Acme, batch, false, emails.Idempotency{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM emails WHERE last_event = 'suppressed'`); n != len(batch) {
+			t.Errorf("%d emails are suppressed", n)
+		}
+	})
+}
+
 func TestSuppressedRecipients(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"Gone@One.example"}); err != nil {

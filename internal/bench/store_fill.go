@@ -115,7 +115,8 @@ type modelEvent struct {
 // modelEvents returns the events of the model emails, by time.
 func modelEvents(ctx context.Context, r db.Reader, emailIDs []string) ([]modelEvent, error) {
 	rows, err := r.Query(ctx, `SELECT v.id, v.email_id, v.type, v.created_at - e.created_at FROM email_events v
-		JOIN emails e ON e.id = v.email_id WHERE v.email_id = ANY($1) ORDER BY v.created_at, v.id`, db.IDs(emailIDs))
+		JOIN emails e ON e.id = v.email_id AND e.team_id = v.team_id
+		WHERE v.email_id = ANY($1) ORDER BY v.created_at, v.id`, db.IDs(emailIDs))
 	return db.Collect(rows, err, func(r db.Row) (v modelEvent, err error) {
 		var after int64
 		err = r.Scan((*db.ID)(&v.id), (*db.ID)(&v.emailID), &v.kind, &after)

@@ -274,14 +274,15 @@ func TestSuspendAndResume(t *testing.T) {
 // due makes the job of the given kind and the job's scheduled email due immediately, and notifies the node.
 func (n *started) due(kind string) {
 	n.t.Helper()
-	var lane, dedupe string
-	if err := n.look.QueryRow(n.t.Context(), `SELECT lane, dedupe FROM jobs WHERE kind = $1`, kind).Scan(&lane,
-		&dedupe); err != nil {
+	var lane, dedupe, teamID string
+	if err := n.look.QueryRow(n.t.Context(), `SELECT lane, dedupe, team_id FROM jobs WHERE kind = $1`, kind).Scan(&lane,
+		&dedupe, (*db.ID)(&teamID)); err != nil {
 		n.t.Fatal(err)
 	}
 	err := n.DB.Update(n.t.Context(), func(tx *db.Tx) error {
 		if id.Valid(dedupe) {
-			tx.Queue(n.t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at > 1`, db.ID(dedupe))
+			tx.Queue(n.t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND team_id = $2
+				AND scheduled_at > 1`, db.ID(dedupe), db.ID(teamID))
 		}
 		_, err := n.Queue.Move(n.t.Context(), tx, kind, lane, dedupe, tx.Now().Add(-time.Minute))
 		return err

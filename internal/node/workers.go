@@ -219,21 +219,30 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 // emails, and emails with events that are not counted. It also keeps the events of received emails, which have a
 // retention of their own.
 func (n *Node) prepareDrop(ctx context.Context, span partitions.Span) (
-	keep func(tx *db.Tx, from, to string) ([]string, error), dropped func(ctx context.Context) error, err error) {
+	keep func(tx *db.Tx, from, to string) ([]partitions.Kept, error), dropped func(ctx context.Context) error, err error) {
 	survey, err := n.Emails.Survey(ctx, span.From, span.To)
 	if err != nil {
 		return nil, nil, err
 	}
-	keep = func(tx *db.Tx, from, to string) ([]string, error) {
+	keep = func(tx *db.Tx, from, to string) ([]partitions.Kept, error) {
 		received, err := n.Receiving.Between(ctx, tx.Reader, from, to)
 		if err != nil {
 			return nil, err
 		}
-		kept, err := n.Metrics.Release(ctx, tx, from, to, append(received, survey.Unsettled...))
-		if err == nil {
-			n.Emails.ForgetSkipped(ctx, tx, survey, kept)
+		ids, err := n.Metrics.Release(ctx, tx, from, to, append(received, survey.Unsettled...))
+		if err != nil {
+			return nil, err
 		}
-		return kept, err
+		teams, err := n.Emails.KeptTeams(ctx, tx.Reader, survey, ids)
+		if err != nil {
+			return nil, err
+		}
+		n.Emails.ForgetSkipped(ctx, tx, survey, ids)
+		kept := make([]partitions.Kept, len(ids))
+		for i, x := range ids {
+			kept[i] = partitions.Kept{TeamID: teams[x], ID: x}
+		}
+		return kept, nil
 	}
 	return keep, func(ctx context.Context) error { return n.Emails.Removed(ctx, survey) }, nil
 }

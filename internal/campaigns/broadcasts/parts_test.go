@@ -125,7 +125,8 @@ func TestLeavingABroadcast(t *testing.T) {
 		id := s.entered(3)
 		emailID := s.emailsOf(id)[1]
 		to := s.Email(emailID).To[0]
-		o, err := s.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "reader.example",
+		o, err := s.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: s.Acme.TeamID,
+			EmailID: emailID, Domain: "reader.example",
 			To: []string{to}, First: true})
 		s.Must(err)
 		composed, err := s.Emails.Compose(t.Context(), o)
@@ -323,7 +324,8 @@ func TestMessageIDOfABroadcast(t *testing.T) {
 		id := s.entered(2)
 		for _, emailID := range s.emailsOf(id) {
 			want := "<" + emailID + "@" + testnode.Domain + ">"
-			o, err := s.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "reader.example",
+			o, err := s.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: s.Acme.TeamID,
+				EmailID: emailID, Domain: "reader.example",
 				To: s.Email(emailID).To, First: true})
 			s.Must(err)
 			text, err := s.Emails.Compose(t.Context(), o)

@@ -90,7 +90,8 @@ func (f *fixture) isFrom(t *testing.T, id, addr string) {
 	if a, err := message.ParseFrom(e.From); err != nil || a.Addr() != addr {
 		t.Errorf("%s is shown as from %q, %v", addr, e.From, err)
 	}
-	o, err := f.Services.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: id, Domain: "one.example"})
+	o, err := f.Services.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID, EmailID: id,
+		Domain: "one.example"})
 	if err != nil {
 		t.Fatal(err)
 	}

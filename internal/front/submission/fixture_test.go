@@ -146,7 +146,7 @@ func (f *fixture) mustSubmit(text string, to ...string) string {
 // outgoing returns the message that delivery would send for an email.
 func (f *fixture) outgoing(id, domain string) (string, *emails.Outgoing) {
 	f.T.Helper()
-	o, err := f.Emails.Outgoing(f.T.Context(), emails.Delivery{EmailID: id, Domain: domain})
+	o, err := f.Emails.Outgoing(f.T.Context(), emails.Delivery{TeamID: f.Acme.TeamID, EmailID: id, Domain: domain})
 	if err != nil {
 		f.T.Fatal(err)
 	}

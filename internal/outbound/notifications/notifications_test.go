@@ -198,7 +198,7 @@ func TestMailAndSuppressions(t *testing.T) {
 				t.Errorf("%q to %s: %s", e.Subject, e.To[0], e.LastEvent)
 				continue
 			}
-			o, err := n.Emails.Outgoing(ctx, emails.Delivery{EmailID: e.ID, To: e.To, First: true})
+			o, err := n.Emails.Outgoing(ctx, emails.Delivery{TeamID: n.Acme.TeamID, EmailID: e.ID, To: e.To, First: true})
 			n.Must(err)
 			if skipped, err := n.Emails.DropSuppressed(ctx, o); err != nil || (len(skipped) == 0) != goes {
 				t.Errorf("looked up again: %v, %v", skipped, err)

@@ -25,8 +25,8 @@ type Drops struct {
 
 	// Prepare examines a partition before it is dropped. It returns the functions that are called in the transaction that
 	// drops the partition (see [partitions.Service.Drop]), and after its commit.
-	Prepare func(ctx context.Context, span partitions.Span) (keep func(tx *db.Tx, from, to string) ([]string, error),
-		dropped func(ctx context.Context) error, err error)
+	Prepare func(ctx context.Context, span partitions.Span) (
+		keep func(tx *db.Tx, from, to string) ([]partitions.Kept, error), dropped func(ctx context.Context) error, err error)
 }
 
 // DropBy makes the service drop partitions. DropBy must be called before any other method.
@@ -103,10 +103,10 @@ func (s *Service) drop(ctx context.Context, span partitions.Span) error {
 		return fmt.Errorf("prepare to drop the emails of %s: %w", span, err)
 	}
 	var n int
-	keeps := func(tx *db.Tx, from, to string) ([]string, error) {
-		ids, err := keep(tx, from, to)
-		n = len(ids)
-		return ids, err
+	keeps := func(tx *db.Tx, from, to string) ([]partitions.Kept, error) {
+		kept, err := keep(tx, from, to)
+		n = len(kept)
+		return kept, err
 	}
 	prepared := time.Now()
 	for wait := dropWait; ; wait = min(2*wait, dropPause) {

@@ -32,10 +32,10 @@ func TestLaterPartitionsAreDropped(t *testing.T) {
 		t.Fatalf("closed are %v, %v", closed, err)
 	}
 	failed := errors.New("too many emails are not settled")
-	keep := func(*db.Tx, string, string) ([]string, error) { return nil, nil }
+	keep := func(*db.Tx, string, string) ([]partitions.Kept, error) { return nil, nil }
 	s := retention.New(teams.Retention{Emails: day}, testnode.Bare(t, d, testnode.Options{}).Teams, d.Now).DropBy(
 		retention.Drops{Partitions: parts, Log: log, Prepare: func(_ context.Context, span partitions.Span) (
-			func(*db.Tx, string, string) ([]string, error), func(context.Context) error, error) {
+			func(*db.Tx, string, string) ([]partitions.Kept, error), func(context.Context) error, error) {
 			if span == closed[1] {
 				return nil, nil, failed
 			}

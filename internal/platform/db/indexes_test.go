@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The migrations create the same indexes on both engines. The test does not compare primary key indexes, whose names
-// differ if a migration copied the table on only one engine.
+// The migrations create the same indexes on both engines, except for those that PostgreSQL needs for its partitions.
+// The test does not compare primary key indexes, whose names differ if a migration copied the table on only one engine.
 func TestEnginesHaveTheSameIndexes(t *testing.T) {
 	names := func(d *db.DB, text string) (all []string) {
 		rows, err := d.Query(t.Context(), text)
@@ -29,6 +30,9 @@ func TestEnginesHaveTheSameIndexes(t *testing.T) {
 		JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
 		WHERE c.relnamespace = current_schema()::regnamespace AND NOT c.relispartition
 		AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid) ORDER BY 1`)
+	postgres = slices.DeleteFunc(postgres, func(name string) bool {
+		return name == "emails emails_range" || name == "emails_default emails_default_id"
+	})
 	if diff := cmp.Diff(sqlite, postgres); diff != "" {
 		t.Errorf("SQLite has, and PostgreSQL has: %s", diff)
 	}

@@ -33,6 +33,10 @@ func (s *Service) Closed(ctx context.Context, f Family, before time.Time) (close
 	return closed, nil
 }
 
+// Kept names rows that are kept: all with the id in tables whose key is the id, and the one of the team in tables whose
+// key begins with the team.
+type Kept struct{ TeamID, ID string }
+
 // Drop drops the partitions of a span with all their rows, except for the rows of some ids, which move to the default
 // partitions. The keep function runs in the same transaction and returns these ids. Nothing is written to the
 // partitions while it runs, so keep should read few rows.
@@ -40,7 +44,7 @@ func (s *Service) Closed(ctx context.Context, f Family, before time.Time) (close
 // If another transaction uses the tables for longer than [lockTime], Drop returns an error for which
 // [db.IsLockTimeout] is true, and has changed nothing. Callers try again later.
 func (s *Service) Drop(ctx context.Context, f Family, span Span,
-	keep func(tx *db.Tx, from, to string) (ids []string, err error)) error {
+	keep func(tx *db.Tx, from, to string) (kept []Kept, err error)) error {
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := alone(ctx, tx); err != nil {
 			return err
@@ -56,16 +60,16 @@ func (s *Service) Drop(ctx context.Context, f Family, span Span,
 		if now := tx.Now(); !span.To.Before(now) {
 			return fmt.Errorf("the span has not ended, because it is %s", now)
 		}
-		ids, err := keep(tx, id.First(span.From), id.First(span.To))
+		kept, err := keep(tx, id.First(span.From), id.First(span.To))
 		if err != nil {
 			return err
 		}
-		for _, x := range ids {
-			if !id.Valid(x) {
-				return fmt.Errorf("%q is not an id", x)
+		for _, k := range kept {
+			if !id.Valid(k.ID) || k.TeamID != "" && !id.Valid(k.TeamID) {
+				return fmt.Errorf("%q of team %q is not an id", k.ID, k.TeamID)
 			}
 		}
-		return drop(ctx, tx, f, names, ids)
+		return drop(ctx, tx, f, names, kept)
 	})
 	if err != nil {
 		return fmt.Errorf("drop the partitions of %s of %s: %w", f.Name, span, err)

@@ -31,11 +31,15 @@ func closed(t *testing.T) (s *store, span partitions.Span, emails []string) {
 }
 
 // keep returns a function for Drop that keeps the given emails.
-func keep(emails ...string) func(*db.Tx, string, string) ([]string, error) {
-	return func(*db.Tx, string, string) ([]string, error) { return emails, nil }
+func keep(emails ...string) func(*db.Tx, string, string) ([]partitions.Kept, error) {
+	var kept []partitions.Kept
+	for _, x := range emails {
+		kept = append(kept, partitions.Kept{TeamID: x, ID: x}) // see store.email
+	}
+	return func(*db.Tx, string, string) ([]partitions.Kept, error) { return kept, nil }
 }
 
-func (s *store) drop(span partitions.Span, keep func(*db.Tx, string, string) ([]string, error)) error {
+func (s *store) drop(span partitions.Span, keep func(*db.Tx, string, string) ([]partitions.Kept, error)) error {
 	return s.service("day").Drop(s.Context(), partitions.Emails, span, keep)
 }
 
@@ -71,7 +75,7 @@ func TestDrop(t *testing.T) {
 		}
 	}
 	failed := errors.New("not now")
-	err = s.drop(span, func(*db.Tx, string, string) ([]string, error) { return nil, failed })
+	err = s.drop(span, func(*db.Tx, string, string) ([]partitions.Kept, error) { return nil, failed })
 	if !errors.Is(err, failed) || s.remaining() != [2]int{21, 21} {
 		t.Errorf("an error: %v, %v remain", err, s.remaining())
 	}

@@ -48,6 +48,7 @@ import (
 type Table struct {
 	Name, Key string
 	with      string // storage parameters, which a partition does not inherit
+	byTeam    bool   // whether the primary key begins with the team
 }
 
 // Family is a list of tables whose partitions have the same ranges. The first table has the rows to which the rows of

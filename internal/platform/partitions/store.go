@@ -1,6 +1,7 @@
 package partitions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,10 @@ import (
 
 // Emails are the emails with all their rows.
 var Emails = Family{"emails", []Table{
-	{"emails", "id", " WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)"}, // see the first migration
-	{"email_recipients", "email_id", " WITH (autovacuum_vacuum_scale_factor = 0.02)"},
-	{"email_attachments", "email_id", ""}, {"email_messages", "email_id", ""}, {"email_events", "email_id", ""}}}
+	{"emails", "id", " WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)", true}, // see the first migration
+	{"email_recipients", "email_id", " WITH (autovacuum_vacuum_scale_factor = 0.02)", false},
+	{"email_attachments", "email_id", "", false}, {"email_messages", "email_id", "", false},
+	{"email_events", "email_id", "", false}}}
 
 // Families are all partitioned tables.
 var Families = []Family{Emails}
@@ -217,9 +219,9 @@ func lock(ctx context.Context, tx *db.Tx, tables []string, mode string) error {
 	return nil
 }
 
-// drop detaches the named partitions, inserts the rows with the given ids again, and drops the partitions. Everything
+// drop detaches the named partitions, inserts the kept rows again, and drops the partitions. Everything
 // that may take long is done before the tables are locked for all others.
-func drop(ctx context.Context, tx *db.Tx, f Family, names, ids []string) error {
+func drop(ctx context.Context, tx *db.Tx, f Family, names []string, kept []Kept) error {
 	parents := make([]string, len(f.Tables))
 	for i, t := range f.Tables {
 		parents[i] = t.Name
@@ -231,14 +233,23 @@ func drop(ctx context.Context, tx *db.Tx, f Family, names, ids []string) error {
 		if _, err := tx.Exec(ctx, `ALTER TABLE `+t.Name+` DETACH PARTITION `+names[i]); err != nil {
 			return err
 		}
-		for some := range slices.Chunk(ids, keepRows) {
-			tx.Queue(ctx, `INSERT INTO `+t.Name+` SELECT * FROM `+names[i]+` WHERE `+t.Key+` IN ('`+
-				strings.Join(some, `', '`)+`')`)
+		for some := range slices.Chunk(kept, keepRows) {
+			teams, ids := make([]string, len(some)), make([]string, len(some))
+			for j, k := range some {
+				teams[j], ids[j] = cmp.Or(k.TeamID, string(db.NoID)), k.ID
+			}
+			text := `INSERT INTO ` + t.Name + ` SELECT p.* FROM UNNEST(CAST('{` + strings.Join(teams, `,`) +
+				`}' AS UUID[]), CAST('{` + strings.Join(ids, `,`) + `}' AS UUID[])) AS k (team_id, id) JOIN ` + names[i] +
+				` p ON p.` + t.Key + ` = k.id`
+			if t.byTeam {
+				text += ` AND p.team_id = k.team_id`
+			}
+			tx.Queue(ctx, text)
 		}
 		tx.Queue(ctx, `DROP TABLE `+names[i])
 	}
 	return nil
 }
 
-// keepRows is the number of ids whose rows one statement inserts again.
+// keepRows is the number of kept ids whose rows one statement inserts again.
 const keepRows = 1000

@@ -77,7 +77,7 @@ func (s *Service) applyDecision(ctx context.Context, t *try) (bool, error) {
 			return nil
 		}
 		s.p.Queue.Finish(ctx, tx, t.job)
-		emails.MarkCanceled(ctx, tx, t.o.ID)
+		emails.MarkCanceled(ctx, tx, t.o.TeamID, t.o.ID)
 		return s.p.Recorder.Record(ctx, tx, append(t.skipped, t.event(events.EmailCanceled, "", nil))...)
 	})
 	return err == nil && decision == emails.Deliver, err

@@ -45,7 +45,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	// Memory for the email is reserved before the email is read.
 	size := d.Size
 	if size == 0 {
-		size, err = s.p.Emails.Size(ctx, d.EmailID)
+		size, err = s.p.Emails.Size(ctx, d.TeamID, d.EmailID)
 	}
 	if err == nil {
 		size, err = s.reserveMemory(ctx, j.TeamID, size)

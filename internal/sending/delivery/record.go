@@ -133,7 +133,7 @@ func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict, a *even
 	// is the first.
 	first := talked && t.d.Only && t.o.LastEvent == emails.Queued
 	if talked && !first {
-		if first, err = emails.MarkSent(ctx, tx, t.o.ID); err != nil {
+		if first, err = emails.MarkSent(ctx, tx, t.o.TeamID, t.o.ID); err != nil {
 			return nil, err
 		}
 	}

@@ -321,7 +321,7 @@ func TestSizeIsKnownBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		size, err := f.Emails.Size(t.Context(), x)
+		size, err := f.Emails.Size(t.Context(), f.Acme.TeamID, x)
 		if err != nil || size != job.Size || size < 2*4000+25_000 {
 			t.Errorf("size %d by the row, %d by the job, %v", size, job.Size, err)
 		}

@@ -37,7 +37,7 @@ func TestAttachments(t *testing.T) {
 		if err != nil || len(all) != 2 {
 			t.Fatalf("attachments %+v, %v", all, err)
 		}
-		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: id, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID, EmailID: id, Domain: "one.example"})
 		if err != nil {
 			t.Fatal(err)
 		}

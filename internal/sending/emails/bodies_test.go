@@ -83,7 +83,7 @@ func TestBodies(t *testing.T) {
 			if e.HTML != nil || e.Text != nil || e.LastEvent != emails.Delivered || e.Subject == "" {
 				t.Errorf("without its content the email is %+v", e)
 			}
-			o, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID})
+			o, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID, EmailID: emailID})
 			if err != nil || !o.ContentMissing {
 				t.Errorf("the content of the email is missing: %v, %v", o.ContentMissing, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -34,7 +35,14 @@ func (s *Service) Ref(ctx context.Context, teamID, emailID string) (tokens.Ref, 
 // name an email of any team. If the email does not exist, BounceTarget returns a NotFound fault.
 func (s *Service) BounceTarget(ctx context.Context, of tokens.Ref) (BounceTarget, error) {
 	if of.Team == 0 {
-		return bounceTarget(ctx, s.DB.Reader, "", of.EmailID)
+		teamID, err := findTeam(ctx, s.DB.Reader, of.EmailID)
+		if err != nil {
+			return BounceTarget{}, fmt.Errorf("find the team of an email: %w", err)
+		}
+		if teamID == "" {
+			return BounceTarget{}, fault.NotFoundf("Email not found")
+		}
+		return bounceTarget(ctx, s.DB.Reader, teamID, of.EmailID)
 	}
 	teamID, err := s.Teams.OfShortID(ctx, of.Team)
 	if err != nil {

@@ -123,7 +123,8 @@ func usesFile(set func(*emails.Send, string)) bool {
 
 func (f *fixture) checkComposed(t *testing.T, emailID, what string) {
 	t.Helper()
-	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "example.net"})
+	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID,
+		EmailID: emailID, Domain: "example.net"})
 	if err != nil {
 		t.Fatal(err)
 	}

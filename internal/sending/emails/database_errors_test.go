@@ -12,7 +12,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
-	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // If the database is unavailable, no operation returns success or NotFound.
@@ -36,7 +35,8 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := func(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
-	delivery := emails.Delivery{EmailID: id, Domain: "one.example"}
+	ref := f.Ref(id)
+	delivery := emails.Delivery{TeamID: f.Acme.TeamID, EmailID: id, Domain: "one.example"}
 	out, err := f.Emails.Outgoing(ctx, delivery)
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +76,8 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 		},
 		"Outgoing":    func() error { _, err := f.Emails.Outgoing(ctx, delivery); return err },
 		"Sift":        func() error { _, err := f.Emails.DropSuppressed(ctx, out); return err },
-		"Size":        func() error { _, err := f.Emails.Size(ctx, id); return err },
-		"Reported":    func() error { _, err := f.Emails.BounceTarget(ctx, tokens.Ref{EmailID: id}); return err },
+		"Size":        func() error { _, err := f.Emails.Size(ctx, f.Acme.TeamID, id); return err },
+		"Reported":    func() error { _, err := f.Emails.BounceTarget(ctx, ref); return err },
 		"TeamsOf":     func() error { _, err := f.Emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
 		"References":  func() error { _, err := f.Emails.References(ctx, team, id); return err },
 		"Reschedule":  func() error { return f.Emails.Reschedule(ctx, team, id, "in 1 hour") },

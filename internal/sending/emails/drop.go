@@ -3,6 +3,7 @@ package emails
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/id"
@@ -20,6 +21,7 @@ type Survey struct {
 	From, To  time.Time
 	Unsettled []string // emails that delivery still needs
 
+	teams map[string]string   // the teams of unsettled emails
 	files map[string][]string // keys of the files of settled emails, by email
 	n     int                 // number of these keys
 }
@@ -27,7 +29,7 @@ type Survey struct {
 // Survey finds the unsettled emails of a time span and the files of all others. It reads all emails of the span, a
 // quarter of an hour at a time. Emails that are settled stay settled.
 func (s *Service) Survey(ctx context.Context, from, to time.Time) (*Survey, error) {
-	v := &Survey{From: from, To: to, files: map[string][]string{}}
+	v := &Survey{From: from, To: to, teams: map[string]string{}, files: map[string][]string{}}
 	for at := from; at.Before(to); at = at.Add(surveyStep) {
 		end := at.Add(surveyStep)
 		if end.After(to) {
@@ -37,7 +39,10 @@ func (s *Service) Survey(ctx context.Context, from, to time.Time) (*Survey, erro
 		if err != nil {
 			return nil, fmt.Errorf("find unsettled emails: %w", err)
 		}
-		if v.Unsettled = append(v.Unsettled, more...); len(v.Unsettled) > surveyMost {
+		for _, e := range more {
+			v.Unsettled, v.teams[e.id] = append(v.Unsettled, e.id), e.teamID
+		}
+		if len(v.Unsettled) > surveyMost {
 			return nil, fmt.Errorf("more than %d emails from %s to %s are not settled", surveyMost, from, to)
 		}
 		if v.n >= surveyKeys {
@@ -65,6 +70,28 @@ func (s *Service) ForgetSkipped(ctx context.Context, tx *db.Tx, v *Survey, kept 
 		delete(v.files, emailID)
 	}
 	deleteSkippedBetween(ctx, tx, id.First(v.From), id.First(v.To), kept)
+}
+
+// KeptTeams returns the teams of the kept emails, by the emails' ids. Kept ids of received emails may be missing.
+func (s *Service) KeptTeams(ctx context.Context, r db.Reader, v *Survey, kept []string) (map[string]string, error) {
+	teams := maps.Clone(v.teams)
+	var others []string
+	for _, emailID := range kept {
+		if teams[emailID] == "" {
+			others = append(others, emailID)
+		}
+	}
+	if len(others) == 0 {
+		return teams, nil
+	}
+	found, err := withEvents(ctx, r, others)
+	if err != nil {
+		return nil, fmt.Errorf("find the teams of kept emails: %w", err)
+	}
+	for _, e := range found {
+		teams[e.id] = e.teamID
+	}
+	return teams, nil
 }
 
 // Removed deletes the files of the emails that were dropped after the survey.

@@ -19,7 +19,8 @@ func TestDroppedPartition(t *testing.T) {
 				To: "ffffffff-ffff-ffff-ffff-ffffffffffff"}})
 		}
 		believe()
-		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID,
+			EmailID: emailID, Domain: "one.example"})
 		if err != nil || len(o.To) != 1 {
 			t.Errorf("the email is loaded as %+v, %v", o, err)
 		}

@@ -80,7 +80,7 @@ func TestSendWritesAJobForEachDestination(t *testing.T) {
 		if err != nil || len(to) != 4 {
 			t.Fatalf("recipients %+v, %v: want each address once", to, err)
 		}
-		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: id, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID, EmailID: id, Domain: "one.example"})
 		if err != nil || len(o.To) != 2 {
 			t.Fatalf("outgoing %+v, %v", o, err)
 		}
@@ -171,7 +171,8 @@ func TestSuppressedRecipients(t *testing.T) {
 		if got := f.state(some); got != emails.Queued {
 			t.Errorf("one of two suppressed: %s", got)
 		}
-		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: some, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID,
+			EmailID: some, Domain: "one.example"})
 		if err != nil || len(o.To) != 1 || o.To[0] != "here@one.example" {
 			t.Errorf("outgoing to %v, %v", o.To, err)
 		}

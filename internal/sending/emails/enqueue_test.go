@@ -127,7 +127,7 @@ func TestEnqueue(t *testing.T) {
 			events[0].Type != "queued" {
 			t.Errorf("its timeline is %+v, %v", events, err)
 		}
-		if size, err := f.Emails.Size(ctx, ann.ID); err != nil || size < int64(len(*ann.HTML)) {
+		if size, err := f.Emails.Size(ctx, f.Acme.TeamID, ann.ID); err != nil || size < int64(len(*ann.HTML)) {
 			t.Errorf("composing it takes %d bytes, %v", size, err)
 		}
 	})
@@ -304,7 +304,8 @@ func TestContentsGo(t *testing.T) {
 			e.Subject != "News for you" {
 			t.Errorf("an email whose content was deleted is %+v, %v", e, err)
 		}
-		if o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: got[0].ID}); err != nil || !o.ContentMissing ||
+		if o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID,
+			EmailID: got[0].ID}); err != nil || !o.ContentMissing ||
 			len(o.To) > 0 {
 			t.Errorf("an email whose content was deleted can be sent: %+v, %v", o, err)
 		}

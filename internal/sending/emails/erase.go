@@ -35,18 +35,24 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 		}
 		return err
 	}
-	if scope.All {
-		err = db.Walk(ctx, s.DB.Reader, "emails WHERE TRUE", "id", nil, func(after, upTo db.ID) error {
-			return erase(emailsTo(ctx, s.DB.Reader, a, scopeAll(after, upTo)))
+	eraseOf := func(teamID string) error {
+		return db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after,
+			upTo db.ID) error {
+			return erase(emailsTo(ctx, s.DB.Reader, a, scopeTeam(teamID, after, upTo)))
 		})
+	}
+	if scope.All {
+		var teamID string
+		for teamID, err = nextTeam(ctx, s.DB.Reader, ""); err == nil && teamID != ""; {
+			if err = eraseOf(teamID); err == nil {
+				teamID, err = nextTeam(ctx, s.DB.Reader, teamID)
+			}
+		}
 	} else {
 		// Only emails that belong to the given teams are read.
 		for _, teamID := range scope.Teams {
 			if err == nil {
-				err = db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after,
-					upTo db.ID) error {
-					return erase(emailsTo(ctx, s.DB.Reader, a, scopeTeam(teamID, after, upTo)))
-				})
+				err = eraseOf(teamID)
 			}
 		}
 	}
@@ -80,7 +86,7 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *matchedEmai
 // replaceIn replaces the address in an email that also has other recipients.
 func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEmail, dryRun bool,
 	found *erasure.Report) error {
-	named, err := contentNames(ctx, s.DB.Reader, a, e.id)
+	named, err := contentNames(ctx, s.DB.Reader, a, e.teamID, e.id)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,8 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		if host.asked["/same"] != 1 || host.asked["/first"] != 1 || host.asked["/gone"] < 3 || host.asked["/old"] != 1 {
 			t.Errorf("asked for %v", host.asked)
 		}
-		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: twice, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID,
+			EmailID: twice, Domain: "one.example"})
 		if err != nil {
 			t.Fatal(err)
 		}

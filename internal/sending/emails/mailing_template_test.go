@@ -89,7 +89,8 @@ func TestEmailOfAnAutomation(t *testing.T) {
 		}
 		_, _, err = s.Contacts.Unsubscribe(ctx, l)
 		s.Must(err)
-		o, err := s.Emails.Outgoing(ctx, emails.Delivery{EmailID: waiting.ID, To: []string{rita.Address}, First: true})
+		o, err := s.Emails.Outgoing(ctx, emails.Delivery{TeamID: s.Acme.TeamID,
+			EmailID: waiting.ID, To: []string{rita.Address}, First: true})
 		s.Must(err)
 		skipped, err := s.Emails.DropSuppressed(ctx, o)
 		if err != nil || len(o.To) != 0 || len(skipped) != 1 ||

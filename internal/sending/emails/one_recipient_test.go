@@ -42,7 +42,7 @@ func (f *fixture) happen(w twins, all ...events.Event) {
 			for i, e := range all {
 				e.TeamID, e.EmailID, e.Recipient = f.Acme.TeamID, emailID, strings.Replace(e.Recipient, "to", w.to, 1)
 				if some[i] = e; e.Type == events.EmailSent {
-					if _, err := emails.MarkSent(f.T.Context(), tx, emailID); err != nil {
+					if _, err := emails.MarkSent(f.T.Context(), tx, f.Acme.TeamID, emailID); err != nil {
 						return err
 					}
 				}
@@ -187,7 +187,7 @@ func TestOneRecipientOfAScheduledEmail(t *testing.T) {
 			}
 		}
 		// The email of a canceled broadcast has one recipient, and waits no longer.
-		f.Update(func(tx *db.Tx) error { emails.MarkCanceled(t.Context(), tx, w.one); return nil })
+		f.Update(func(tx *db.Tx) error { emails.MarkCanceled(t.Context(), tx, f.Acme.TeamID, w.one); return nil })
 		if state(w.one) != emails.Canceled {
 			t.Errorf("the recipient of a canceled email is %s", state(w.one))
 		}

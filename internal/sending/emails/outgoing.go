@@ -30,6 +30,7 @@ const DeliveryKind = "delivery"
 // Delivery is the payload of a delivery job.
 type Delivery struct {
 	EmailID string `json:"email"`
+	TeamID  string `json:"-"`              // the email's team, which the job's lane names
 	Domain  string `json:"-"`              // the destination, which the job's lane names
 	Only    bool   `json:"only,omitempty"` // the email has no other delivery job
 
@@ -75,7 +76,7 @@ func DecodeDelivery(payload, lane string) (d Delivery, err error) {
 	if err := json.Unmarshal([]byte(payload), &d); err != nil {
 		return d, fmt.Errorf("read the payload of a delivery job: %w", err)
 	}
-	d.Domain = Destination(lane)
+	d.Domain, d.TeamID = Destination(lane), LaneTeam(lane)
 	return d, nil
 }
 
@@ -310,8 +311,8 @@ func (d *draft) memory() int64 {
 
 // Size estimates the memory, in bytes, needed to compose and send an email, without reading its content. Size returns
 // ErrGone if the email does not exist.
-func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
-	z, err := sizeOf(ctx, s.DB.Reader, emailID)
+func (s *Service) Size(ctx context.Context, teamID, emailID string) (int64, error) {
+	z, err := sizeOf(ctx, s.DB.Reader, teamID, emailID)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, ErrGone
 	}

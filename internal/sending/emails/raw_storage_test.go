@@ -43,7 +43,7 @@ func TestWhereRawIsKept(t *testing.T) {
 				more {
 				t.Errorf("with %d bytes more it has become %d bytes", more, len(text))
 			}
-			size, err := f.Emails.Size(t.Context(), id)
+			size, err := f.Emails.Size(t.Context(), f.Acme.TeamID, id)
 			if want := int64(2*(64<<10) + 1024); err != nil || blobs == 0 && size != want || blobs == 1 && size != 2*(1<<20)+
 				1024 {
 				t.Errorf("with %d bytes more it is estimated to take %d, %v", more, size, err)
@@ -113,7 +113,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 			!slices.Equal(e.Bcc, []string{"b@one.example"}) {
 			t.Errorf("%+v, %v", e, err)
 		}
-		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: id, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID, EmailID: id, Domain: "one.example"})
 		if err != nil || !o.UTF8 || len(o.To) != 2 {
 			t.Errorf("%+v, %v", o, err)
 		}

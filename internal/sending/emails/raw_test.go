@@ -8,7 +8,6 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -28,8 +27,6 @@ func TestSweepSubmittedMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := f.keys(t)
-		old := f.oldRaw(t, large)
-		kept = append(kept, "submitted/"+old)
 		if _, err := f.Blobs.Put(ctx, "submitted/"+id.New(), strings.NewReader("stray")); err != nil {
 			t.Fatal(err)
 		}
@@ -37,14 +34,12 @@ func TestSweepSubmittedMessages(t *testing.T) {
 		if err := f.Emails.SweepFiles(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if slices.Sort(kept); !slices.Equal(f.keys(t), kept) || len(kept) != 2 {
+		if slices.Sort(kept); !slices.Equal(f.keys(t), kept) || len(kept) != 1 {
 			t.Errorf("left are %v, want %v", f.keys(t), kept)
 		}
-		for _, emailID := range []string{sent, old} {
-			if text := f.compose(t, emailID); !strings.Contains(text, " id "+emailID+";") ||
-				!strings.HasSuffix(text, string(large.Header)+string(large.Body)) {
-				t.Errorf("email %s has become %.300s", emailID, text)
-			}
+		if text := f.compose(t, sent); !strings.Contains(text, " id "+sent+";") ||
+			!strings.HasSuffix(text, string(large.Header)+string(large.Body)) {
+			t.Errorf("the email has become %.300s", text)
 		}
 		if err := f.Emails.EraseTeam(ctx, f.Acme.TeamID); err != nil {
 			t.Fatal(err)
@@ -55,41 +50,10 @@ func TestSweepSubmittedMessages(t *testing.T) {
 	})
 }
 
-// oldRaw sends a large message and stores it as older releases did. They stored the whole message in a blob with the
-// email's id as its key.
-func (f *fixture) oldRaw(t *testing.T, in emails.Raw) string {
-	t.Helper()
-	ctx := t.Context()
-	before := f.keys(t)
-	sent, err := f.Emails.SendRaw(ctx, f.Acme, in, emails.Idempotency{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Blobs.Put(ctx, "submitted/"+sent, strings.NewReader(f.compose(t, sent))); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range f.keys(t) {
-		if key == "submitted/"+sent || slices.Contains(before, key) {
-			continue
-		}
-		if err := f.Blobs.Delete(ctx, key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.DB.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, `DELETE FROM email_messages WHERE email_id = $1`, db.ID(sent))
-		tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $2 || blob_key WHERE email_id = $1`, db.ID(sent),
-			"submitted/"+sent)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return sent
-}
-
 func (f *fixture) compose(t *testing.T, emailID string) string {
 	t.Helper()
-	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
+	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID,
+		EmailID: emailID, Domain: "one.example"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 // enqueueDeliveries finishes a job and enqueues the delivery jobs for its email. The callback runs in the same
 // transaction. fetched is the total size, in bytes, of the newly downloaded attachments.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
-	memory, err := s.Size(ctx, e.ID)
+	memory, err := s.Size(ctx, e.TeamID, e.ID)
 	if err != nil && !errors.Is(err, ErrGone) { // if the content is missing, the delivery job marks the email as failed
 		return err
 	}

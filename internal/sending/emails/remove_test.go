@@ -125,7 +125,7 @@ func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 // sendable fails the test if an email that waits for delivery cannot be composed.
 func (f *fixture) sendable(t *testing.T, emailID string) {
 	t.Helper()
-	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID})
+	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID, EmailID: emailID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,8 @@ func TestRemoveBefore(t *testing.T) {
 			if err := f.Emails.Cancel(ctx, team, emailID); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("cancel email %s: %v", emailID, err)
 			}
-			if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID}); err != emails.ErrGone {
+			if _, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID,
+				EmailID: emailID}); err != emails.ErrGone {
 				t.Errorf("deliver email %s: %v", emailID, err)
 			}
 			if _, err := f.Emails.BounceTarget(ctx, tokens.Ref{EmailID: emailID}); fault.KindOf(err) != fault.NotFound {

@@ -18,7 +18,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
-	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // inHand claims the job for an email, as a worker does, and returns the job.
@@ -79,8 +78,9 @@ func TestReadsWithoutAStatement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		ref := f.Ref(id)
 		compose := func(id string) error {
-			o, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: id, Domain: "one.example"})
+			o, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID, EmailID: id, Domain: "one.example"})
 			if err != nil {
 				return err
 			}
@@ -112,8 +112,8 @@ func TestReadsWithoutAStatement(t *testing.T) {
 			"Shared":      func() error { _, _, err := f.Emails.Shared(ctx, shared.Query().Get("token")); return err },
 			"Compose":     func() error { return compose(id) },
 			"Compose raw": func() error { return compose(raw) },
-			"Size":        func() error { _, err := f.Emails.Size(ctx, id); return err },
-			"Reported":    func() error { _, err := f.Emails.BounceTarget(ctx, tokens.Ref{EmailID: id}); return err },
+			"Size":        func() error { _, err := f.Emails.Size(ctx, f.Acme.TeamID, id); return err },
+			"Reported":    func() error { _, err := f.Emails.BounceTarget(ctx, ref); return err },
 			"TeamsOf":     func() error { _, err := f.Emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
 			"References":  func() error { _, err := f.Emails.References(ctx, team, id); return err },
 			"WaitingFrom": func() error { _, err := f.Emails.HasScheduledFrom(ctx, team, f.Sender.ID); return err },
@@ -245,7 +245,7 @@ func (f *fixture) rows(t *testing.T, emailID string) string {
 func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
 	team := f.Acme.TeamID
 	return f.DB.Update(ctx, func(tx *db.Tx) error {
-		first, err := emails.MarkSent(ctx, tx, emailID)
+		first, err := emails.MarkSent(ctx, tx, f.Acme.TeamID, emailID)
 		if err != nil || !first {
 			return errors.Join(err, fmt.Errorf("it is the first: %v", first))
 		}

@@ -58,7 +58,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 	if strings.HasPrefix(messageID, "<"+e.ID) && messageID == defaultMessageID(e.ID, e.From) {
 		messageID = "" // omitted to save space
 	}
-	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, db.ID(e.ID))
+	tx.Proof(`SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, db.ID(e.ID), db.ID(e.TeamID))
 	args := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.Actor.ID), db.ID(e.DomainID), messageID, e.From, e.Subject, to,
 		tags, db.ID(e.TopicID), db.ID(e.TemplateID), db.ID(e.BroadcastID), string(e.LastEvent), rank[e.LastEvent],
 		db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
@@ -251,13 +251,16 @@ func readEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email,
 	return e, err
 }
 
+// bodyTable joins the own body of an email, if it has one.
+const bodyTable = ` LEFT JOIN email_bodies b ON b.email_id = e.id AND b.team_id = e.team_id`
+
 // selectEmail reads an email and additional columns.
 func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns string, dest ...any) (Email, int, error) {
 	var row emailRow
 	var variables string
 	var flags int
 	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, e.content_id, e.variables, COALESCE(b.parts, 0), `+columns+`
-		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, db.ID(emailID),
+		FROM emails e`+bodyTable+` WHERE e.id = $1 AND e.team_id = $2`, db.ID(emailID),
 		db.ID(teamID)).
 		Scan(row.dest(append([]any{(*db.ID)(&row.shared.contentID), &variables, &flags}, dest...)...)...)
 	if errors.Is(err, db.ErrNoRows) {
@@ -355,15 +358,15 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf reads the sizes of an email's content without reading the content itself. The function does not require a team
-// id, because it is called for delivery jobs, which contain the email's id.
-func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
+// sizeOf reads the sizes of an email's content without reading the content itself.
+func sizeOf(ctx context.Context, r db.Reader, teamID, emailID string) (z sizes, err error) {
 	var variables string
 	err = r.QueryRow(ctx, `SELECT e.team_id, e.domain_id, e.content_id, e.variables, COALESCE(b.parts, 0),
 		COALESCE(OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text), 0),
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
-		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
-		WHERE e.id = $1 AND (b.parts IS NOT NULL OR e.content_id IS NOT NULL)`, db.ID(emailID)).
+		FROM emails e`+bodyTable+`
+		WHERE e.id = $1 AND e.team_id = $2 AND (b.parts IS NOT NULL OR e.content_id IS NOT NULL)`, db.ID(emailID),
+		db.ID(teamID)).
 		Scan((*db.ID)(&z.teamID), (*db.ID)(&z.domainID), (*db.ID)(&z.shared.contentID), &variables, &z.flags, &z.texts,
 			&z.attachments)
 	if err == nil {

@@ -18,18 +18,24 @@ type matchedEmail struct {
 	settled    bool
 }
 
-// recipientScope selects the emails between two ids, for all teams or for one team.
+// recipientScope selects the emails of a team between two ids.
 type recipientScope struct {
 	where string // condition on the table emails, with the alias e
 	args  []any  // from $2 on
 }
 
-func scopeAll(after, upTo db.ID) recipientScope {
-	return recipientScope{`e.id > $2 AND e.id <= $3`, []any{after, upTo}}
-}
-
 func scopeTeam(teamID string, after, upTo db.ID) recipientScope {
 	return recipientScope{`e.id > $2 AND e.id <= $3 AND e.team_id = $4`, []any{after, upTo, db.ID(teamID)}}
+}
+
+// nextTeam returns the next team after another one that has emails, or "".
+func nextTeam(ctx context.Context, r db.Reader, after string) (teamID string, err error) {
+	err = r.QueryRow(ctx, `SELECT team_id FROM emails WHERE team_id > $1 ORDER BY team_id LIMIT 1`, db.OrNoID(after)).
+		Scan((*db.ID)(&teamID))
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	return teamID, err
 }
 
 // recipients returns a subquery for the recipients of the emails in the scope.
@@ -56,7 +62,7 @@ func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientS
 	rows, err = r.Query(ctx, `SELECT e.id, e.team_id, (SELECT COUNT(*) FROM email_recipients o
 			WHERE o.email_id = e.id AND o.address <> ALL($1) AND o.address <> '`+erasure.Placeholder+`'), `+isSettled+`
 		FROM (SELECT DISTINCT p.email_id FROM `+of.recipients()+` WHERE p.address = ANY($1)) q
-		JOIN emails e ON e.id = q.email_id
+		JOIN emails e ON e.id = q.email_id AND e.team_id = $4
 		ORDER BY e.id`, append([]any{spellings}, of.args...)...)
 	return db.Collect(rows, err, scanAddressed)
 }
@@ -68,12 +74,12 @@ func scanAddressed(r db.Row) (e matchedEmail, err error) {
 
 // contentNames reports whether an email's content may contain an address. For a raw message, the result is always true.
 // For shared content, only the email's variables are searched.
-func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
+func contentNames(ctx context.Context, r db.Reader, a erasure.Address, teamID, emailID string) (bool, error) {
 	var variables, html, text, headers string
 	var flags int
 	err := r.QueryRow(ctx, `SELECT e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''), COALESCE(b.headers, ''),
-		COALESCE(b.parts, 0) FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1`, db.ID(emailID)).
-		Scan(&variables, &html, &text, &headers, &flags)
+		COALESCE(b.parts, 0) FROM emails e`+bodyTable+` WHERE e.id = $1 AND e.team_id = $2`, db.ID(emailID),
+		db.ID(teamID)).Scan(&variables, &html, &text, &headers, &flags)
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
 )
@@ -67,21 +65,12 @@ func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (tex
 	return text, blobKey, nil
 }
 
-// usedBlobs returns the keys that are used by an email of any team. SweepFiles calls it. The slice names contains the
-// keys without their prefix. If a message has no row, the name is the id of its email.
-func usedBlobs(ctx context.Context, r db.Reader, keys, names []string) ([]string, error) {
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !id.Valid(name) })
-	rows, err := r.Query(ctx, `SELECT blob_key, CAST(NULL AS UUID) FROM email_attachments WHERE blob_key = ANY($1)
+// usedBlobs returns the keys that are used by an email of any team. SweepFiles calls it.
+func usedBlobs(ctx context.Context, r db.Reader, keys []string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE blob_key = ANY($1)
 		AND blob_key <> ''
-		UNION ALL SELECT blob_key, CAST(NULL AS UUID) FROM email_messages WHERE blob_key = ANY($1) AND blob_key <> ''
-		UNION ALL SELECT '', email_id FROM email_bodies WHERE email_id = ANY($2)`, keys, db.IDs(names))
-	return db.Collect(rows, err, func(r db.Row) (key string, err error) {
-		var emailID string
-		if err = r.Scan(&key, (*db.ID)(&emailID)); key == "" {
-			key = rawPrefix + emailID
-		}
-		return key, err
-	})
+		UNION ALL SELECT blob_key FROM email_messages WHERE blob_key = ANY($1) AND blob_key <> ''`, keys)
+	return db.Collect(rows, err, scanText)
 }
 
 func setFetched(ctx context.Context, tx *db.Tx, a *Attachment) {

@@ -33,12 +33,12 @@ var (
 var isSettled = fmt.Sprintf(`(CASE WHEN e.recipient <> '' THEN e.rank >= %[1]d ELSE
 	(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = e.id AND s.rank < %[1]d) = 0 END)`, settled)
 
-// contentRows returns an SQL expression for the number of rows as which an email's content is counted. The database can
-// compute this number without reading the content.
+// contentRows returns an SQL expression for the number of rows as which the content of an email of team $1 is counted.
+// The database can compute this number without reading the content.
 func contentRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
 		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
-			FROM email_bodies b WHERE b.email_id = %[1]s), 0)
+			FROM email_bodies b WHERE b.email_id = %[1]s AND b.team_id = $1), 0)
 		+ COALESCE((SELECT OCTET_LENGTH(m.content) / %[2]d
 			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, bytesPerRow)
 }
@@ -55,11 +55,13 @@ var (
 	selectContents = `SELECT e.id, ` + isSettled + `, ` + contentRows("e.id") + `
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
 	selectSkipped = `SELECT l.email_id, ` + isSettled + `, ` + contentRows("l.email_id") + `
-		FROM email_bodies_left l LEFT JOIN emails e ON e.id = l.email_id WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
+		FROM email_bodies_left l LEFT JOIN emails e ON e.id = l.email_id AND e.team_id = l.team_id
+		WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
 	// selectTimelines finds the emails that have events in a time range but no event at or after another time.
 	selectTimelines = `SELECT o.email_id, ` + isSettled + `, ` + timelineRows("o.email_id") + `
 		FROM (SELECT DISTINCT v.email_id FROM email_events v
-			WHERE v.team_id = $1 AND v.created_at > $2 AND v.created_at <= $3) o LEFT JOIN emails e ON e.id = o.email_id
+			WHERE v.team_id = $1 AND v.created_at > $2 AND v.created_at <= $3) o
+		LEFT JOIN emails e ON e.id = o.email_id AND e.team_id = $1
 		WHERE (SELECT COUNT(*) FROM email_events n WHERE n.email_id = o.email_id AND n.created_at + 0 >= $4) = 0
 		ORDER BY o.email_id`
 )
@@ -136,17 +138,8 @@ func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, err
 	for i, key := range keys {
 		keys[i], _, _ = strings.Cut(key, fileMark)
 	}
-	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT b.email_id, m.email_id IS NOT NULL, COALESCE(m.blob_key, '')
-		FROM email_bodies b LEFT JOIN email_messages m ON m.email_id = b.email_id
-		WHERE b.parts & %d <> 0 AND b.email_id = ANY($1)`, isBlob), db.IDs(emailIDs))
-	raws, err := db.Collect(rows, err, func(r db.Row) (key string, err error) {
-		var emailID string
-		var hasRow bool
-		if err = r.Scan((*db.ID)(&emailID), &hasRow, &key); !hasRow {
-			key = rawPrefix + emailID
-		}
-		return key, err
-	})
+	rows, err = r.Query(ctx, `SELECT blob_key FROM email_messages WHERE email_id = ANY($1)`, db.IDs(emailIDs))
+	raws, err := db.Collect(rows, err, scanText)
 	keys = append(keys, raws...)
 	slices.Sort(keys)
 	return slices.DeleteFunc(slices.Compact(keys), func(key string) bool { return key == "" }), err
@@ -158,8 +151,12 @@ func scanText(r db.Row) (text string, err error) {
 }
 
 // deleteOfEmails returns a statement that deletes the rows of the given emails from a table. The statement compares the
-// team in the same way as selectBefore, so that SQLite uses the index on the email id.
+// team in the same way as selectBefore, so that SQLite uses the index on the email id. Bodies are found by their team,
+// because on PostgreSQL, they are in the rows of the emails.
 func deleteOfEmails(table string) string {
+	if table == "email_bodies" {
+		return `DELETE FROM email_bodies WHERE team_id = $1 AND email_id = ANY($2)`
+	}
 	return `DELETE FROM ` + table + ` WHERE COALESCE(team_id, team_id) = $1 AND email_id = ANY($2)`
 }
 

@@ -36,14 +36,14 @@ const (
 func selectOutgoing(alone, audience bool) string {
 	body, join, condition := "e", "", isSuppressed
 	if alone { // SQLite keeps bodies in a table of their own. On PostgreSQL, the view would look up the email twice.
-		body, join = "b", ` LEFT JOIN email_bodies b ON b.email_id = e.id`
+		body, join = "b", bodyTable
 	}
 	if audience {
 		condition = mayBeRefused
 	}
 	return `SELECT ` + emailColumns + `, ` + strings.ReplaceAll(`b.parts IS NOT NULL, COALESCE(b.html, ''),
 		COALESCE(b.body_text, ''), COALESCE(b.parts, 0), COALESCE(b.headers, '')`, "b.", body+".") + `,
-		e.content_id, e.variables, ` + condition + ` FROM emails e` + join + ` WHERE e.id = $1
+		e.content_id, e.variables, ` + condition + ` FROM emails e` + join + ` WHERE e.id = $1 AND e.team_id = $3
 		AND COALESCE((SELECT t.deleted_at FROM teams t WHERE t.id = e.team_id), 0) = 0`
 }
 
@@ -60,16 +60,16 @@ var outgoingTexts = map[[2]bool]*db.PartTexts{
 const readTogetherMax = 256 << 10
 
 // readOutgoing reads an email and its body into o, and reports whether the email has its own body. The parameter keys
-// contains the job's recipients. The function does not require a team id, because it is called for a delivery job. If
-// the email does not exist or its team was deleted, readOutgoing returns db.ErrNoRows.
+// contains the job's recipients. If the email does not exist or its team was deleted, readOutgoing returns db.ErrNoRows.
 func readOutgoing(ctx context.Context, d *db.DB, of Delivery, keys []string, o *Outgoing) (own bool, err error) {
 	row := &o.row
 	var variables string
 	texts := outgoingTexts[[2]bool{d.Alone(), of.Audience}]
 	table := d.PartitionOf("emails", db.ID(of.EmailID))
 	read := func(r db.Reader) error {
-		return r.QueryRow(ctx, texts.In(table), db.ID(of.EmailID), keys).Scan(row.dest(&own, &o.body.html, &o.body.text,
-			&o.body.flags, &o.body.headers, (*db.ID)(&row.shared.contentID), &variables, &o.MayBeRefused)...)
+		return r.QueryRow(ctx, texts.In(table), db.ID(of.EmailID), keys, db.ID(of.TeamID)).Scan(row.dest(&own,
+			&o.body.html, &o.body.text, &o.body.flags, &o.body.headers, (*db.ID)(&row.shared.contentID), &variables,
+			&o.MayBeRefused)...)
 	}
 	if of.Size > 0 && of.Size <= readTogetherMax {
 		err = d.ReadTogether(ctx, read)

@@ -14,18 +14,27 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// bounceTarget reads an email and its recipients for a bounce or a complaint. A report that contains no return path but
-// only the Message-ID does not say which team sent the email; then teamID is "".
+// findTeam returns the team of an email, or "" if there is no such email. Only a report that does not name the team needs
+// it. The events of the email name the team. If they were deleted, findTeam looks for the email in each team.
+func findTeam(ctx context.Context, r db.Reader, emailID string) (teamID string, err error) {
+	for _, text := range []string{`SELECT team_id FROM email_events WHERE email_id = $1 LIMIT 1`,
+		`SELECT e.team_id FROM teams t CROSS JOIN emails e WHERE e.team_id = t.id AND e.id = $1 LIMIT 1`} {
+		err = r.QueryRow(ctx, text, db.ID(emailID)).Scan((*db.ID)(&teamID))
+		if !errors.Is(err, db.ErrNoRows) {
+			return teamID, err
+		}
+	}
+	return "", nil
+}
+
+// bounceTarget reads an email and its recipients for a bounce or a complaint.
 func bounceTarget(ctx context.Context, r db.Reader, teamID, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
-	text, args := `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient FROM emails
-		WHERE id = $1`, []any{db.ID(emailID)}
-	if teamID != "" {
-		text, args = text+` AND team_id = $2`, append(args, db.ID(teamID))
-	}
 	var from, only string
-	err := r.QueryRow(ctx, text, args...).Scan((*db.ID)(&e.TeamID), (*db.ID)(&e.DomainID), (*db.ID)(&e.BroadcastID),
-		(*db.ID)(&e.ContactID), &e.MessageID, &from, &only)
+	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient FROM emails
+		WHERE id = $1 AND team_id = $2`, db.ID(emailID), db.ID(teamID)).
+		Scan((*db.ID)(&e.TeamID), (*db.ID)(&e.DomainID), (*db.ID)(&e.BroadcastID),
+			(*db.ID)(&e.ContactID), &e.MessageID, &from, &only)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}
@@ -85,7 +94,7 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 // alias e, to fieldTables.
 const (
 	fieldColumns = `COALESCE(c.headers, ''), e.variables, COALESCE(b.headers, '')`
-	fieldTables  = ` LEFT JOIN email_bodies b ON b.email_id = e.id LEFT JOIN contents c ON c.id = e.content_id`
+	fieldTables  = bodyTable + ` LEFT JOIN contents c ON c.id = e.content_id`
 )
 
 // fields holds the stored header fields of an email.

@@ -55,7 +55,7 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 // team's lane, because each scheduled email has a release job.
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = CAST(j.dedupe AS UUID)
-		WHERE j.kind = $1 AND j.lane = $2 AND COALESCE(e.team_id, e.team_id) = $3 AND e.domain_id = $4
+		AND e.team_id = $3 WHERE j.kind = $1 AND j.lane = $2 AND e.domain_id = $4
 		AND e.last_event = 'scheduled')`, ReleaseKind, teamID, db.ID(teamID), db.ID(domainID)).Scan(&found)
 	return found, err
 }

@@ -35,11 +35,11 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 
 // advanceState sets the state of an email, unless the email has a state of the same or a higher rank.
 var advanceState = db.NewRowStatement(
-	`UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`,
+	`UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND team_id = $5 AND rank < $3`,
 	`UPDATE emails SET last_event = u.last_event, rank = u.rank, updated_at = u.updated_at
-	FROM UNNEST(CAST($1 AS UUID[]), CAST($2 AS TEXT[]), CAST($3 AS SMALLINT[]), CAST($4 AS BIGINT[]))
-		AS u (id, last_event, rank, updated_at)
-	WHERE emails.id = ANY($1) AND emails.id = u.id AND emails.rank < u.rank`)
+	FROM UNNEST(CAST($1 AS UUID[]), CAST($2 AS TEXT[]), CAST($3 AS SMALLINT[]), CAST($4 AS BIGINT[]),
+		CAST($5 AS UUID[])) AS u (id, last_event, rank, updated_at, team_id)
+	WHERE emails.id = ANY($1) AND emails.id = u.id AND emails.team_id = u.team_id AND emails.rank < u.rank`)
 
 // advanceEmail updates the state of an event's email. The column updated_at belongs to the email's only recipient, who
 // cannot have the state sent.
@@ -49,12 +49,14 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		advanceUnmailed(ctx, tx, e, to)
 	case isTrackingState(to):
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5
-			WHERE id = $1 AND rank < $3 AND rank >= $4`, db.ID(e.EmailID), string(to), rankOf(e), settled, e.At.UnixMicro())
+			WHERE id = $1 AND team_id = $6 AND rank < $3 AND rank >= $4`, db.ID(e.EmailID), string(to), rankOf(e), settled,
+			e.At.UnixMicro(), db.ID(e.TeamID))
 	case to == Sent:
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, db.ID(e.EmailID),
-			string(to), rankOf(e))
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND team_id = $4 AND rank < $3`,
+			db.ID(e.EmailID), string(to), rankOf(e), db.ID(e.TeamID))
 	default:
-		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro())
+		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro(),
+			db.ID(e.TeamID))
 	}
 }
 
@@ -63,48 +65,51 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 // canceled. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	if e.OneRecipient {
-		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rank[Suppressed], e.At.UnixMicro())
+		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rank[Suppressed], e.At.UnixMicro(),
+			db.ID(e.TeamID))
 		return
 	}
 	// Two transactions may each settle one of the last two recipients. The first UPDATE makes the second transaction wait
 	// for the first one, so that the next statement sees the changes that the first transaction made. A statement that
 	// matched no row would not wait for the other transaction.
-	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, db.ID(e.EmailID))
+	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2`, db.ID(e.EmailID), db.ID(e.TeamID))
 	tx.Queue(ctx, `UPDATE emails SET rank = $2, updated_at = $4, last_event = CASE WHEN recipient <> '' THEN $3
 		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed'
 		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'canceled') THEN 'canceled'
 		ELSE 'suppressed' END
-		WHERE id = $1 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
+		WHERE id = $1 AND team_id = $5 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
 		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, db.ID(e.EmailID), rank[Suppressed], string(to),
-		e.At.UnixMicro())
+		e.At.UnixMicro(), db.ID(e.TeamID))
 }
 
 // recipientRows returns a table with the states of an email's recipients, and a condition for the addresses in $2 of
-// the email $1.
+// the email $1 of the team $7.
 func recipientRows(o *Outgoing) (table, where string) {
 	if o.OneRecipient {
-		return `emails`, `id = $1 AND recipient = ANY($2)`
+		return `emails`, `id = $1 AND team_id = $7 AND recipient = ANY($2)`
 	}
-	return `email_recipients`, `email_id = $1 AND address = ANY($2)`
+	return `email_recipients`, `email_id = $1 AND team_id = $7 AND address = ANY($2)`
 }
 
 // setWithheld gives the recipients in o.To that are not settled the ranks of withheld ones; see rankWithheld.
 func setWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) {
 	table, where := recipientRows(o)
 	tx.Queue(ctx, `UPDATE `+table+` SET rank = CASE WHEN rank < $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
-		WHERE `+where+` AND rank < $6`, db.ID(o.ID), o.To, rank[Sent], rankWithheld, rankRetryWithheld, settled)
+		WHERE `+where+` AND rank < $6`, db.ID(o.ID), o.To, rank[Sent], rankWithheld, rankRetryWithheld, settled,
+		db.ID(o.TeamID))
 }
 
 // unsetWithheld undoes setWithheld. It locks the email, and returns false if the email does not exist or is canceled.
 func unsetWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND last_event <> 'canceled'`, db.ID(o.ID))
+	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2
+		AND last_event <> 'canceled'`, db.ID(o.ID), db.ID(o.TeamID))
 	if err != nil || n == 0 {
 		return false, err
 	}
 	table, where := recipientRows(o)
 	tx.Queue(ctx, `UPDATE `+table+` SET rank = CASE WHEN rank = $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
 		WHERE `+where+` AND rank IN ($3, $6)`, db.ID(o.ID), o.To, rankWithheld, rankReleased, rank[Delayed],
-		rankRetryWithheld)
+		rankRetryWithheld, db.ID(o.TeamID))
 	return true, nil
 }
 
@@ -119,8 +124,8 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 	var open, withheld int
 	err = tx.QueryRow(ctx, `SELECT COUNT(*), COUNT(CASE WHEN r.rank IN ($3, $4) THEN 1 END) FROM
 		(SELECT rank FROM email_recipients WHERE email_id = $1
-		UNION ALL SELECT rank FROM emails WHERE id = $1 AND recipient <> '') r WHERE r.rank < $2`, db.ID(emailID), settled,
-		rankWithheld, rankRetryWithheld).Scan(&open, &withheld)
+		UNION ALL SELECT rank FROM emails WHERE id = $1 AND team_id = $5 AND recipient <> '') r WHERE r.rank < $2`,
+		db.ID(emailID), settled, rankWithheld, rankRetryWithheld, db.ID(teamID)).Scan(&open, &withheld)
 	if err != nil {
 		return nil, fmt.Errorf("count the withheld recipients of email %s: %w", emailID, err)
 	}
@@ -140,9 +145,9 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 
 // MarkSent changes an email's state to sent, in the transaction that records an attempt. MarkSent reports whether this
 // call changed the state. If the email has several jobs, only the first attempt changes the state.
-func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, db.ID(emailID),
-		string(Sent), rank[Sent])
+func MarkSent(ctx context.Context, tx *db.Tx, teamID, emailID string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND team_id = $4
+		AND rank < $3`, db.ID(emailID), string(Sent), rank[Sent], db.ID(teamID))
 	if err != nil {
 		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)
 	}
@@ -151,7 +156,8 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 
 // MarkCanceled changes an email's state to canceled, in the transaction that ends its delivery job. MarkCanceled does
 // not change settled emails. The caller must record the event.
-func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
-	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5 WHERE id = $1 AND rank < $4`,
-		db.ID(emailID), string(Canceled), rank[Canceled], settled, tx.Now().UnixMicro())
+func MarkCanceled(ctx context.Context, tx *db.Tx, teamID, emailID string) {
+	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5
+		WHERE id = $1 AND team_id = $6 AND rank < $4`, db.ID(emailID), string(Canceled), rank[Canceled], settled,
+		tx.Now().UnixMicro(), db.ID(teamID))
 }

@@ -32,14 +32,15 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 			{Name: "In-Reply-To", Value: "<c@x.example>"}}
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: make([]byte, 1000), HasContent: true}}
 		emailID, nobody := f.Send(s), id.New()
-		size, err := f.Emails.Size(ctx, emailID)
+		size, err := f.Emails.Size(ctx, f.Acme.TeamID, emailID)
 		if err != nil || size != 2*6+2500+1024 {
 			t.Errorf("it takes %d bytes, %v", size, err)
 		}
-		if n, err := f.Emails.Size(ctx, nobody); n != 0 || !errors.Is(err, emails.ErrGone) {
+		if n, err := f.Emails.Size(ctx, f.Acme.TeamID, nobody); n != 0 || !errors.Is(err, emails.ErrGone) {
 			t.Errorf("what is not there takes %d bytes, %v", n, err)
 		}
-		if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: nobody}); !errors.Is(err, emails.ErrGone) {
+		if _, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID,
+			EmailID: nobody}); !errors.Is(err, emails.ErrGone) {
 			t.Errorf("what is not there goes out: %v", err)
 		}
 		if _, err := f.Emails.BounceTarget(ctx, tokens.Ref{EmailID: nobody}); fault.KindOf(err) != fault.NotFound {
@@ -76,7 +77,10 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 			}
 		}
 		first := func() (is bool) {
-			err := f.DB.Update(ctx, func(tx *db.Tx) (err error) { is, err = emails.MarkSent(ctx, tx, emailID); return err })
+			err := f.DB.Update(ctx, func(tx *db.Tx) (err error) {
+				is, err = emails.MarkSent(ctx, tx, f.Acme.TeamID, emailID)
+				return err
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,11 +192,11 @@ func TestWhatDeliveryJobsSay(t *testing.T) {
 			want []emails.Delivery
 		}{
 			{[]string{"gone@one.example", "a@one.example", "b@ONE.example"},
-				[]emails.Delivery{{Domain: "one.example", Only: true, To: []string{"a@one.example", "b@one.example"}, Size: 12 +
-					1024}}},
+				[]emails.Delivery{{TeamID: f.Acme.TeamID, Domain: "one.example", Only: true,
+					To: []string{"a@one.example", "b@one.example"}, Size: 12 + 1024}}},
 			{[]string{"a@one.example", "gone@one.example", "b@two.example"},
-				[]emails.Delivery{{Domain: "one.example", To: []string{"a@one.example"}, Size: 12 + 1024},
-					{Domain: "two.example", To: []string{"b@two.example"}, Size: 12 + 1024}}},
+				[]emails.Delivery{{TeamID: f.Acme.TeamID, Domain: "one.example", To: []string{"a@one.example"}, Size: 12 + 1024},
+					{TeamID: f.Acme.TeamID, Domain: "two.example", To: []string{"b@two.example"}, Size: 12 + 1024}}},
 		} {
 			for _, later := range []bool{false, true} {
 				f.change(`DELETE FROM jobs`)
@@ -295,7 +299,8 @@ func TestAttachmentThatWasCut(t *testing.T) {
 		if err := os.Truncate(f.onlyBlob(t), 3); err != nil {
 			t.Fatal(err)
 		}
-		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: f.Acme.TeamID,
+			EmailID: emailID, Domain: "one.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -506,11 +511,14 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 			func() error { _, _, err := f.Emails.Attachments(ctx, team, emailID, page.Page{}); return err },
 			func() error { _, err := f.Emails.Attachment(ctx, team, emailID, dbtest.ID("f")); return err },
 		}},
-		{"email_bodies.parts", []func() error{func() error { _, err := f.Emails.Size(ctx, emailID); return err }}},
+		{"email_bodies.parts", []func() error{func() error { _, err := f.Emails.Size(ctx, f.Acme.TeamID, emailID); return err }}},
 		{"emails.created_at", []func() error{
 			func() error { _, err := f.Emails.Get(ctx, team, emailID); return err },
 			func() error { _, _, err := f.Emails.List(ctx, team, page.Page{}); return err },
-			func() error { _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID}); return err },
+			func() error {
+				_, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID, EmailID: emailID})
+				return err
+			},
 			func() error { return f.Emails.Kinds()[0].Handle(ctx, j) },
 		}},
 	} {
@@ -526,13 +534,15 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 	f = newFixture(t, dbtest.SQLite(t))
 	emailID = f.Send(hello("a@one.example"))
 	f.change(`UPDATE emails SET recipient = 'nobody'`)
-	if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"}); !fault.Ours(err) {
+	if _, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID,
+		EmailID: emailID, Domain: "one.example"}); !fault.Ours(err) {
 		t.Errorf("a recipient that is none: %v", err)
 	}
 	f.change(`UPDATE emails SET recipient = 'a@one.example'`)
 	several := f.Send(hello("a@one.example", "b@one.example"))
 	f.change(`UPDATE email_recipients SET address = 'nobody'`)
-	if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: several, Domain: "one.example"}); !fault.Ours(err) {
+	if _, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID,
+		EmailID: several, Domain: "one.example"}); !fault.Ours(err) {
 		t.Errorf("recipients that are none: %v", err)
 	}
 	for _, text := range []string{`UPDATE emails SET sender = 'nobody'`,
@@ -540,7 +550,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 		`UPDATE emails SET recipients = '{'`, `UPDATE emails SET recipients = '{}', tags = ''`,
 		`UPDATE email_bodies SET headers = '{'`} {
 		f.change(text)
-		o, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"})
+		o, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID, EmailID: emailID, Domain: "one.example"})
 		if err == nil {
 			_, err = f.Emails.Compose(ctx, o)
 		}
@@ -549,7 +559,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 		}
 	}
 	f.change(`UPDATE email_bodies SET headers = '[{"Name":"X A","Value":"b"}]'`)
-	out, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"})
+	out, err := f.Emails.Outgoing(ctx, emails.Delivery{TeamID: f.Acme.TeamID, EmailID: emailID, Domain: "one.example"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func eventSummaries(ctx context.Context, r db.Reader, teamID string,
 	emailIDs []string) (map[string]*events.Email, error) {
 	all := make(map[string]*events.Email, len(emailIDs))
 	rows, err := r.Query(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
-		WHERE e.id = ANY($1) AND COALESCE(e.team_id, e.team_id) = $2`, db.IDs(emailIDs), db.ID(teamID))
+		WHERE e.id = ANY($1) AND e.team_id = $2`, db.IDs(emailIDs), db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var row emailRow
 		var f fields

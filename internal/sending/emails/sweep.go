@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/id"
@@ -39,11 +38,7 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 	before := s.DB.Now().Add(-strayAfter)
 	for _, prefix := range []string{filePrefix, rawPrefix} {
 		err := s.Blobs.Sweep(ctx, prefix, before, func(ctx context.Context, keys []string) ([]string, error) {
-			names := make([]string, len(keys))
-			for i, key := range keys {
-				names[i] = strings.TrimPrefix(key, prefix)
-			}
-			return usedBlobs(ctx, s.DB.Reader, keys, names)
+			return usedBlobs(ctx, s.DB.Reader, keys)
 		})
 		if err != nil {
 			return err

@@ -67,7 +67,8 @@ func (s *stencil) get(emailID string) emails.Email {
 
 func (s *stencil) composed(emailID string, to ...string) string {
 	s.t.Helper()
-	o, err := s.Emails.Outgoing(s.t.Context(), emails.Delivery{EmailID: emailID, To: to, First: true})
+	o, err := s.Emails.Outgoing(s.t.Context(), emails.Delivery{TeamID: s.Acme.TeamID,
+		EmailID: emailID, To: to, First: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 		if err := s.Emails.Reschedule(t.Context(), s.Acme.TeamID, emailID, "in 2 hours"); err != nil {
 			t.Fatal(err)
 		}
-		if size, err := s.Emails.Size(t.Context(), emailID); err != nil || size < int64(2*len("<p>Tea for 12</p>")) {
+		if size, err := s.Emails.Size(t.Context(), s.Acme.TeamID, emailID); err != nil || size < int64(2*len("<p>Tea for 12</p>")) {
 			t.Errorf("composing it is said to take %d bytes, %v", size, err)
 		}
 	})

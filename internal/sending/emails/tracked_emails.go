@@ -2,6 +2,7 @@ package emails
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -46,11 +47,15 @@ func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	return to, ok
 }
 
+// TeamsPerQuery is the maximum number of teams in a statement that looks up emails of several teams. Such a statement
+// looks for each of the emails in each of the teams.
+const TeamsPerQuery = 16
+
 // TrackedEmails returns the emails that links name, as a map keyed by the email's id, with the recipients at the given
 // positions. Emails that do not exist, and emails of deleted teams, are left out.
 func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, refs []tokens.Ref,
 	positions []int) (map[string]*TrackedEmail, error) {
-	var teamIDs, emailIDs []string
+	byTeam := map[string][]string{}
 	for _, ref := range refs {
 		teamID, err := s.Teams.OfShortID(ctx, ref.Team)
 		if fault.KindOf(err) == fault.NotFound {
@@ -59,10 +64,7 @@ func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, refs []tokens.
 		if err != nil {
 			return nil, err
 		}
-		emailIDs = append(emailIDs, ref.EmailID)
-		if !slices.Contains(teamIDs, teamID) {
-			teamIDs = append(teamIDs, teamID)
-		}
+		byTeam[teamID] = append(byTeam[teamID], ref.EmailID)
 	}
 	wanted := make([]int64, 0, len(positions)+2)
 	for _, p := range positions {
@@ -72,7 +74,19 @@ func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, refs []tokens.
 			wanted = append(wanted, int64(p))
 		}
 	}
-	return trackedEmails(ctx, r, teamIDs, emailIDs, wanted)
+	all := map[string]*TrackedEmail{}
+	for teamIDs := range slices.Chunk(slices.Sorted(maps.Keys(byTeam)), TeamsPerQuery) {
+		var emailIDs []string
+		for _, teamID := range teamIDs {
+			emailIDs = append(emailIDs, byTeam[teamID]...)
+		}
+		found, err := trackedEmails(ctx, r, teamIDs, emailIDs, wanted)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, found)
+	}
+	return all, nil
 }
 
 // EventSummaries returns summaries of the given emails for inclusion in their events, as a map keyed by email id.

@@ -353,7 +353,7 @@ func TestOpenedBeforeSent(t *testing.T) {
 		}
 		marked := func() (first bool) {
 			n.Update(func(tx *db.Tx) (err error) {
-				first, err = emails.MarkSent(t.Context(), tx, emailID)
+				first, err = emails.MarkSent(t.Context(), tx, n.Acme.TeamID, emailID)
 				return err
 			})
 			return first

@@ -3,6 +3,7 @@ package tracking
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) er
 		}
 		all = append(all, s.event(tx.Now(), w, e))
 	}
-	if all, err = withinLimit(ctx, tx.Reader, emailIDs, all); err != nil {
+	if all, err = withinLimit(ctx, tx.Reader, all); err != nil {
 		return err
 	}
 	for i := range all {
@@ -67,14 +68,24 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) er
 
 // withinLimit returns the events in a batch that may be recorded, in order: together with the stored events, at most
 // recordedMax of each kind. If several nodes record hits at the same time, each may exceed the limit by one batch.
-func withinLimit(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
-	var recipients []string
+func withinLimit(ctx context.Context, r db.Reader, all []events.Event) ([]events.Event, error) {
+	byTeam := map[string][]*events.Event{}
 	for i := range all {
-		recipients = append(recipients, all[i].Recipient)
+		byTeam[all[i].TeamID] = append(byTeam[all[i].TeamID], &all[i])
 	}
-	n, err := countStored(ctx, r, emailIDs, unique(recipients))
-	if err != nil {
-		return nil, err
+	n := map[hitKind]int{}
+	for teamIDs := range slices.Chunk(slices.Sorted(maps.Keys(byTeam)), emails.TeamsPerQuery) {
+		var emailIDs, recipients []string
+		for _, teamID := range teamIDs {
+			for _, e := range byTeam[teamID] {
+				emailIDs, recipients = append(emailIDs, e.EmailID), append(recipients, e.Recipient)
+			}
+		}
+		some, err := countStored(ctx, r, teamIDs, unique(emailIDs), unique(recipients))
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(n, some)
 	}
 	return slices.DeleteFunc(all, func(e events.Event) bool {
 		k := hitKind{e.EmailID, e.Recipient, strings.TrimPrefix(string(e.Type), "email."), e.Detail()}

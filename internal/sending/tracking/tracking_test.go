@@ -286,12 +286,13 @@ func TestHitDuringDelivery(t *testing.T) {
 		}
 		c.Add(tracking.Hit{Ref: c.Ref(emailID), Position: -1, Addr: home, UserAgent: firefox})
 		c.flush()
-		o, err := c.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
+		o, err := c.Emails.Outgoing(t.Context(), emails.Delivery{TeamID: c.Acme.TeamID,
+			EmailID: emailID, Domain: "one.example"})
 		if err != nil || !slices.Equal(o.To, []string{"ann@one.example"}) {
 			t.Fatalf("it goes to %v, %v", o, err)
 		}
 		c.Update(func(tx *db.Tx) error {
-			if first, err := emails.MarkSent(t.Context(), tx, emailID); err != nil || !first {
+			if first, err := emails.MarkSent(t.Context(), tx, c.Acme.TeamID, emailID); err != nil || !first {
 				t.Errorf("the email is not sent now: %v, %v", first, err)
 			}
 			return nil

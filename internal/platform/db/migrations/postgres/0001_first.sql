@@ -474,7 +474,7 @@ CREATE TABLE emails (
 	created_at BIGINT NOT NULL,
 	scheduled_at BIGINT NOT NULL,
 	parts SMALLINT,                  -- bits: 1 html was given, 2 text was given, ...; NULL without a body of its own
-	id UUID PRIMARY KEY,
+	id UUID NOT NULL,
 	team_id UUID NOT NULL,
 	api_key_id UUID,                 -- the id of the actor, NULL for the system
 	-- The kind of the actor in api_key_id: key, user, grant or system.
@@ -499,21 +499,26 @@ CREATE TABLE emails (
 	body_text TEXT,
 	updated_at BIGINT NOT NULL DEFAULT 0, -- when the state of the only recipient changed
 	rank SMALLINT NOT NULL,          -- of last_event; it only rises
-	last_event TEXT NOT NULL
+	last_event TEXT NOT NULL,
+	PRIMARY KEY (team_id, id)
 ) PARTITION BY RANGE (id);
 
 -- The tables of emails are divided by the time in their ids (see internal/platform/partitions). The default partitions
 -- take the rows for which there is no other partition.
 CREATE TABLE emails_default PARTITION OF emails DEFAULT WITH (fillfactor = 80);
 
-CREATE INDEX emails_team ON emails (team_id, id);
+-- What reads the emails of all teams in a range of time goes by this index, which is tiny, because the emails of a range
+-- are next to each other. It has no entry for each email.
+CREATE INDEX emails_range ON emails USING BRIN (id);
+-- The default partition is normally empty. Its rows are moved in the order of their ids.
+CREATE INDEX emails_default_id ON emails_default (id);
 
 -- Statements that read or delete bodies are the same on both engines.
 CREATE VIEW email_bodies AS SELECT id AS email_id, team_id, parts, headers, html, body_text FROM emails
 	WHERE parts IS NOT NULL;
 
 CREATE RULE email_bodies_delete AS ON DELETE TO email_bodies DO INSTEAD UPDATE emails SET parts = NULL, headers = NULL,
-	html = NULL, body_text = NULL WHERE id = OLD.email_id;
+	html = NULL, body_text = NULL WHERE team_id = OLD.team_id AND id = OLD.email_id;
 
 -- SQLite keeps rows with a text as their key in two trees, of which the second has the key again: a quarter of these
 -- small tables, and a second place to write for each recipient. They are copied once.
@@ -556,7 +561,6 @@ CREATE TABLE email_messages (
 	team_id UUID NOT NULL,
 	content BYTEA NOT NULL,
 	-- Blobs have keys that are made when they are written, before there is an email: the rows alone say whose they are.
-	-- Large messages of before have no row here; their blob is named by the email.
 	blob_key TEXT NOT NULL DEFAULT ''
 ) PARTITION BY RANGE (email_id);
 

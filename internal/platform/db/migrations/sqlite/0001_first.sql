@@ -474,7 +474,7 @@ CREATE INDEX contents_unused ON contents (team_id, used_at, id, from_id) WHERE N
 
 -- Sent emails. What delivery touches often stands apart from what is large and read once.
 CREATE TABLE emails (
-	id BLOB PRIMARY KEY,
+	id BLOB NOT NULL,
 	team_id BLOB NOT NULL,
 	api_key_id BLOB,                 -- the id of the actor, NULL for the system
 	domain_id BLOB,                  -- of the sender, NULL for none
@@ -498,10 +498,9 @@ CREATE TABLE emails (
 	-- The contact to whom a broadcast sent the email, NULL for other emails. Events of the email count for the contact.
 	contact_id BLOB,
 	recipient TEXT NOT NULL DEFAULT '', -- envelope address of the only recipient
-	updated_at INTEGER NOT NULL DEFAULT 0 -- when the state of the only recipient changed
+	updated_at INTEGER NOT NULL DEFAULT 0, -- when the state of the only recipient changed
+	PRIMARY KEY (team_id, id)
 ) STRICT;
-
-CREATE INDEX emails_team ON emails (team_id, id);
 
 CREATE TABLE email_bodies (
 	email_id BLOB PRIMARY KEY,
@@ -549,7 +548,6 @@ CREATE TABLE email_messages (
 	team_id BLOB NOT NULL,
 	content BLOB NOT NULL,
 	-- Blobs have keys that are made when they are written, before there is an email: the rows alone say whose they are.
-	-- Large messages of before have no row here; their blob is named by the email.
 	blob_key TEXT NOT NULL DEFAULT ''
 ) STRICT;
 

@@ -6,12 +6,14 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/partitions"
 )
 
@@ -22,6 +24,11 @@ func showStorage(ctx context.Context, e *env, args []string) error {
 	c, err := e.load(flags, args, config.Source{})
 	if err != nil {
 		return err
+	}
+	if url := node.DatabaseURL(c); !db.IsPostgres(url) {
+		if _, err := os.Stat(url); err != nil { // opening the database would create it
+			return fmt.Errorf("find the database: %w; set data_dir to the directory of the node", err)
+		}
 	}
 	n, err := openBeside(ctx, c, e)
 	if err != nil {

@@ -225,13 +225,14 @@ func TestTrackedWithoutDatabase(t *testing.T) {
 		if err := tr.Teams.Delete(t.Context(), tr.Queue, tr.Acme.TeamID); err != nil {
 			t.Fatal(err)
 		}
+		clicked, opened := click(tr.Node, emailID, shopLink), open(tr.Node, emailID)
 		works := func(when string) {
 			t.Helper()
-			w := tr.ask("GET", click(tr.Node, emailID, shopLink))
+			w := tr.ask("GET", clicked)
 			if w.Code != 302 || w.Header().Get("Location") != shopLink {
 				t.Errorf("%s: %d %v", when, w.Code, w.Header())
 			}
-			if w := tr.ask("GET", open(tr.Node, emailID)); w.Code != 200 {
+			if w := tr.ask("GET", opened); w.Code != 200 {
 				t.Errorf("%s: an open: %d", when, w.Code)
 			}
 		}

@@ -86,7 +86,7 @@ const (
 		UUID TEXT`
 )
 
-// insertWithBody inserts an email together with its own body, on PostgreSQL.
+// Statements that insert an email without a body of its own, or, on PostgreSQL, together with its body.
 var (
 	insertOnly     = db.InsertStatement(`emails (`+insertColumns+`)`, insertValues, insertTypes)
 	insertWithBody = db.InsertStatement(`emails (`+insertColumns+`, parts, headers, html, body_text)`,

@@ -36,10 +36,10 @@ CREATE TABLE api_keys (
 CREATE UNIQUE INDEX api_keys_hash ON api_keys (hash);
 CREATE INDEX api_keys_team ON api_keys (team_id, id);
 
--- What a team with a quota has used of it, in parts that are counted apart. A part may be used up to its room without
--- a look at the others; the rooms of all parts are within the quota. On PostgreSQL there are 16 parts, one for each
--- group of connections, so that transactions seldom wait for each other; on SQLite one. Teams without a quota have no
--- rows.
+-- The use of a team's quota, in parts that are counted separately. A transaction may use a part up to its room without
+-- reading the others; the rooms of all parts together are within the quota. On PostgreSQL there are 16 parts, one for
+-- each group of connections, so that transactions seldom wait for each other; on SQLite one. Teams without a quota have
+-- no rows.
 CREATE TABLE team_volumes (
 	team_id UUID NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
 	part BIGINT NOT NULL,
@@ -319,8 +319,8 @@ CREATE TABLE jobs (
 	tries INTEGER NOT NULL DEFAULT 0,
 	parked BOOLEAN NOT NULL,         -- gave up; waits for an operator
 	last_error TEXT NOT NULL,
-	-- What a job waits for instead of a time, such as the broadcast that is paused; '' when it does not. Then its run_at
-	-- never comes, and set_at is since when it waits.
+	-- The event that a job waits for instead of a time, such as the end of a broadcast's pause; '' for none. While a job
+	-- waits, its run_at never comes, and set_at is the time at which the wait began.
 	held TEXT NOT NULL DEFAULT ''
 );
 
@@ -331,7 +331,7 @@ CREATE INDEX jobs_due ON jobs (kind, lane, run_at) WHERE holder IS NULL;
 -- The jobs that a node holds, which become due when the node stops or dies.
 CREATE INDEX jobs_holder ON jobs (holder) WHERE holder IS NOT NULL;
 
--- What each node may use of a limit that all nodes share. A row is written by its node alone, and goes with its node.
+-- The share of each node in a limit of all nodes. Only the node writes its row, which is deleted with the node.
 CREATE TABLE quotas (
 	key TEXT NOT NULL,               -- the limit: its kind and name
 	node UUID NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
@@ -440,7 +440,7 @@ CREATE TABLE domain_claims (
 
 CREATE INDEX domain_claims_domain ON domain_claims (domain_id);
 CREATE INDEX domain_claims_team ON domain_claims (team_id, name);
--- Whether somebody has claimed a name lately is asked for each claim.
+-- For each claim, earlier claims of the same name are looked up.
 CREATE INDEX domain_claims_name ON domain_claims (name, created_at);
 
 -- Text that many emails share: that of a broadcast, or of a version of a template. A row never changes. Large columns
@@ -507,8 +507,8 @@ CREATE TABLE emails (
 -- take the rows for which there is no other partition.
 CREATE TABLE emails_default PARTITION OF emails DEFAULT WITH (fillfactor = 80);
 
--- What reads the emails of all teams in a range of time goes by this index, which is tiny, because the emails of a range
--- are next to each other. It has no entry for each email.
+-- Statements that read the emails of all teams in a range of time use this index. It has one entry for many pages,
+-- because the emails of a range are next to each other.
 CREATE INDEX emails_range ON emails USING BRIN (id);
 -- The default partition is normally empty. Its rows are moved in the order of their ids.
 CREATE INDEX emails_default_id ON emails_default (id);
@@ -568,8 +568,8 @@ CREATE TABLE email_messages_default PARTITION OF email_messages DEFAULT;
 
 CREATE INDEX email_messages_blob ON email_messages (blob_key) WHERE blob_key <> '';
 
--- What happened, per recipient where it happened to one. The key begins with the email: each index is paid for with
--- every event, and an event is only ever looked up as one of its email.
+-- The events of emails. An event of one recipient names the recipient. The key begins with the email, because events
+-- are always looked up by their email, and each further index would cost a write for each event.
 CREATE TABLE email_events (
 	created_at BIGINT NOT NULL,
 	started_at BIGINT,               -- of the try
@@ -597,8 +597,8 @@ CREATE TABLE email_events (
 CREATE TABLE email_events_default PARTITION OF email_events DEFAULT;
 
 CREATE INDEX email_events_time ON email_events (team_id, created_at);
--- Whether an open or a click is the first of its recipient is asked for each of them, and there may be very many of
--- one email. Other events do not pay for it.
+-- For each open or click, earlier ones of the same recipient are looked up, and an email may have very many. Other
+-- events are not in this index.
 CREATE INDEX email_events_hits ON email_events (email_id, type, recipient, detail, created_at, id)
 	WHERE type IN ('opened', 'clicked');
 
@@ -645,7 +645,7 @@ CREATE INDEX approvals_pending ON approvals (expires_at, id) WHERE state = 'pend
 CREATE INDEX approvals_decided ON approvals (decided_at, id) WHERE decided_at > 0;
 CREATE INDEX approvals_own ON approvals (team_id, actor_id, id);
 CREATE INDEX approvals_own_state ON approvals (team_id, actor_id, state, id);
--- Whether an email was approved, which decides whether it may still be sent at its scheduled time.
+-- A scheduled email is sent only if its approval is found.
 CREATE INDEX approvals_email ON approvals (email_id) WHERE email_id IS NOT NULL;
 
 -- How far the bodies of a team's emails are deleted, and the emails before that point that were not settled then.
@@ -677,8 +677,7 @@ CREATE TABLE email_counts (
 	PRIMARY KEY (team_id, slot, domain_id, broadcast_id, type, detail)
 );
 
--- What deleted events counted, as email_counts has it. It is part of those counters, and of what they are corrected
--- to.
+-- The counts of deleted events. They are part of the counters in email_counts, also after these are corrected.
 CREATE TABLE email_counts_kept (
 	team_id UUID NOT NULL,
 	slot BIGINT NOT NULL,
@@ -769,8 +768,8 @@ CREATE INDEX contacts_team ON contacts (team_id, id);
 -- Filters find unsubscribed contacts without reading all contacts.
 CREATE INDEX contacts_unsubscribed ON contacts (team_id, id) WHERE unsubscribed;
 
--- What a team notes of its contacts besides their names. The values of a deleted property are deleted in steps, and
--- then its row.
+-- The properties that a team defines for its contacts. The values of a deleted property are deleted in steps, and then
+-- its row.
 CREATE TABLE contact_properties (
 	id UUID PRIMARY KEY,
 	team_id UUID NOT NULL,
@@ -808,7 +807,7 @@ CREATE TABLE contact_numbers (
 
 CREATE INDEX contact_numbers_value ON contact_numbers (property_id, value, contact_id);
 
--- What a team writes about. The subscriptions of a deleted one are deleted in steps, and then its row.
+-- Topics that contacts subscribe to. The subscriptions of a deleted topic are deleted in steps, and then its row.
 CREATE TABLE topics (
 	id UUID PRIMARY KEY,
 	team_id UUID NOT NULL,
@@ -1017,7 +1016,7 @@ CREATE INDEX broadcast_recipients_reason ON broadcast_recipients (broadcast_id, 
 CREATE INDEX broadcast_recipients_bounce ON broadcast_recipients (broadcast_id, bounce, contact_id)
 	WHERE bounce <> '';
 
--- What became of the recipients of a broadcast, counted by variant. A trigger counts each change of a recipient in
+-- The results of a broadcast, counted by variant. A trigger counts each change of a recipient in
 -- the transaction that makes it, so that results and limits need not read the recipients. On PostgreSQL many
 -- transactions change recipients of one broadcast at once; so that they seldom wait for each other, each counts in
 -- one of 16 parts. SQLite has one writer, and one part.
@@ -1210,7 +1209,7 @@ CREATE INDEX automation_runs_contact ON automation_runs (contact_id, id);
 CREATE INDEX automation_runs_live ON automation_runs (contact_id, id) WHERE ended_at = 0;
 CREATE INDEX automation_runs_ended ON automation_runs (team_id, ended_at, id) WHERE ended_at > 0;
 
--- What each step of a run did.
+-- The result of each step of a run.
 CREATE TABLE automation_run_steps (
 	run_id UUID NOT NULL,
 	position BIGINT NOT NULL,        -- from 0
@@ -1236,8 +1235,8 @@ CREATE TABLE automation_waits (
 
 CREATE INDEX automation_waits_run ON automation_waits (run_id);
 
--- What a contact has done in an automation, by which rules of entry are decided: whoever begins or ends a run of it
--- changes its row.
+-- The runs of a contact in an automation, in short, by which the rules of entry are applied. Each transaction that
+-- begins or ends a run changes the row.
 CREATE TABLE automation_contacts (
 	automation_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
@@ -1255,8 +1254,8 @@ CREATE TABLE automation_contacts (
 
 CREATE INDEX automation_contacts_contact ON automation_contacts (contact_id);
 
--- Emails that came in. What lists show stands in columns; bodies, headers and files are read out of the raw message
--- each time they are asked for, so that accepting writes two rows and no more.
+-- Received emails. The columns hold the values that lists show. Bodies, headers and files are read from the raw message
+-- for each request, so that accepting a message writes only two rows.
 CREATE TABLE received_emails (
 	team_id UUID NOT NULL,
 	id UUID NOT NULL,
@@ -1401,8 +1400,8 @@ CREATE TABLE erasures (
 CREATE UNIQUE INDEX erasures_address ON erasures (team_id, address) WHERE address <> '';
 CREATE INDEX erasures_team ON erasures (team_id, id);
 
--- Compressing an HTML of 10 KB by lz4 takes a tenth of the time that the server's default method takes. A server that was
--- built without lz4 keeps its default. Partitions that are made later inherit the method.
+-- Compressing an HTML of 10 KB by lz4 takes a tenth of the time that the server's default method takes. A server that
+-- was built without lz4 keeps its default. Partitions that are made later inherit the method.
 DO $$ DECLARE c RECORD; BEGIN
 	FOR c IN SELECT a.attrelid::REGCLASS AS t, a.attname AS n FROM pg_attribute a JOIN pg_class k ON k.oid = a.attrelid
 		WHERE k.relnamespace = current_schema()::REGNAMESPACE AND k.relkind IN ('r', 'p') AND a.attnum > 0

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -284,7 +284,8 @@ func (f *filler) readModels(ctx context.Context) error {
 func (f *filler) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.NumCPU() + 1)
-	var done atomic.Int64
+	var mu sync.Mutex // guards done and the output
+	done := 0
 	for day := range f.b.days {
 		first, last := f.b.fills*day/f.b.days, f.b.fills*(day+1)/f.b.days
 		g.Go(func() error {
@@ -294,9 +295,12 @@ func (f *filler) run(ctx context.Context) error {
 				if err := f.batch(ctx, random, from, to); err != nil {
 					return err
 				}
-				if n := done.Add(int64(to - from)); n*10/int64(f.b.fills) > (n-int64(to-from))*10/int64(f.b.fills) {
-					fmt.Fprintf(f.b.env.ErrOut, "%d emails are filled\n", n)
+				mu.Lock()
+				before := done
+				if done += to - from; done*10/f.b.fills > before*10/f.b.fills {
+					fmt.Fprintf(f.b.env.ErrOut, "%d emails are filled\n", done)
 				}
+				mu.Unlock()
 			}
 			return ctx.Err()
 		})

@@ -120,7 +120,8 @@ func TestKillDrop(t *testing.T) {
 		s.stopAt(k)
 		s.runDue(n, "72h")
 		eventually(t, time.Minute, fmt.Sprintf("statement %d is stopped", k), func() bool {
-			return s.count(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`) == 1
+			return s.count(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND wait_event = 'PgSleep'`) == 1
 		})
 		n.kill()
 		s.stopAt(0)

@@ -62,8 +62,8 @@ func (b *measurement) fill(ctx context.Context, c config.Config) error {
 	defer n.Close()
 	f := filler{b: b, n: n, until: n.DB.Now().Add(-fillAge).Truncate(time.Minute)}
 	f.since = f.until.AddDate(0, 0, -b.days)
-	b.say("Postrider %s on %s: %d emails of %d bytes over %d days and %d teams", b.env.Version, b.engine(), b.fills, b.bytes,
-		b.days, b.teams)
+	b.say("Postrider %s on %s: %d emails of %d bytes over %d days and %d teams", b.env.Version, b.engine(), b.fills,
+		b.bytes, b.days, b.teams)
 	began := time.Now()
 	if err := f.prepare(ctx); err != nil {
 		return err

@@ -13,10 +13,12 @@ import (
 // tell, and counts the whole CPU time of a connection that was opened in between.
 func TestPerEmail(t *testing.T) {
 	t.Parallel()
-	before := serverCounts{inserted: 100, updated: 10, deleted: 5, statements: 1000, log: 1 << 20, disk: 4 << 20, queue: 1 << 20,
-		cpu: map[int]time.Duration{1: time.Second, 2: time.Hour}}
-	after := serverCounts{inserted: 5100, updated: 1510, deleted: 1005, statements: 8500, log: 4 << 20, disk: 6 << 20, queue: 1 << 20,
-		cpu: map[int]time.Duration{1: 1200 * time.Millisecond, 3: 200 * time.Millisecond}}
+	before := serverCounts{inserted: 100, updated: 10, deleted: 5, statements: 1000, log: 1 << 20, disk: 4 << 20,
+		queue: 1 << 20,
+		cpu:   map[int]time.Duration{1: time.Second, 2: time.Hour}}
+	after := serverCounts{inserted: 5100, updated: 1510, deleted: 1005, statements: 8500, log: 4 << 20, disk: 6 << 20,
+		queue: 1 << 20,
+		cpu:   map[int]time.Duration{1: 1200 * time.Millisecond, 3: 200 * time.Millisecond}}
 	want := "rows 5.00 inserted, 1.50 updated, 1.00 deleted, 7.50 statements, log 3.07 KB, disk 2.05 KB, queue 0.00 KB, " +
 		"server CPU 0.400 ms"
 	if got := after.perEmail(&before, 1000); got != want {

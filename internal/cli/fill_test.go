@@ -106,7 +106,8 @@ func (n *started) plain(path, id string) string {
 	if status != 200 {
 		n.t.Fatalf("GET %s of %s: %d %s", path, id, status, text)
 	}
-	return regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[-0-9a-f]{21}|\d{4}-\d\d-\d\d[T ][0-9:.+Z]+|"(duration[a-z_]*":[0-9.]+|conversation":"[^"]*")`).
+	return regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[-0-9a-f]{21}|\d{4}-\d\d-\d\d[T ][0-9:.+Z]+|`+
+		`"(duration[a-z_]*":[0-9.]+|conversation":"[^"]*")`).
 		ReplaceAllString(text, "…")
 }
 

@@ -95,7 +95,8 @@ func TestManyPartitions(t *testing.T) {
 	alone = n.old(alone, 900)
 	trace.Take()
 	for range 10 { // from the sixth time on, PostgreSQL considers a generic plan
-		for _, path := range []string{"/emails?limit=20", "/emails?limit=5&after=" + now[9], "/emails?limit=5&before=" + now[9],
+		for _, path := range []string{"/emails?limit=20", "/emails?limit=5&after=" + now[9],
+			"/emails?limit=5&before=" + now[9],
 			"/emails?limit=20&after=" + old[0], "/emails?limit=15&before=" + old[20], "/emails/" + old[3],
 			"/emails/" + old[3] + "/events", "/emails/" + old[3] + "/attempts", "/emails/" + old[3] + "/attachments"} {
 			if status, text := n.ask(key, http.MethodGet, path, ""); status != 200 {

@@ -89,7 +89,8 @@ func TestRegistrationFlood(t *testing.T) {
 		f.Must(from("2001:db8:0:1::1"))
 		f.exec(`UPDATE oauth_clients SET created_at = created_at - 3600000000 WHERE address <> ''`)
 		f.Must(from("2001:db8::9"))
-		f.exec(`INSERT INTO oauth_clients SELECT CAST(made AS UUID), name, redirect_uris, scope, client_uri, logo_uri, 'a' || n,
+		f.exec(`INSERT INTO oauth_clients SELECT CAST(made AS UUID), name, redirect_uris, scope,
+			client_uri, logo_uri, 'a' || n,
 			$1, 0 FROM (SELECT * FROM oauth_clients ORDER BY id LIMIT 1) c, (WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL
 			SELECT n + 1 FROM numbers WHERE n < 500)
 			SELECT n, '00000000-0000-7000-8000-00000000' || (n + 1000) AS made FROM numbers) x`, time.Now().UnixMicro())
@@ -230,7 +231,8 @@ func TestCLI(t *testing.T) {
 func TestStrangersWriteLittle(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.code(f.Acme, "full_access")
-		f.exec(`INSERT INTO oauth_clients SELECT CAST(made AS UUID), name, redirect_uris, scope, client_uri, logo_uri, 'a' || n, n, 0
+		f.exec(`INSERT INTO oauth_clients SELECT CAST(made AS UUID), name, redirect_uris, scope,
+			client_uri, logo_uri, 'a' || n, n, 0
 			FROM (SELECT * FROM oauth_clients ORDER BY id LIMIT 1) c, (WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL
 			SELECT n + 1 FROM numbers WHERE n < 2100)
 			SELECT n, '00000000-0000-7000-8000-00000000' || (n + 1000) AS made FROM numbers) x`)

@@ -268,7 +268,8 @@ func updateResent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) er
 // deleteExpired deletes a batch of invitations, across all teams, that expired before the given time.
 func deleteExpired(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM invitations WHERE expires_at <= (SELECT MAX(expires_at) FROM
-		(SELECT expires_at FROM invitations WHERE expires_at < $1 ORDER BY expires_at LIMIT $2) x)`, before.UnixMicro(), limit)
+		(SELECT expires_at FROM invitations WHERE expires_at < $1 ORDER BY expires_at LIMIT $2) x)`,
+		before.UnixMicro(), limit)
 }
 
 func deleteInvitations(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {

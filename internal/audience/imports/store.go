@@ -260,4 +260,4 @@ func scanID(r db.Row) (id string, err error) {
 
 // ErasableTexts are the texts of imports in which an erasure replaces an address.
 var ErasableTexts = erasure.Texts{Kind: "names of imported files in which it was replaced", Table: "contact_imports",
-	Columns: []string{"filename"}, UUID: true}
+	Columns: []string{"filename"}}

@@ -223,4 +223,4 @@ func scanID(r db.Row) (id string, err error) {
 
 // ErasableTexts are the texts of segments in which an erasure replaces an address.
 var ErasableTexts = erasure.Texts{Kind: "names of segments in which it was replaced", Table: "segments",
-	Columns: []string{"name"}, UUID: true}
+	Columns: []string{"name"}}

@@ -280,4 +280,4 @@ func replaceInStep(ctx context.Context, tx *db.Tx, teamID string, n *stepWithAdd
 
 // ErasableTexts are the texts of automations in which an erasure replaces an address.
 var ErasableTexts = erasure.Texts{Kind: "names of automations in which it was replaced", Table: "automations",
-	Columns: []string{"name"}, UUID: true}
+	Columns: []string{"name"}}

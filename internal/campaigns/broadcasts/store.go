@@ -24,8 +24,8 @@ func scan(r db.Row) (b Broadcast, err error) {
 	var created, scheduled, started, sent, next, paused int64
 	err = r.Scan((*db.ID)(&b.ID), (*db.ID)(&b.TeamID), &b.Name, (*db.ID)(&b.SegmentID), (*db.ID)(&b.TopicID),
 		&b.PreviewText, (*db.ID)(&b.contentID), &options, &b.Status, &b.Reason, &b.guarded, &b.by.Kind, (*db.ID)(&b.by.ID),
-		&b.revision, &created, &scheduled, &started, &sent, (*db.ID)(&b.position), &b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut, &paused,
-		&b.significance)
+		&b.revision, &created, &scheduled, &started, &sent, (*db.ID)(&b.position), &b.phase, &b.Winner, &next,
+		&b.Entered, &b.LeftOut, &paused, &b.significance)
 	if err != nil {
 		return b, err
 	}
@@ -195,7 +195,8 @@ func save(ctx context.Context, tx *db.Tx, b *Broadcast) {
 		winner = $15, next_at = $16, entered = $17, left_out = $18, paused_at = $19,
 		significant = $20 WHERE id = $1 AND team_id = $2`, db.ID(b.ID), db.ID(b.TeamID),
 		string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind), db.ID(b.by.ID), b.revision,
-		tx.Now().UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), db.ID(b.position), string(b.phase), b.Winner,
+		tx.Now().UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), db.ID(b.position),
+		string(b.phase), b.Winner,
 		db.Micros(b.nextAt), b.Entered, b.LeftOut, db.Micros(b.pausedAt), int(b.significance))
 }
 

@@ -227,4 +227,4 @@ func replaceAddress(ctx context.Context, tx *db.Tx, teamID string, one *Broadcas
 
 // ErasableTexts are the texts of broadcasts in which an erasure replaces an address.
 var ErasableTexts = erasure.Texts{Kind: "names of broadcasts in which it was replaced", Table: "broadcasts",
-	Columns: []string{"name"}, UUID: true}
+	Columns: []string{"name"}}

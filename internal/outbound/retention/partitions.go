@@ -82,8 +82,8 @@ func (s *Service) Partition(ctx context.Context) error {
 	return errors.Join(failed, s.drops.Partitions.Empty(ctx, since))
 }
 
-// dropBefore drops all partitions that end at or before the given time, oldest first. A partition that cannot be dropped
-// does not keep the later ones from being dropped, unless the time of ctx is over.
+// dropBefore drops all partitions that end at or before the given time, oldest first. A partition that cannot be
+// dropped does not keep the later ones from being dropped, unless the time of ctx is over.
 func (s *Service) dropBefore(ctx context.Context, before time.Time) error {
 	closed, failed := s.drops.Partitions.Closed(ctx, partitions.Emails, before)
 	for _, span := range closed {

@@ -113,7 +113,8 @@ func (s *Service) RunPart(ctx context.Context, p jobs.Part) error {
 	return errors.Join(failed, err)
 }
 
-// each calls the function do for every combination of a team of the part and a rule whose rows can expire for that team.
+// each calls the function do for every combination of a team of the part and a rule whose rows can expire for that
+// team.
 func (s *Service) each(ctx context.Context, p jobs.Part, do func(*task)) error {
 	now := s.now()
 	left, longest, err := s.leftToDrop(ctx, now)

@@ -36,8 +36,8 @@ func (d *DB) KnowPartitions(all []Part) {
 func (d *DB) PartitionOf(table string, id ID) string { return d.parts.of(table, id) }
 
 // ForgetPartitions reports whether a statement that names a partition failed because the partition was dropped after it
-// became known. If so, ForgetPartitions forgets all partitions, and the caller runs the statement again. Several callers
-// may do so at the same time. Update does both itself.
+// became known. If so, ForgetPartitions forgets all partitions, and the caller runs the statement again. Several
+// callers may do so at the same time. Update does both itself.
 func (d *DB) ForgetPartitions(err error) bool { return d.parts.forget(err) }
 
 func (p *parts) set(all []Part) {
@@ -89,11 +89,10 @@ func (s *RowStatement) inPart(table, name string) *RowStatement {
 	if known, ok := s.inParts.Load(name); ok {
 		return known.(*RowStatement)
 	}
-	part := &RowStatement{table: s.table, distinct: s.distinct}
-	for from, to := range map[*string]*string{&s.one: &part.one, &s.list: &part.list} {
-		*to = strings.Replace(*from, "UPDATE "+table+" ", "UPDATE "+name+" AS "+table+" ", 1)
+	named := func(text string) string {
+		return strings.Replace(text, "UPDATE "+table+" ", "UPDATE "+name+" AS "+table+" ", 1)
 	}
-	known, _ := s.inParts.LoadOrStore(name, part)
+	known, _ := s.inParts.LoadOrStore(name, &RowStatement{one: named(s.one), list: named(s.list), table: s.table})
 	return known.(*RowStatement)
 }
 

@@ -97,8 +97,8 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until t
 	return o
 }
 
-// pgTx is a transaction that collects statements until an answer is needed. An Update that only queues
-// statements needs one round trip, including its BEGIN and COMMIT.
+// pgTx is a transaction that collects statements until an answer is needed. An Update that only queues statements needs
+// one round trip, including its BEGIN and COMMIT.
 type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
@@ -156,7 +156,8 @@ func (t *pgTx) queueOne(_ context.Context, missing error, text string, args []an
 // queueHold acquires the weakest row lock that blocks a DELETE. This lock allows other transactions to update the row
 // or to acquire the same lock.
 func (t *pgTx) queueHold(_ context.Context, missing error, table string, id any) {
-	t.add(&queuedStatement{text: `SELECT 1 FROM ` + table + ` WHERE id = $1 FOR KEY SHARE`, args: []any{id}, missing: missing})
+	text := `SELECT 1 FROM ` + table + ` WHERE id = $1 FOR KEY SHARE`
+	t.add(&queuedStatement{text: text, args: []any{id}, missing: missing})
 }
 
 // queueRow adds a row to the last list of its statement, or queues a new list. A change of a row does not join a list
@@ -167,10 +168,10 @@ func (t *pgTx) queueRow(_ context.Context, missing error, s *RowStatement, args 
 		if l == nil {
 			continue
 		}
-		if l.of == s && l.add(args) {
+		if l.of == s && (t.queued[i].missing == nil) == (missing == nil) && l.add(args) {
 			return
 		}
-		if l.of == s || s.distinct && !l.of.distinct && l.of.table == s.table {
+		if l.of == s || l.of.inserts && !s.inserts && l.of.table == s.table {
 			break
 		}
 	}

@@ -14,13 +14,11 @@ import (
 // email. On PostgreSQL, all rows that a transaction queues are sent as one statement with lists, because planning,
 // starting and ending a statement costs as much as changing a row. On SQLite, the statement runs once per row.
 type RowStatement struct {
-	one   string // the statement for one row, whose values are $1, $2 and so on
-	list  string // PostgreSQL: the same for many rows, whose values are lists
-	table string // the table whose rows the statement changes, not one of its partitions
-	// distinct means that a list must not contain the same first value twice, because an UPDATE that joins a list
-	// changes each row once. It is true of all statements but INSERT.
-	distinct bool
-	inParts  sync.Map // statements for partitions, by the partition's name
+	one     string   // the statement for one row, whose values are $1, $2 and so on
+	list    string   // PostgreSQL: the same for many rows, whose values are lists
+	table   string   // the table whose rows the statement changes, not one of its partitions
+	inserts bool     // whether the statement is an INSERT
+	inParts sync.Map // statements for partitions, by the partition's name
 }
 
 // NewRowStatement returns a statement that updates or deletes a row. The parameter one is the statement for one row.
@@ -28,7 +26,7 @@ type RowStatement struct {
 // parameter of the same number has in the statement for one row; the statement gives their types by CAST. The first
 // value identifies the row. Rows with the same first value are changed one after another.
 func NewRowStatement(one, list string) *RowStatement {
-	return &RowStatement{one: one, list: list, table: changedTable.FindStringSubmatch(one)[1], distinct: true}
+	return &RowStatement{one: one, list: list, table: changedTable.FindStringSubmatch(one)[1]}
 }
 
 // changedTable matches the beginning of an UPDATE or a DELETE.
@@ -47,17 +45,18 @@ func InsertStatement(into, values, types string) *RowStatement {
 	}
 	table, _, _ := strings.Cut(into, " ")
 	return &RowStatement{
-		table: table,
-		one:   `INSERT INTO ` + into + ` VALUES (` + values + `)`,
+		inserts: true,
+		table:   table,
+		one:     `INSERT INTO ` + into + ` VALUES (` + values + `)`,
 		list: `INSERT INTO ` + into + ` SELECT ` + parameter.ReplaceAllString(values, "c$1") + ` FROM UNNEST(` +
 			strings.Join(lists, ", ") + `) AS u (` + strings.Join(names, ", ") + `)`,
 	}
 }
 
-// QueueRow is like Queue, but the rows of a transaction with the same RowStatement may share one statement. It runs at
-// the place of the first of these rows, or later. So a statement that is queued between two rows must not depend on the
-// second row not being changed yet, and the second row must not depend on that statement, unless it inserts the row by
-// QueueRow.
+// QueueRow is like Queue, but on PostgreSQL, rows with the same RowStatement may share one statement, which runs when
+// the first of these rows was queued. A row may therefore be changed before statements that were queued earlier, so its
+// change must not depend on them. The only exception is an INSERT of the row by QueueRow, which always runs before the
+// change.
 func (t *Tx) QueueRow(ctx context.Context, s *RowStatement, args ...any) {
 	t.changes++
 	t.w.queueRow(ctx, nil, s, args)
@@ -107,7 +106,7 @@ func (l *rowList) add(args []any) bool {
 	if len(l.rows) > 0 && (len(l.rows) == listMax || l.size+size > listMaxBytes) {
 		return false
 	}
-	if l.of.distinct {
+	if !l.of.inserts { // an UPDATE or a DELETE that joins a list changes each row once
 		for _, row := range l.rows {
 			if row[0] == args[0] {
 				return false

@@ -16,7 +16,6 @@ type Texts struct {
 	Table     string
 	Condition string // restricts the rows; may be empty
 	Columns   []string
-	UUID      bool // whether the column id holds ids of 16 bytes ([db.ID])
 	// Keep means that an erasure counts the rows as [LeftAlways] and does not change them. Kind says why.
 	Keep bool
 }
@@ -36,7 +35,8 @@ func MayContain(parameter int, columns ...string) string {
 // Erase replaces an address in the texts of the teams in scope.
 func (t Texts) Erase(ctx context.Context, d *db.DB, a Address, scope Scope) (found Report, err error) {
 	for _, teamID := range scope.Teams {
-		err := t.walk(ctx, d.Reader, teamID, func(after, upTo any) error {
+		rows := t.Table + " WHERE team_id = $1"
+		err := db.Walk(ctx, d.Reader, rows, "id", []any{db.ID(teamID)}, func(after, upTo db.ID) error {
 			some, err := t.matching(ctx, d.Reader, a, teamID, after, upTo)
 			if err != nil || len(some) == 0 {
 				return err
@@ -62,21 +62,9 @@ func (t Texts) Erase(ctx context.Context, d *db.DB, a Address, scope Scope) (fou
 	return found, nil
 }
 
-// walk calls a function with ranges of the ids of a team's rows.
-func (t Texts) walk(ctx context.Context, r db.Reader, teamID string, step func(after, upTo any) error) error {
-	if t.UUID {
-		return db.Walk(ctx, r, t.Table+" WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after, upTo db.ID) error {
-			return step(after, upTo)
-		})
-	}
-	return db.Walk(ctx, r, t.Table+" WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after, upTo string) error {
-		return step(after, upTo)
-	})
-}
-
 // matching returns the rows that contain the address and have ids in a range. Each row is its id and its texts.
-func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID string,
-	after, upTo any) ([][]string, error) {
+func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID string, after,
+	upTo db.ID) ([][]string, error) {
 	text := `SELECT id, ` + strings.Join(t.Columns, ", ") + ` FROM ` + t.Table + ` WHERE team_id = $1 AND id > $2
 		AND id <= $3 AND ` + MayContain(4, t.Columns...)
 	if t.Condition != "" {
@@ -85,12 +73,9 @@ func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID stri
 	rows, err := r.Query(ctx, text+` ORDER BY id`, db.ID(teamID), after, upTo, a.Pattern())
 	all, err := db.Collect(rows, err, func(r db.Row) ([]string, error) {
 		row := make([]string, 1+len(t.Columns))
-		to := make([]any, len(row))
-		for i := range row {
-			to[i] = &row[i]
-		}
-		if t.UUID {
-			to[0] = (*db.ID)(&row[0])
+		to := []any{(*db.ID)(&row[0])}
+		for i := range t.Columns {
+			to = append(to, &row[1+i])
 		}
 		return row, r.Scan(to...)
 	})
@@ -99,10 +84,7 @@ func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID stri
 
 // replace updates a row, unless somebody has changed its texts since they were read.
 func (t Texts) replace(ctx context.Context, tx *db.Tx, a Address, teamID string, row []string) {
-	args := []any{db.ID(teamID), row[0]}
-	if t.UUID {
-		args[1] = db.ID(row[0])
-	}
+	args := []any{db.ID(teamID), db.ID(row[0])}
 	var set, same []string
 	for i, c := range t.Columns {
 		args = append(args, row[1+i], a.Replace(row[1+i]))

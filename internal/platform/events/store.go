@@ -17,15 +17,15 @@ import (
 // latter.
 const (
 	eventColumns = `id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient, data, created_at`
-	// Long texts come last; see migration 0036.
+	// Long texts come last, because most statements do not read them.
 	attemptColumns = `started_at, duration, next_at, outcome, destination, recipients, host, tls, reply, conversation`
 )
-
-const attemptValues = 10 // number of attemptColumns
 
 var insertEvent = db.InsertStatement(`email_events (`+eventColumns+`, `+attemptColumns+`)`,
 	`$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20`,
 	`UUID UUID UUID UUID UUID TEXT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT TEXT TEXT TEXT TEXT TEXT TEXT TEXT`)
+
+const attemptValues = 10 // number of attemptColumns
 
 // insert writes the events that belong to a timeline.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
@@ -38,22 +38,24 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 		if err != nil {
 			return err
 		}
-		row := append(make([]any, 0, 10+attemptValues), db.ID(e.ID), db.ID(e.TeamID), db.ID(e.TimelineID()),
+		row := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.TimelineID()),
 			db.ID(e.DomainID), db.ID(e.BroadcastID), strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data,
-			e.At.UnixMicro())
-		if e.Attempt == nil {
-			row = row[:cap(row)]
-		} else if row, err = e.Attempt.appendValues(row, e.Recipient); err != nil {
-			return err
+			e.At.UnixMicro()}
+		attempt := make([]any, attemptValues) // NULL
+		if e.Attempt != nil {
+			if attempt, err = e.Attempt.values(e.Recipient); err != nil {
+				return err
+			}
 		}
+		row = append(row, attempt...)
 		tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, row[0], row[2])
 		tx.QueueRow(ctx, insertEvent, row...)
 	}
 	return nil
 }
 
-// appendValues appends the values of attemptColumns for an event with the given recipient.
-func (a *Attempt) appendValues(row []any, recipient string) ([]any, error) {
+// values returns the values of attemptColumns for an event with the given recipient.
+func (a *Attempt) values(recipient string) ([]any, error) {
 	var next, destination, recipients any // NULL
 	if !a.NextAt.IsZero() {
 		next = a.NextAt.UnixMicro()
@@ -68,8 +70,8 @@ func (a *Attempt) appendValues(row []any, recipient string) ([]any, error) {
 		}
 		recipients = string(list)
 	}
-	return append(row, a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, a.Outcome, destination, recipients, a.Host,
-		a.TLS, a.Reply, a.Conversation), nil
+	return []any{a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, a.Outcome, destination, recipients, a.Host,
+		a.TLS, a.Reply, a.Conversation}, nil
 }
 
 // domainOf returns the domain of an envelope address.

@@ -28,8 +28,9 @@ const (
 // as reading ten rows. For lanes that claim few jobs, two additional statements claim one job per lane.
 const (
 	// planOnce makes PostgreSQL keep its plan of the claim in each connection, because making the plan takes longer than
-	// the claim. The plan must use the index of lanes even if the table was nearly empty when the plan was made.
-	planOnce = `SELECT set_config('plan_cache_mode', 'force_generic_plan', TRUE), set_config('enable_seqscan', 'off', TRUE),
+	// the claim. The plan must use the index of lanes even if the table was nearly empty when the plan was made;
+	// enable_seqscan is off in all sessions.
+	planOnce = `SELECT set_config('plan_cache_mode', 'force_generic_plan', TRUE),
 	set_config('enable_bitmapscan', 'off', TRUE)`
 	claimLanes = `WITH l AS (
 	SELECT lane, n, first FROM UNNEST(CAST($5 AS TEXT[]), CAST($6 AS BIGINT[]), CAST($7 AS BIGINT[])) AS l (lane, n, first)),

@@ -23,8 +23,8 @@ const (
 
 // Statements that make claimed jobs due.
 const (
-	// giveBackJob finds the job by its id. With the plain condition on the holder, PostgreSQL may read all jobs that the node
-	// holds.
+	// giveBackJob finds the job by its id. With the plain condition on the holder, PostgreSQL may read all jobs that the
+	// node holds.
 	giveBackJob = `UPDATE jobs SET run_at = $4, set_at = $5, holder = NULL WHERE id = $1 AND attempt = $2
 		AND COALESCE(holder, id) = $3`
 	releaseNodeJobs = `UPDATE jobs SET run_at = $2, set_at = $3, holder = NULL WHERE holder = $1

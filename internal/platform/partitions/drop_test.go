@@ -1,11 +1,9 @@
 package partitions_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -175,21 +173,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestDropBesideReader(t *testing.T) {
 	t.Parallel()
 	s, span, _ := closed(t)
-	started, end := make(chan bool), make(chan bool)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		err := s.Update(context.Background(), func(tx *db.Tx) error {
-			var n int
-			err := tx.QueryRow(context.Background(), `SELECT COUNT(*) FROM emails`).Scan(&n)
-			close(started)
-			<-end
-			return err
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	<-started
+	end := s.readAll()
 	for range 3 {
 		if err := s.drop(span, keep()); !db.IsLockTimeout(err) {
 			t.Errorf("beside a reader: %v", err)
@@ -199,8 +183,7 @@ func TestDropBesideReader(t *testing.T) {
 	if s.remaining() != [2]int{23, 23} {
 		t.Errorf("%v remain", s.remaining())
 	}
-	close(end)
-	wg.Wait()
+	end()
 	if err := s.drop(span, keep()); err != nil || s.remaining() != [2]int{3, 3} {
 		t.Errorf("after the reader: %v, %v remain", err, s.remaining())
 	}

@@ -32,7 +32,8 @@ func (s *store) fullDisk() (failAt func(n int), mend func()) {
 	}
 	s.exec(`CREATE EVENT TRIGGER full_disk ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE')
 		EXECUTE FUNCTION full_ddl()`)
-	s.exec(`CREATE EVENT TRIGGER full_disk_drop ON ddl_command_start WHEN TAG IN ('DROP TABLE') EXECUTE FUNCTION full_ddl()`)
+	s.exec(`CREATE EVENT TRIGGER full_disk_drop ON ddl_command_start WHEN TAG IN ('DROP TABLE')
+		EXECUTE FUNCTION full_ddl()`)
 	mend = func() {
 		s.exec(`DROP EVENT TRIGGER full_disk`)
 		s.exec(`DROP EVENT TRIGGER full_disk_drop`)

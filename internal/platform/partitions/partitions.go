@@ -185,7 +185,8 @@ func (s *Service) learn(ctx context.Context) error {
 	var known []db.Part
 	for _, p := range all {
 		if !p.Default {
-			known = append(known, db.Part{Table: p.Table, Name: p.Name, From: db.ID(id.First(p.From)), To: db.ID(id.First(p.To))})
+			from, to := db.ID(id.First(p.From)), db.ID(id.First(p.To))
+			known = append(known, db.Part{Table: p.Table, Name: p.Name, From: from, To: to})
 		}
 	}
 	s.d.KnowPartitions(known)

@@ -99,6 +99,29 @@ func (s *store) email(emailID string) string {
 	return emailID
 }
 
+// readAll begins a transaction that has read all emails, and returns a function that ends it.
+func (s *store) readAll() (end func()) {
+	started, ended := make(chan bool), make(chan bool)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := s.Update(context.Background(), func(tx *db.Tx) error {
+			var n int
+			err := tx.QueryRow(context.Background(), `SELECT COUNT(*) FROM emails`).Scan(&n)
+			close(started)
+			<-ended
+			return err
+		})
+		if err != nil {
+			s.Error(err)
+		}
+	})
+	<-started
+	return func() {
+		close(ended)
+		wg.Wait()
+	}
+}
+
 // where returns the partition that has an email, without the name of the table.
 func (s *store) where(emailID string) string {
 	s.Helper()
@@ -274,26 +297,11 @@ func TestDefaultPartition(t *testing.T) {
 func TestMakeBesideReaders(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	started, end := make(chan bool), make(chan bool)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		err := s.Update(context.Background(), func(tx *db.Tx) error {
-			var n int
-			err := tx.QueryRow(context.Background(), `SELECT COUNT(*) FROM emails`).Scan(&n)
-			close(started)
-			<-end
-			return err
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	<-started
+	end := s.readAll()
 	if err := s.service("month").Make(t.Context()); !db.IsLockTimeout(err) || !errors.Is(err, db.ErrUnavailable) {
 		t.Errorf("beside a reader of all partitions: %v", err)
 	}
-	close(end)
-	wg.Wait()
+	end()
 	s.make("month")
 	if n := len(s.spans("emails")); n != 2 {
 		t.Errorf("there are %d partitions", n)

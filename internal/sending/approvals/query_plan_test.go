@@ -37,7 +37,8 @@ func TestOwnListGoesByIndex(t *testing.T) {
 		}
 		own := teams.Actor{Kind: teams.GrantActor, ID: dbtest.ID("own"), TeamID: n.Acme.TeamID}
 		for state, want := range map[approvals.State]int{"": 10, approvals.Pending: 5} {
-			for _, p := range []page.Page{{Limit: 20}, {Limit: 20, After: first + "10100"}, {Limit: 20, Before: first + "09999"}} {
+			for _, p := range []page.Page{{Limit: 20}, {Limit: 20, After: first + "10100"},
+				{Limit: 20, Before: first + "09999"}} {
 				trace.Take()
 				all, _, err := n.Approvals.List(t.Context(), own, state, p)
 				asked := trace.Take()

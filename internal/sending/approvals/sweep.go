@@ -40,7 +40,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 
 // decidedTexts are the texts that remain of a decided approval.
 var decidedTexts = erasure.Texts{Kind: "decided approvals in which it was replaced", Table: "approvals",
-	UUID: true, Condition: "state <> 'pending'", Columns: []string{"sender", "subject", "reason"}}
+	Condition: "state <> 'pending'", Columns: []string{"sender", "subject", "reason"}}
 
 // EraseAddress deletes the pending approvals whose emails contain an address, and replaces the address in the texts of
 // decided approvals.

@@ -68,7 +68,8 @@ func (f *fixture) fileFailed(emailID string, ago time.Duration) {
 	})
 	f.Update(func(tx *db.Tx) error {
 		var payload, lane string
-		err := tx.QueryRow(f.T.Context(), `SELECT payload, lane FROM jobs WHERE payload LIKE $1`, "%"+emailID+"%").Scan(&payload, &lane)
+		err := tx.QueryRow(f.T.Context(), `SELECT payload, lane FROM jobs WHERE payload LIKE $1`,
+			"%"+emailID+"%").Scan(&payload, &lane)
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (tex
 	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`,
 		db.ID(emailID), db.ID(teamID)).Scan(&text, &blobKey)
 	if errors.Is(err, db.ErrNoRows) {
-		return nil, rawPrefix + emailID, nil
+		return nil, "", fileError(ctx, "", fmt.Errorf("the message of email %s is not stored", emailID))
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("read the message of email %s: %w", emailID, err)

@@ -47,12 +47,15 @@ func selectOutgoing(alone, audience bool) string {
 		AND COALESCE((SELECT t.deleted_at FROM teams t WHERE t.id = e.team_id), 0) = 0`
 }
 
-// outgoingTexts are the results of selectOutgoing.
-var outgoingTexts = map[[2]bool]*db.PartTexts{
-	{false, false}: db.NewPartTexts("emails", selectOutgoing(false, false)),
-	{false, true}:  db.NewPartTexts("emails", selectOutgoing(false, true)),
-	{true, false}:  db.NewPartTexts("emails", selectOutgoing(true, false)),
-	{true, true}:   db.NewPartTexts("emails", selectOutgoing(true, true)),
+// outgoing has the arguments of selectOutgoing.
+type outgoing struct{ alone, audience bool }
+
+// outgoingTexts holds the results of selectOutgoing.
+var outgoingTexts = map[outgoing]*db.PartTexts{
+	{}:                            db.NewPartTexts("emails", selectOutgoing(false, false)),
+	{audience: true}:              db.NewPartTexts("emails", selectOutgoing(false, true)),
+	{alone: true}:                 db.NewPartTexts("emails", selectOutgoing(true, false)),
+	{alone: true, audience: true}: db.NewPartTexts("emails", selectOutgoing(true, true)),
 }
 
 // readTogetherMax is the maximum size of an email, in bytes as in [Delivery.Size], that is read in a transaction with
@@ -60,11 +63,12 @@ var outgoingTexts = map[[2]bool]*db.PartTexts{
 const readTogetherMax = 256 << 10
 
 // readOutgoing reads an email and its body into o, and reports whether the email has its own body. The parameter keys
-// contains the job's recipients. If the email does not exist or its team was deleted, readOutgoing returns db.ErrNoRows.
+// contains the job's recipients. If the email does not exist or its team was deleted, readOutgoing returns
+// db.ErrNoRows.
 func readOutgoing(ctx context.Context, d *db.DB, of Delivery, keys []string, o *Outgoing) (own bool, err error) {
 	row := &o.row
 	var variables string
-	texts := outgoingTexts[[2]bool{d.Alone(), of.Audience}]
+	texts := outgoingTexts[outgoing{d.Alone(), of.Audience}]
 	table := d.PartitionOf("emails", db.ID(of.EmailID))
 	read := func(r db.Reader) error {
 		return r.QueryRow(ctx, texts.In(table), db.ID(of.EmailID), keys, db.ID(of.TeamID)).Scan(row.dest(&own,

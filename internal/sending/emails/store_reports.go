@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// findTeam returns the team of an email, or "" if there is no such email. Only a report that does not name the team needs
-// it. The events of the email name the team. If they were deleted, findTeam looks for the email in each team.
+// findTeam returns the team of an email, or "" if there is no such email. Only a report that does not name the team
+// needs it. The events of the email name the team. If they were deleted, findTeam looks for the email in each team.
 func findTeam(ctx context.Context, r db.Reader, emailID string) (teamID string, err error) {
 	for _, text := range []string{`SELECT team_id FROM email_events WHERE email_id = $1 LIMIT 1`,
 		`SELECT e.team_id FROM teams t CROSS JOIN emails e WHERE e.team_id = t.id AND e.id = $1 LIMIT 1`} {

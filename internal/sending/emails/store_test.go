@@ -511,7 +511,10 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 			func() error { _, _, err := f.Emails.Attachments(ctx, team, emailID, page.Page{}); return err },
 			func() error { _, err := f.Emails.Attachment(ctx, team, emailID, dbtest.ID("f")); return err },
 		}},
-		{"email_bodies.parts", []func() error{func() error { _, err := f.Emails.Size(ctx, f.Acme.TeamID, emailID); return err }}},
+		{"email_bodies.parts", []func() error{func() error {
+			_, err := f.Emails.Size(ctx, f.Acme.TeamID, emailID)
+			return err
+		}}},
 		{"emails.created_at", []func() error{
 			func() error { _, err := f.Emails.Get(ctx, team, emailID); return err },
 			func() error { _, _, err := f.Emails.List(ctx, team, page.Page{}); return err },

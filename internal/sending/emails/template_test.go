@@ -174,7 +174,8 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 		if err := s.Emails.Reschedule(t.Context(), s.Acme.TeamID, emailID, "in 2 hours"); err != nil {
 			t.Fatal(err)
 		}
-		if size, err := s.Emails.Size(t.Context(), s.Acme.TeamID, emailID); err != nil || size < int64(2*len("<p>Tea for 12</p>")) {
+		size, err := s.Emails.Size(t.Context(), s.Acme.TeamID, emailID)
+		if err != nil || size < int64(2*len("<p>Tea for 12</p>")) {
 			t.Errorf("composing it is said to take %d bytes, %v", size, err)
 		}
 	})

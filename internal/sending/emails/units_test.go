@@ -167,7 +167,8 @@ func TestUnknownError(t *testing.T) {
 // An invalid payload causes an error.
 func TestDeliveryPayload(t *testing.T) {
 	in := Delivery{EmailID: "e", TeamID: "team", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7}
-	if out, err := DecodeDelivery(in.Encode(), Lane(in.Domain, "team", true)); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
+	out, err := DecodeDelivery(in.Encode(), Lane(in.Domain, "team", true))
+	if err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
 		t.Errorf("%+v has become %+v, %v", in, out, err)
 	}
 	if out, err := DecodeDelivery("{", ""); err == nil {

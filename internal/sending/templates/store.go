@@ -344,4 +344,4 @@ func eraseTemplates(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 
 // ErasableTexts are the texts of templates in which an erasure replaces an address.
 var ErasableTexts = erasure.Texts{Kind: "names of templates in which it was replaced", Table: "templates",
-	Columns: []string{"name"}, UUID: true}
+	Columns: []string{"name"}}

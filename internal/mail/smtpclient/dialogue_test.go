@@ -119,7 +119,7 @@ var dialogues = []dialogue{
 	{file: "starttls-garbage", mode: opportunistic, dial: "tls temporary plain: handshake"},
 	{file: "starttls-injected", mode: required, dial: "tls temporary: protocol error"},
 	{file: "starttls-injected", mode: opportunistic, dial: "tls temporary: protocol error"},
-	{file: "starttls-drop", mode: opportunistic, dial: "tls temporary plain: EOF"},
+	{file: "starttls-drop", mode: opportunistic, dial: "tls temporary plain: hung up"},
 	{file: "starttls-stall", mode: opportunistic, short: true, dial: "tls temporary plain: timeout"},
 	{file: "starttls-expired", mode: required, dial: "tls temporary: handshake"},
 	{file: "starttls-expired-taken", mode: opportunistic, after: true},
@@ -300,11 +300,16 @@ func tell(e *smtpclient.Error) string {
 		return s + ": no TLS"
 	case errors.Is(e.Err, smtpclient.ErrNoAuth):
 		return s + ": no authentication"
-	case e.Stale:
+	}
+	eof := strings.Contains(text, "EOF")
+	reset := strings.Contains(text, "reset by peer") || strings.Contains(text, "broken pipe")
+	switch {
+	// A host that hangs up instead of TLS may have received the first bytes of TLS. Then its kernel sends a reset.
+	case e.Stale || e.Stage == smtpclient.StageTLS && (eof || reset):
 		return s + ": hung up"
-	case strings.Contains(text, "EOF"):
+	case eof:
 		return s + ": EOF"
-	case strings.Contains(text, "reset by peer") || strings.Contains(text, "broken pipe"):
+	case reset:
 		return s + ": reset"
 	case strings.Contains(text, "handshake"):
 		return s + ": handshake"

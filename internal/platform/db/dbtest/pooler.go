@@ -152,7 +152,10 @@ func startSharedPooler() error {
 		return nil
 	}
 	err := control(func(ctx context.Context, c *pgx.Conn) error {
+		// The settings are those that docs/operating.md recommends for the user.
 		_, err := c.Exec(ctx, `DO $$ BEGIN CREATE ROLE `+pooledUser+` SUPERUSER LOGIN;
+			ALTER ROLE `+pooledUser+` SET jit = off;
+			ALTER ROLE `+pooledUser+` SET enable_seqscan = off;
 			EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$`)
 		return err
 	})

@@ -149,3 +149,35 @@ func TestRetentionByDrop(t *testing.T) {
 		t.Errorf("on SQLite, this remains:\n%s\nand on PostgreSQL:\n%s", remains["sqlite"], remains["postgres"])
 	}
 }
+
+// A drop keeps no rows of a settled email whose events were deleted before they were counted.
+func TestDropWithoutEvents(t *testing.T) {
+	t.Parallel()
+	p := &installation{t: t, dir: t.TempDir()}
+	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir, "POSTRIDER_DATABASE_URL": dbtest.PostgresURL(t)}
+	p.withDays()
+	key := p.must("keys", "create", "--team", "Acme")
+	p.vars["POSTRIDER_EMAIL_RETENTION"] = "72h"
+	n := p.start()
+	emailID := n.made(key, "/emails", `{"from":"a@resend.dev","to":["a@one.example","b@one.example"],"subject":"s",
+		"text":"t","attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`)
+	eventually(t, "it is delivered", func() bool {
+		return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 1
+	})
+	emailID = n.old(emailID, 5)
+	n.change(`INSERT INTO email_counts_late (id, team_id, email_id, at) SELECT $2, team_id, id, $3 FROM emails
+		WHERE id = $1`, db.ID(emailID), db.ID(id.New()), n.DB.Now().UnixMicro())
+	n.change(`DELETE FROM email_events`)
+	before := func() time.Time { return time.Now().Add(-5 * 24 * time.Hour) } // when nothing was to be dropped
+	n.change(`UPDATE migrations SET applied_at = applied_at - $1`, 100*24*time.Hour.Microseconds())
+	for _, now := range []func() time.Time{before, n.DB.Now} {
+		if err := n.Retention(now).Partition(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, table := range []string{"emails", "email_recipients", "email_attachments"} {
+		if left := n.count(`SELECT COUNT(*) FROM ` + table); left > 0 {
+			t.Errorf("%d rows are left in %s", left, table)
+		}
+	}
+}

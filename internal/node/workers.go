@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -237,6 +238,8 @@ func (n *Node) prepareDrop(ctx context.Context, span partitions.Span) (
 		if err != nil {
 			return nil, err
 		}
+		// Nothing is kept of an email that is settled and has no events. Its other rows would stay without it.
+		ids = slices.DeleteFunc(ids, func(x string) bool { return teams[x] == "" })
 		n.Emails.ForgetSkipped(ctx, tx, survey, ids)
 		kept := make([]partitions.Kept, len(ids))
 		for i, x := range ids {

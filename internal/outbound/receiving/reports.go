@@ -268,7 +268,7 @@ func (s *Service) fromProvider(m *incoming) bool {
 	})
 }
 
-// proof matches the local part of a return path, or a feedback token: a prefix followed by 42 base32 characters, in
+// proof matches the local part of a return path, or a feedback token: a prefix followed by 48 base32 characters, in
 // upper or lower case.
 var proof = regexp.MustCompile(`(?i)\b` + tokens.ProofPattern + `\b`)
 

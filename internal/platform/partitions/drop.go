@@ -65,8 +65,8 @@ func (s *Service) Drop(ctx context.Context, f Family, span Span,
 			return err
 		}
 		for _, k := range kept {
-			if !id.Valid(k.ID) || k.TeamID != "" && !id.Valid(k.TeamID) {
-				return fmt.Errorf("%q of team %q is not an id", k.ID, k.TeamID)
+			if !id.Valid(k.ID) || !id.Valid(k.TeamID) {
+				return fmt.Errorf("%q or its team %q is not an id", k.ID, k.TeamID)
 			}
 		}
 		return drop(ctx, tx, f, names, kept)

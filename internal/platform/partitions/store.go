@@ -1,7 +1,6 @@
 package partitions
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -236,7 +235,7 @@ func drop(ctx context.Context, tx *db.Tx, f Family, names []string, kept []Kept)
 		for some := range slices.Chunk(kept, keepRows) {
 			teams, ids := make([]string, len(some)), make([]string, len(some))
 			for j, k := range some {
-				teams[j], ids[j] = cmp.Or(k.TeamID, string(db.NoID)), k.ID
+				teams[j], ids[j] = k.TeamID, k.ID
 			}
 			text := `INSERT INTO ` + t.Name + ` SELECT p.* FROM UNNEST(CAST('{` + strings.Join(teams, `,`) +
 				`}' AS UUID[]), CAST('{` + strings.Join(ids, `,`) + `}' AS UUID[])) AS k (team_id, id) JOIN ` + names[i] +

@@ -72,7 +72,7 @@ func (s *Service) ForgetSkipped(ctx context.Context, tx *db.Tx, v *Survey, kept 
 	deleteSkippedBetween(ctx, tx, id.First(v.From), id.First(v.To), kept)
 }
 
-// KeptTeams returns the teams of the kept emails, by the emails' ids. Kept ids of received emails may be missing.
+// KeptTeams returns the teams of the given emails that are not settled or have events, by the emails' ids.
 func (s *Service) KeptTeams(ctx context.Context, r db.Reader, v *Survey, kept []string) (map[string]string, error) {
 	teams := maps.Clone(v.teams)
 	var others []string

@@ -49,29 +49,29 @@ func (f *fixture) waitsSoon(id string) {
 // dueOnce makes the email's job due if it has waited once.
 func (f *fixture) dueOnce(id string) {
 	f.T.Helper()
-	f.Update(func(tx *db.Tx) error {
-		_, err := tx.Exec(f.T.Context(), `UPDATE jobs SET run_at = 1 WHERE payload LIKE $1 AND attempt = 1
-			AND holder IS NULL`,
-			"%"+id+"%")
-		return err
-	})
-	var lane string
-	err := f.DB.QueryRow(f.T.Context(), `SELECT lane FROM jobs WHERE payload LIKE $1`, "%"+id+"%").Scan(&lane)
-	if err != nil {
-		f.T.Fatal(err)
-	}
-	f.DB.Hint("jobs", emails.DeliveryKind+"\t"+lane+"\t1")
+	f.dueIf(id, " AND attempt = 1")
 }
 
 // dueNow makes the email's job due.
 func (f *fixture) dueNow(id string) {
 	f.T.Helper()
+	f.dueIf(id, "")
+}
+
+// dueIf makes the email's job due if it waits and meets a condition. A worker may take the job at once, and delete it
+// after it, so the lane is read by the same statement.
+func (f *fixture) dueIf(id, condition string) {
+	f.T.Helper()
+	var lane string
 	f.Update(func(tx *db.Tx) error {
-		_, err := tx.Exec(f.T.Context(), `UPDATE jobs SET run_at = 1, attempt = 1 WHERE payload LIKE $1 AND holder IS NULL`,
-			"%"+id+"%")
+		err := tx.QueryRow(f.T.Context(), `UPDATE jobs SET run_at = 1, attempt = 1 WHERE payload LIKE $1
+			AND holder IS NULL`+condition+` RETURNING lane`, "%"+id+"%").Scan(&lane)
+		if errors.Is(err, db.ErrNoRows) {
+			return nil
+		}
 		return err
 	})
-	f.dueOnce(id)
+	f.DB.Hint("jobs", emails.DeliveryKind+"\t"+lane+"\t1")
 }
 
 // nameserver is a DNS server on this machine that can be stopped and started again.

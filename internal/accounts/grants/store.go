@@ -43,7 +43,7 @@ func getGrant(ctx context.Context, r db.Reader, teamID, grantID string) (Grant, 
 
 func listGrants(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Grant, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + grantColumns + ` FROM oauth_grants g JOIN oauth_clients c
-		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanGrant)
+		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", Args: []any{db.ID(teamID)}}, p, scanGrant)
 }
 
 // countActive counts a team's active grants, up to the given maximum.

@@ -64,7 +64,7 @@ func teamsOf(ctx context.Context, r db.Reader, userID string) ([]Membership, err
 
 func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Membership, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + membershipColumns + ` FROM ` + membershipTables + `
-		WHERE m.team_id = $1`, ID: "m.user_id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanMembership)
+		WHERE m.team_id = $1`, ID: "m.user_id", Args: []any{db.ID(teamID)}}, p, scanMembership)
 }
 
 func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
@@ -200,7 +200,7 @@ func getInvitation(ctx context.Context, r db.Reader, teamID, invitationID string
 
 func listInvitations(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Invitation, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + invitationColumns + ` FROM ` + invitationTables + `
-		WHERE i.team_id = $1 AND i.state = $2`, ID: "i.id", UUID: true, Args: []any{db.ID(teamID), open}}, p,
+		WHERE i.team_id = $1 AND i.state = $2`, ID: "i.id", Args: []any{db.ID(teamID), open}}, p,
 		scanInvitation)
 }
 

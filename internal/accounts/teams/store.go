@@ -167,7 +167,7 @@ func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
 func listKeys(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Key, bool, error) {
 	return page.Query(ctx, r, page.Select{
 		Text: `SELECT id, team_id, name, prefix, permission, domain_id, created_at, last_used_at
-		FROM api_keys WHERE team_id = $1`, ID: "id", UUID: true, Args: []any{db.ID(teamID)}}, p, func(r db.Row) (k Key,
+		FROM api_keys WHERE team_id = $1`, ID: "id", Args: []any{db.ID(teamID)}}, p, func(r db.Row) (k Key,
 		err error) {
 		var permission string
 		var created, used int64

@@ -154,7 +154,7 @@ func lockTopic(ctx context.Context, tx *db.Tx, teamID, topicID string) (Topic, e
 
 func listTopics(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Topic, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + topicColumns + ` FROM topics t WHERE t.team_id = $1
-		AND t.deleted_at = 0`, ID: "t.id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanTopic)
+		AND t.deleted_at = 0`, ID: "t.id", Args: []any{db.ID(teamID)}}, p, scanTopic)
 }
 
 func countTopics(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
@@ -197,7 +197,7 @@ func subscriptions(ctx context.Context, r db.Reader, teamID, contactID string) (
 
 func listSubscriptions(ctx context.Context, r db.Reader, teamID, contactID string, p page.Page) (
 	[]TopicSubscription, bool, error) {
-	return page.Query(ctx, r, page.Select{Text: selectSubscribed, ID: "t.id", UUID: true,
+	return page.Query(ctx, r, page.Select{Text: selectSubscribed, ID: "t.id",
 		Args: []any{db.ID(teamID), db.ID(contactID)}}, p, scanSubscribed)
 }
 

@@ -49,7 +49,7 @@ func propertyByID(ctx context.Context, r db.Reader, teamID, propertyID string) (
 
 func listProperties(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Property, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + propertyColumns + ` FROM contact_properties p
-		WHERE p.team_id = $1 AND p.deleted_at = 0`, ID: "p.id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanProperty)
+		WHERE p.team_id = $1 AND p.deleted_at = 0`, ID: "p.id", Args: []any{db.ID(teamID)}}, p, scanProperty)
 }
 
 // propertiesNamed returns the team's properties that have one of the given names, or all properties if names is nil.

@@ -80,7 +80,7 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 // any status.
 func listImports(ctx context.Context, r db.Reader, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	s := page.Select{Text: `SELECT ` + importColumns + ` FROM contact_imports WHERE team_id = $1`, ID: "id",
-		UUID: true, Args: []any{db.ID(teamID)}}
+		Args: []any{db.ID(teamID)}}
 	if status != "" {
 		s.Text += ` AND status = $2`
 		s.Args = append(s.Args, string(status))

@@ -63,7 +63,7 @@ func updateSegment(ctx context.Context, tx *db.Tx, g *Segment) {
 
 func listSegments(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Segment, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + segmentColumns + ` FROM segments g WHERE g.team_id = $1
-		AND g.deleted_at = 0`, ID: "g.id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanSegment)
+		AND g.deleted_at = 0`, ID: "g.id", Args: []any{db.ID(teamID)}}, p, scanSegment)
 }
 
 func countSegments(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
@@ -104,7 +104,7 @@ func IDsOf(ctx context.Context, r db.Reader, teamID, contactID string) ([]string
 func listMemberships(ctx context.Context, r db.Reader, teamID, contactID string, p page.Page) (
 	[]Membership, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT m.created_at, ` + segmentColumns + fromMemberships,
-		ID: "m.segment_id", UUID: true, Args: []any{db.ID(teamID), db.ID(contactID)}}, p, func(r db.Row) (m Membership,
+		ID: "m.segment_id", Args: []any{db.ID(teamID), db.ID(contactID)}}, p, func(r db.Row) (m Membership,
 		err error) {
 		var since, created int64
 		err = r.Scan(&since, (*db.ID)(&m.ID), (*db.ID)(&m.TeamID), &m.Name, &m.Filter, &created)

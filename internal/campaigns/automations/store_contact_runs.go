@@ -24,7 +24,7 @@ func (s *Service) RunsOfContact(ctx context.Context, teamID, contactID, after st
 	err error) {
 	some, more, err := page.Query(ctx, s.p.DB.Reader, page.Select{Text: `SELECT ` + shownColumns + `, a.epoch, a.name,
 		r.payload, r.received` + shownFrom + ` JOIN automations a ON a.id = r.automation_id
-		WHERE r.contact_id = $1 AND COALESCE(r.team_id, r.team_id) = $2`, ID: "r.id", UUID: true,
+		WHERE r.contact_id = $1 AND COALESCE(r.team_id, r.team_id) = $2`, ID: "r.id",
 		Args: []any{db.ID(contactID), db.ID(teamID)}},
 		page.Page{Limit: contactRunsPage, After: after}, func(r db.Row) (c ContactRun, err error) {
 			var row shownRow

@@ -86,7 +86,7 @@ func listAutomations(ctx context.Context, r db.Reader, teamID string, status Sta
 	if status != "" { // no index is needed, because a team has at most MaxTeam automations
 		text, args = text+` AND a.status = $2`, append(args, string(status))
 	}
-	return page.Query(ctx, r, page.Select{Text: text, ID: "a.id", UUID: true, Args: args}, p, func(r db.Row) (Automation,
+	return page.Query(ctx, r, page.Select{Text: text, ID: "a.id", Args: args}, p, func(r db.Row) (Automation,
 		error) {
 		var row automationRow
 		err := r.Scan(row.dest()...)

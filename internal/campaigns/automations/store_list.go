@@ -97,13 +97,13 @@ func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 }
 
 func (l *runList) search(ctx context.Context, r db.Reader, p page.Page) ([]Run, bool, string, error) {
-	some := page.Select{Text: `SELECT ` + shownColumns + shownFrom + l.where + l.cond, ID: "r.id", UUID: true,
+	some := page.Select{Text: `SELECT ` + shownColumns + shownFrom + l.where + l.cond, ID: "r.id",
 		Args: l.args}
 	if l.cond == "" {
 		all, more, err := page.Query(ctx, r, some, p, scanShown)
 		return all, more, "", err
 	}
-	all := page.Select{Text: `SELECT r.id FROM automation_runs r` + l.where, ID: "r.id", UUID: true, Args: l.args[:3]}
+	all := page.Select{Text: `SELECT r.id FROM automation_runs r` + l.where, ID: "r.id", Args: l.args[:3]}
 	return page.Search(ctx, r, all, some, p, scanShown)
 }
 

@@ -93,7 +93,7 @@ func getBroadcast(ctx context.Context, r db.Reader, teamID, broadcastID string) 
 
 func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Broadcast, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM broadcasts WHERE team_id = $1`, ID: "id",
-		UUID: true, Args: []any{db.ID(teamID)}}, p, scan)
+		Args: []any{db.ID(teamID)}}, p, scan)
 }
 
 // countStarted counts a team's broadcasts that have started. The count stops at the given maximum.

@@ -71,9 +71,9 @@ func addressPage(ctx context.Context, r db.Reader, teamID, broadcastID, address,
 	string,
 	error) {
 	all := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: "r.contact_id",
-		UUID: true, Args: []any{db.ID(broadcastID), db.ID(teamID)}}
+		Args: []any{db.ID(broadcastID), db.ID(teamID)}}
 	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r WHERE ` + ofTeam +
-		` AND r.address = $3`, ID: "r.contact_id", UUID: true, Args: []any{db.ID(broadcastID), db.ID(teamID), address}}
+		` AND r.address = $3`, ID: "r.contact_id", Args: []any{db.ID(broadcastID), db.ID(teamID), address}}
 	return page.Part(ctx, r, all, some, after, addressPageRows, func(r db.Row) (BroadcastRecipient, error) {
 		one, err := scanRecipient(r)
 		return BroadcastRecipient{broadcastID, one}, err

@@ -153,7 +153,7 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string
 		args = append(args, q.BounceType)
 	}
 	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r`, ID: "r.contact_id",
-		UUID: true, Args: args}
+		Args: args}
 	switch {
 	case q.contactID != "":
 		some.Args = append(args, db.ID(q.contactID))
@@ -166,7 +166,7 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string
 			return nil, false, "", err
 		}
 		span := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: some.ID,
-			UUID: true, Args: args}
+			Args: args}
 		some.Text += ` WHERE ` + ofTeam + ` AND ` + k.condition
 		return page.Search(ctx, r, span, some, p, scanRecipient)
 	}

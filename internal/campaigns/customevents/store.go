@@ -87,7 +87,7 @@ func notFound() error { return fault.NotFoundf("Event not found") }
 
 func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Definition, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM custom_events WHERE team_id = $1`,
-		ID: "id", UUID: true, Args: []any{db.ID(teamID)}}, p, scan)
+		ID: "id", Args: []any{db.ID(teamID)}}, p, scan)
 }
 
 func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {

@@ -61,7 +61,7 @@ func countActive(ctx context.Context, r db.Reader, teamID string) (n int, err er
 
 func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Erasure, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM erasures WHERE team_id = $1`, ID: "id",
-		UUID: true, Args: []any{db.ID(teamID)}}, p, scan)
+		Args: []any{db.ID(teamID)}}, p, scan)
 }
 
 // insertErasure returns false if an erasure of the address is already in progress.

@@ -81,7 +81,7 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 }
 
 func listEmails(ctx context.Context, r db.Reader, teamID, threadID string, p page.Page) ([]Email, bool, error) {
-	q := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id", UUID: true,
+	q := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id",
 		Args: []any{db.ID(teamID)}}
 	if threadID != "" {
 		q.Text, q.Args = q.Text+` AND thread_id = $2`, append(q.Args, db.ID(threadID))

@@ -14,8 +14,8 @@ const batchRows = 2000 // maximum number of emails per batch
 func listBatchFrom(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) ([]Email, string,
 	error) {
 	all := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id",
-		UUID: true, Args: []any{db.ID(teamID)}}
+		Args: []any{db.ID(teamID)}}
 	from := page.Select{Text: all.Text + ` AND ` + erasure.MayContain(2, "sender", "origin"), ID: "id",
-		UUID: true, Args: []any{db.ID(teamID), a.Pattern()}}
+		Args: []any{db.ID(teamID), a.Pattern()}}
 	return page.Part(ctx, r, all, from, after, batchRows, scanEmail, func(e Email) string { return e.ID })
 }

@@ -63,7 +63,7 @@ func get(ctx context.Context, r db.Reader, teamID, entryID string) (e storedEntr
 
 // entries returns a query that selects all of a team's entries.
 func entries(teamID string) page.Select {
-	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id", UUID: true,
+	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id",
 		Args: []any{db.ID(teamID)}}
 }
 

@@ -89,7 +89,7 @@ func lockEndpoint(ctx context.Context, tx *db.Tx, teamID, endpointID string) (En
 
 func listEndpoints(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Endpoint, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + endpointColumns + ` FROM webhooks
-		WHERE team_id = $1 AND status <> 'deleted'`, ID: "id", UUID: true, Args: []any{db.ID(teamID)}}, p, scanEndpoint)
+		WHERE team_id = $1 AND status <> 'deleted'`, ID: "id", Args: []any{db.ID(teamID)}}, p, scanEndpoint)
 }
 
 func countEndpoints(ctx context.Context, r db.Reader, teamID string) (n int, err error) {

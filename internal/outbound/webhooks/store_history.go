@@ -214,7 +214,7 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 	p page.Page) ([]Message, bool, error) {
 	q := page.Select{Text: `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at FROM webhook_deliveries d
 		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
-		UUID: true, Args: []any{db.ID(endpointID), db.ID(teamID)}}
+		Args: []any{db.ID(endpointID), db.ID(teamID)}}
 	p.After, p.Before = string(messageKey(p.After)), string(messageKey(p.Before))
 	if state != "" {
 		// Inserting the state into the SQL text is safe, because the state is one of four constants. With a literal
@@ -255,7 +255,7 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageI
 	p.After, p.Before = string(attemptKey(p.After)), string(attemptKey(p.Before))
 	return page.Query(ctx, r, page.Select{
 		Text: `SELECT id, status_code, response, error, started_at, duration FROM webhook_attempts
-		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, ID: "id", UUID: true,
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, ID: "id",
 		Args: []any{db.ID(endpointID), messageKey(messageID), db.ID(teamID)}}, p,
 		func(r db.Row) (a Attempt, err error) {
 			var key db.ID

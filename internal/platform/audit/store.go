@@ -33,7 +33,7 @@ func scan(r db.Row) (e Entry, err error) {
 
 // selected returns the query for those entries that match a filter and belong to a team or, if teamID is "", to none.
 func selected(teamID string, f Filter) page.Select {
-	s := page.Select{Text: `SELECT ` + columns + ` FROM audit_log WHERE team_id = $1`, ID: "id", UUID: true,
+	s := page.Select{Text: `SELECT ` + columns + ` FROM audit_log WHERE team_id = $1`, ID: "id",
 		Args: []any{db.ID(teamID)}}
 	if teamID == "" {
 		s.Text, s.Args = `SELECT `+columns+` FROM audit_log WHERE team_id IS NULL`, nil

@@ -89,7 +89,7 @@ func Attempts(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 		page.Select{Text: `SELECT id, recipient, started_at, duration, COALESCE(next_at, 0), outcome,
 		destination IS NULL, COALESCE(destination, ''), COALESCE(recipients, ''), host, tls, reply, conversation
 		FROM email_events WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2 AND outcome IS NOT NULL`, ID: "id",
-			UUID: true, Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p, scanAttempt)
+			Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p, scanAttempt)
 }
 
 func scanAttempt(r db.Row) (a StoredAttempt, err error) {
@@ -165,7 +165,7 @@ func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 		FROM emails e WHERE e.id = $1 AND e.team_id = $2
 		AND e.scheduled_at = 0 AND (e.last_event = 'queued'
 			OR EXISTS (SELECT 1 FROM email_events x WHERE x.email_id = $1))) v
-		WHERE TRUE`, ID: "v.id", UUID: true, Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p,
+		WHERE TRUE`, ID: "v.id", Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p,
 		func(r db.Row) (e Entry, err error) {
 			var at int64
 			err = r.Scan((*db.ID)(&e.ID), &e.Type, &e.Recipient, &e.Data, &at)

@@ -20,16 +20,15 @@ func TestChunks(t *testing.T) {
 		for _, oldest := range []bool{false, true} {
 			s := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"one"},
 				OldestFirst: oldest}
-			scan := func(r db.Row) (id string, err error) { err = r.Scan(&id); return id, err }
-			read := func(p page.Page) ([]string, bool, error) { return page.Query(t.Context(), d.Reader, s, p, scan) }
+			read := func(p page.Page) ([]string, bool, error) { return page.Query(t.Context(), d.Reader, s, p, scanName) }
 			for _, p := range []page.Page{{}, {After: "a7"}, {After: "a2"}, {After: "a0"}, {After: "a9"}, {After: "a55"},
 				{Before: "a7"}, {Before: "a2"}, {Before: "a0"}, {Before: "a9"}, {Before: "a55"}, {Before: "c"}} {
-				want, _, err := read(p)
+				want, _, err := read(at(p))
 				if err != nil {
 					t.Fatal(err)
 				}
 				for size := 1; size <= 11; size++ {
-					c := page.NewChunks(p, size, read, func(id string) string { return id })
+					c := page.NewChunks(at(p), size, read, key)
 					var got []string
 					for !c.Last() {
 						items, err := c.Next()

@@ -41,27 +41,18 @@ type Page struct {
 	until  string // bound of the page at its end; "" means no bound
 }
 
-// Select is a query for all rows in a list: the SQL up to and including a WHERE clause, the id column, and the
-// arguments.
+// Select is a query for all rows in a list: the SQL up to and including a WHERE clause, the id column, which holds ids
+// of 16 bytes ([db.ID]), and the arguments.
 type Select struct {
 	Text string
 	ID   string
 	Args []any
 
-	UUID        bool // whether the id column holds ids of 16 bytes ([db.ID])
 	OldestFirst bool // whether the list is ordered from oldest to newest
 
 	// InSpans is set if the table is partitioned by the time in its ids. Query then looks for the rows near the cursor
 	// first, because each statement takes time for every partition that may have its rows.
 	InSpans bool
-}
-
-// cursor returns a cursor as an argument of a statement.
-func (s *Select) cursor(id string) any {
-	if s.UUID {
-		return db.ID(id)
-	}
-	return id
 }
 
 // Most is the maximum number of items in a page that has no limit.
@@ -140,11 +131,11 @@ func query(ctx context.Context, r db.Reader, s *Select, p *Page, n int) (db.Rows
 	text, args := s.Text, slices.Clone(s.Args)
 	order, beyond, within := s.direction(*p)
 	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
-		args = append(args, s.cursor(cursor))
+		args = append(args, db.ID(cursor))
 		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
 	}
 	if p.until != "" {
-		args = append(args, s.cursor(p.until))
+		args = append(args, db.ID(p.until))
 		text += fmt.Sprintf(" AND %s %s $%d", s.ID, within, len(args))
 	}
 	args = append(args, n)

@@ -16,16 +16,12 @@ func endOfRows(ctx context.Context, r db.Reader, s Select, p Page, n int) (id st
 	text, args := s.Text, slices.Clone(s.Args)
 	order, beyond, _ := s.direction(p)
 	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
-		args = append(args, s.cursor(cursor))
+		args = append(args, db.ID(cursor))
 		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
 	}
 	args = append(args, n-1)
 	text += fmt.Sprintf(" ORDER BY %s %s LIMIT 1 OFFSET $%d", s.ID, order, len(args))
-	var dest any = &id
-	if s.UUID {
-		dest = (*db.ID)(&id)
-	}
-	err = r.QueryRow(ctx, `SELECT x.id FROM (`+text+`) x`, args...).Scan(dest)
+	err = r.QueryRow(ctx, `SELECT x.id FROM (`+text+`) x`, args...).Scan((*db.ID)(&id))
 	if errors.Is(err, db.ErrNoRows) {
 		return "", nil
 	}

@@ -57,7 +57,7 @@ func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approva
 // list returns a page of approvals. An empty state matches all states, and an empty actorID matches all actors.
 func list(ctx context.Context, r db.Reader, teamID string, state State, actorID string, p page.Page) ([]Approval, bool,
 	error) {
-	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id", UUID: true,
+	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id",
 		Args: []any{db.ID(teamID)}}
 	if state != "" {
 		q.Args = append(q.Args, string(state))

@@ -157,7 +157,7 @@ func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names [
 
 func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Domain, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + columns + ` FROM domains WHERE team_id = $1`, ID: "id",
-		UUID: true, Args: []any{db.ID(teamID)}}, p, scan)
+		Args: []any{db.ID(teamID)}}, p, scan)
 }
 
 func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err error) {

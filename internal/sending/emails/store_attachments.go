@@ -35,7 +35,7 @@ func attachmentsOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]
 func pageOfAttachments(ctx context.Context, r db.Reader, teamID, emailID string,
 	p page.Page) ([]Attachment, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + attachmentColumns + ` FROM email_attachments
-		WHERE email_id = $1 AND team_id = $2`, ID: "id", UUID: true, Args: []any{db.ID(emailID), db.ID(teamID)}}, p,
+		WHERE email_id = $1 AND team_id = $2`, ID: "id", Args: []any{db.ID(emailID), db.ID(teamID)}}, p,
 		scanAttachment)
 }
 

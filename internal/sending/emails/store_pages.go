@@ -19,7 +19,7 @@ const lateness = time.Hour
 // bounds on the time are exact.
 func emailsWithin(d *db.DB, teamID string, within Span) page.Select {
 	s := page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
-		UUID: true, InSpans: !d.Alone(), Args: []any{db.ID(teamID)}}
+		InSpans: !d.Alone(), Args: []any{db.ID(teamID)}}
 	for _, bound := range []struct {
 		at   time.Time
 		sign string
@@ -54,7 +54,7 @@ func emailsPageTo(ctx context.Context, d *db.DB, teamID string, a erasure.Addres
 	r, all := d.Reader, emailsWithin(d, teamID, Span{})
 	to := page.Select{Text: all.Text + ` AND (LOWER(e.recipient) LIKE $2 ESCAPE '\' OR e.recipient = ''
 		AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0)`,
-		ID: all.ID, UUID: true, InSpans: all.InSpans, Args: []any{db.ID(teamID), a.Like()}}
+		ID: all.ID, InSpans: all.InSpans, Args: []any{db.ID(teamID), a.Like()}}
 	found, next, err := page.Part(ctx, r, all, to, after, pageToRows, scanEmail, func(e Email) string { return e.ID })
 	if err != nil {
 		return nil, "", err

@@ -60,7 +60,7 @@ func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) (Suppression,
 // selectList returns a query for all entries on a team's list, or for those with one origin. There is a separate index
 // for each of the two queries.
 func selectList(teamID string, origin Origin) page.Select {
-	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id", UUID: true,
+	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id",
 		Args: []any{db.ID(teamID)}}
 	if origin != "" {
 		s.Text += ` AND origin = $2`

@@ -208,7 +208,7 @@ func scanVersion(from db.Row) (Version, error) {
 
 func listTemplates(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Template, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + templateColumns + ` FROM templates t
-		WHERE t.team_id = $1 AND NOT t.deleted`, ID: "t.id", UUID: true, Args: []any{db.ID(teamID)}}, p,
+		WHERE t.team_id = $1 AND NOT t.deleted`, ID: "t.id", Args: []any{db.ID(teamID)}}, p,
 		func(r db.Row) (Template, error) {
 			var row templateRow
 			err := r.Scan(row.dest()...)
@@ -230,7 +230,7 @@ func listUnpublished(ctx context.Context, r db.Reader, teamID string, limit int)
 // listVersions returns versions without their variables and content.
 func listVersions(ctx context.Context, r db.Reader, teamID, templateID string, p page.Page) ([]Version, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + versionItemColumns + ` FROM template_versions v
-		WHERE v.team_id = $1 AND v.template_id = $2`, ID: "v.id", UUID: true, Args: []any{db.ID(teamID),
+		WHERE v.team_id = $1 AND v.template_id = $2`, ID: "v.id", Args: []any{db.ID(teamID),
 		db.ID(templateID)}}, p,
 		func(r db.Row) (Version, error) {
 			var row versionRow

@@ -350,7 +350,7 @@ func TestExportOfEmails(t *testing.T) {
 		s := newService(t, d)
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 		for _, teamID := range []string{mine, others} {
-			insert(t, d, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
+			insert(t, d, `INSERT INTO emails (id, team_id, actor_id, domain_id, message_id, sender, subject, recipients, tags,
 				topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables)
 				VALUES ($1, $2, NULL, NULL, $3, 'a@one.example', $4, $5, '', NULL, NULL, NULL, 'delivered', 40, 0, $6, 'key',
 				NULL, '')`,

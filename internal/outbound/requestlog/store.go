@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, user_agent, duration, created_at,
+const columns = `id, team_id, actor_id, request_id, method, endpoint, status, user_agent, duration, created_at,
 	actor_kind`
 
 func scan(r db.Row, more ...any) (e Entry, err error) {
@@ -95,7 +95,7 @@ func selected(teamID string, f Filter) (page.Select, error) {
 	}
 	switch {
 	case id.Valid(f.KeyID):
-		where("api_key_id = ? AND actor_kind = ?", db.ID(f.KeyID), string(teams.KeyActor))
+		where("actor_id = ? AND actor_kind = ?", db.ID(f.KeyID), string(teams.KeyActor))
 	case f.KeyID != "": // no key has such an id
 		where("FALSE")
 	}

@@ -91,7 +91,7 @@ func (s *store) empty(l partitions.Length, since time.Time) {
 func (s *store) email(emailID string) string {
 	s.Helper()
 	// Literals fit columns of any type.
-	s.exec(strings.ReplaceAll(`INSERT INTO emails (created_at, scheduled_at, id, team_id, api_key_id, domain_id,
+	s.exec(strings.ReplaceAll(`INSERT INTO emails (created_at, scheduled_at, id, team_id, actor_id, domain_id,
 		message_id, sender, subject, recipients, tags, topic_id, template_id, broadcast_id, rank, last_event)
 		VALUES (0, 0, $1, $1, $1, $1, '', '', '', '', '', $1, $1, $1, 1, '')`, "$1", "'"+emailID+"'"))
 	s.exec(strings.ReplaceAll(`INSERT INTO email_events (created_at, email_id, id, team_id, domain_id, broadcast_id,

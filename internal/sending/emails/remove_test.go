@@ -355,7 +355,7 @@ func (f *fixture) fill(t testing.TB, n int) (ids []string) {
 
 func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	now := tx.Now().UnixMicro()
-	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
+	tx.Queue(ctx, `INSERT INTO emails (id, team_id, actor_id, domain_id, message_id, sender, subject, recipients, tags,
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
 		VALUES ($1, $2, NULL, $3, $5, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, NULL, NULL, 'delivered',
 			40, 0, $4)`, db.ID(emailID), db.ID(teamID), db.ID(domainID), now, emailID)

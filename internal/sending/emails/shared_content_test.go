@@ -224,7 +224,7 @@ func TestSweepContentsGoesOn(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	f.add(t, news())
 	emailID := f.older(t, f.Send(hello("ann@one.example")), 3*time.Hour)
-	f.change(`INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,
+	f.change(`INSERT INTO emails (id, team_id, actor_id, domain_id, message_id, sender, subject, recipients, tags,
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind)
 		WITH RECURSIVE more (n) AS (SELECT 100000 UNION ALL SELECT n + 1 FROM more WHERE n < 210000)
 		SELECT CAST(SUBSTR(e.id, 1, 13) || UNHEX(n) AS BLOB), team_id, NULL, NULL, '', '', '', '', '', NULL, NULL, NULL,

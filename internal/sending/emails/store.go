@@ -78,7 +78,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 }
 
 const (
-	insertColumns = `id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
+	insertColumns = `id, team_id, actor_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
 		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables, contact_id,
 		recipient, updated_at`
 	insertValues = `$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $16`
@@ -168,7 +168,7 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	return nil
 }
 
-const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients,
+const emailColumns = `e.id, e.team_id, e.actor_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients,
 	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind,
 	e.contact_id, e.recipient, e.updated_at`
 

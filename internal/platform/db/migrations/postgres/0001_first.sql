@@ -360,7 +360,7 @@ CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 CREATE TABLE request_logs (
 	team_id UUID NOT NULL,
 	id UUID NOT NULL,
-	api_key_id UUID,                 -- of the actor, NULL for none
+	actor_id UUID,                   -- NULL for none
 	request_id TEXT NOT NULL,        -- what the answer's x-request-id said
 	method TEXT NOT NULL,
 	endpoint TEXT NOT NULL,          -- the path, without host and query
@@ -476,8 +476,8 @@ CREATE TABLE emails (
 	parts SMALLINT,                  -- bits: 1 html was given, 2 text was given, ...; NULL without a body of its own
 	id UUID NOT NULL,
 	team_id UUID NOT NULL,
-	api_key_id UUID,                 -- the id of the actor, NULL for the system
-	-- The kind of the actor in api_key_id: key, user, grant or system.
+	actor_id UUID,                   -- NULL for the system
+	-- The kind of the actor: key, user, grant or system.
 	actor_kind TEXT NOT NULL DEFAULT 'key',
 	domain_id UUID,                  -- of the sender, NULL for none
 	message_id TEXT NOT NULL,

@@ -367,7 +367,7 @@ CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 CREATE TABLE request_logs (
 	team_id BLOB NOT NULL,
 	id BLOB NOT NULL,
-	api_key_id BLOB,                 -- of the actor, NULL for none
+	actor_id BLOB,                   -- NULL for none
 	request_id TEXT NOT NULL,        -- what the answer's x-request-id said
 	method TEXT NOT NULL,
 	endpoint TEXT NOT NULL,          -- the path, without host and query
@@ -476,7 +476,7 @@ CREATE INDEX contents_unused ON contents (team_id, used_at, id, from_id) WHERE N
 CREATE TABLE emails (
 	id BLOB NOT NULL,
 	team_id BLOB NOT NULL,
-	api_key_id BLOB,                 -- the id of the actor, NULL for the system
+	actor_id BLOB,                   -- NULL for the system
 	domain_id BLOB,                  -- of the sender, NULL for none
 	message_id TEXT NOT NULL,
 	sender TEXT NOT NULL,            -- From as the caller wrote it
@@ -490,7 +490,7 @@ CREATE TABLE emails (
 	rank INTEGER NOT NULL,           -- of last_event; it only rises
 	scheduled_at INTEGER NOT NULL,
 	created_at INTEGER NOT NULL,
-	-- The kind of the actor in api_key_id: key, user, grant or system.
+	-- The kind of the actor: key, user, grant or system.
 	actor_kind TEXT NOT NULL DEFAULT 'key',
 	content_id BLOB,                 -- NULL if the email has only a body of its own
 	-- JSON: the values of the content's placeholders in this email, '' for none.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/postrider/postrider/internal/lib/config"
@@ -91,7 +92,15 @@ func migrate(ctx context.Context, e *env, args []string) error {
 // openBeside opens the services for a command. A node of the same installation may be running at the same time, even
 // with SQLite, which tolerates a second process for a short time. Closing the returned node notifies running nodes of
 // the command's changes.
-func openBeside(ctx context.Context, c config.Config, e *env) (*node.Node, error) {
+//
+// Unless create is true, the installation must exist. If openBeside created a database for a wrong data_dir, a command
+// that reads or erases data would report that there is none.
+func openBeside(ctx context.Context, c config.Config, e *env, create bool) (*node.Node, error) {
+	if url := node.DatabaseURL(c); !create && !db.IsPostgres(url) {
+		if _, err := os.Stat(url); err != nil {
+			return nil, fmt.Errorf("find the database: %w; set data_dir to the directory of the node", err)
+		}
+	}
 	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true})
 }
 
@@ -140,7 +149,7 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := openBeside(ctx, c, e)
+	n, err := openBeside(ctx, c, e, false)
 	if err != nil {
 		return err
 	}

@@ -6,14 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/node"
-	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/partitions"
 )
 
@@ -25,12 +23,7 @@ func showStorage(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	if url := node.DatabaseURL(c); !db.IsPostgres(url) {
-		if _, err := os.Stat(url); err != nil { // opening the database would create it
-			return fmt.Errorf("find the database: %w; set data_dir to the directory of the node", err)
-		}
-	}
-	n, err := openBeside(ctx, c, e)
+	n, err := openBeside(ctx, c, e, false)
 	if err != nil {
 		return err
 	}

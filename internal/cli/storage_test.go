@@ -12,9 +12,6 @@ import (
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		if p.vars["POSTRIDER_DATABASE_URL"] == "" {
-			p.refused("set data_dir to the directory of the node", "storage", "-data-dir", t.TempDir())
-		}
 		key := p.must("keys", "create", "--team", "Acme")
 		n := p.start()
 		n.made(key, "/emails", hello)

@@ -80,7 +80,7 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	if err != nil {
 		return err
 	}
-	n, err := openBeside(ctx, c, e)
+	n, err := openBeside(ctx, c, e, v.name == "create")
 	if err != nil {
 		return err
 	}

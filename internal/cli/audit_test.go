@@ -124,7 +124,7 @@ func TestChangesByCommandsAreRecorded(t *testing.T) {
 		id := n.made(key, "/emails", hello)
 		n.made(key, "/suppressions", `{"email":"s@one.example"}`)
 		eventually(t, "the email is delivered", func() bool {
-			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 1
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 5 /* delivered */`) == 1
 		})
 		p.must("emails", "delete", id, "--team", "Acme")
 		p.must("emails", "erase", "s@one.example", "--team", "Acme", "--suppressions", "--dry-run")

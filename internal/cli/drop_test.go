@@ -83,7 +83,7 @@ func TestRetentionByDrop(t *testing.T) {
 		send("waiting", key, `"scheduled_at":"in 1 hour",`)
 		send("of a shorter team", short, "")
 		eventually(t, "all are delivered", func() bool {
-			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 6
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 5 /* delivered */`) == 6
 		})
 		days := map[string]int{"old": 5, "older": 6, "uncounted": 5, "opened lately": 5, "waiting": 5,
 			"of a shorter team": 2}
@@ -162,7 +162,7 @@ func TestDropWithoutEvents(t *testing.T) {
 	emailID := n.made(key, "/emails", `{"from":"a@resend.dev","to":["a@one.example","b@one.example"],"subject":"s",
 		"text":"t","attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`)
 	eventually(t, "it is delivered", func() bool {
-		return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 1
+		return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 5 /* delivered */`) == 1
 	})
 	emailID = n.old(emailID, 5)
 	n.change(`INSERT INTO email_counts_late (id, team_id, email_id, at) SELECT $2, team_id, id, $3 FROM emails

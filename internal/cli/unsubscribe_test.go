@@ -168,8 +168,8 @@ func TestSubmittedMessageHasATopic(t *testing.T) {
 			t.Errorf("an unknown topic: %v", err)
 		}
 		eventually(t, "one is delivered and one has failed", func() bool {
-			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 1 &&
-				n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'failed'`) == 1
+			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 5 /* delivered */`) == 1 &&
+				n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 9 /* failed */`) == 1
 		})
 		all, err := n.Delivery.Outbox(t.Context())
 		if err != nil || len(all) != 1 || all[0].To[0] != "in@one.example" {

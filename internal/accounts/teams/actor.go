@@ -1,6 +1,9 @@
 package teams
 
-import "github.com/postrider/postrider/internal/lib/fault"
+import (
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+)
 
 // ActorKind is the kind of an actor.
 type ActorKind string
@@ -11,6 +14,10 @@ const (
 	GrantActor  ActorKind = "grant"  // the OAuth grant for an app that a user connected to the team
 	SystemActor ActorKind = "system" // the installation itself; this actor has no id
 )
+
+// ActorKinds holds the numbers of the kinds in emails.actor_kind.
+var ActorKinds = db.NewNames("emails.actor_kind", map[ActorKind]int16{KeyActor: 1, UserActor: 2, GrantActor: 3,
+	SystemActor: 4})
 
 // Actor is a key, user or grant, or the system itself, that performs operations for a team. An actor's scopes determine
 // which operations it may perform. The zero value has no scopes.

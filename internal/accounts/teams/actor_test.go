@@ -170,3 +170,13 @@ func TestActive(t *testing.T) {
 		}
 	})
 }
+
+// The numbers of the kinds in the database never change, because rows keep them.
+func TestActorKindNumbers(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[teams.ActorKind]int16{"key": 1, "user": 2, "grant": 3, "system": 4} {
+		if got := teams.ActorKinds.Number(kind); got != want {
+			t.Errorf("%s has the number %d, want %d", kind, got, want)
+		}
+	}
+}

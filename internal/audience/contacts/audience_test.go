@@ -391,7 +391,7 @@ func TestRecordMailed(t *testing.T) {
 		}
 		for contactID, want := range map[string]int{a.ID: 2, b.ID: 1, strange.ID: 0} {
 			if n := w.Count(`SELECT COALESCE(SUM(mailed), 0) FROM contact_engagement WHERE contact_id = $1
-				AND mailed_at > 0 AND opened_at = 0`, db.ID(contactID)); n != want {
+				AND mailed_at > 0 AND opened_at IS NULL`, db.ID(contactID)); n != want {
 				t.Errorf("%d emails are counted for %s, want %d", n, contactID, want)
 			}
 		}

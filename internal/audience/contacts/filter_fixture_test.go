@@ -105,12 +105,7 @@ func (f *filtered) write(p *person) {
 			}
 		}
 		if p.engaged {
-			at := func(i int) int64 {
-				if p.times[i].IsZero() {
-					return 0
-				}
-				return p.times[i].UnixMicro()
-			}
+			at := func(i int) any { return db.MicrosOrNull(p.times[i]) }
 			tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at,
 				opened_at,
 				clicked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, db.ID(p.ID), db.ID(f.team), p.counts[0], p.counts[1],

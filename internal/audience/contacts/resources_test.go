@@ -387,7 +387,7 @@ func TestEngagement(t *testing.T) {
 		w.Happen(event("A@x.example", &events.Click{}, early))
 		var opened, clicked, openedAt, clickedAt int64
 		err := w.DB.QueryRow(t.Context(), `SELECT opened, clicked, opened_at, clicked_at FROM contact_engagement
-			WHERE contact_id = $1 AND team_id = $2 AND mailed = 0 AND mailed_at = 0`, db.ID(at.ID), db.ID(w.team)).
+			WHERE contact_id = $1 AND team_id = $2 AND mailed = 0 AND mailed_at IS NULL`, db.ID(at.ID), db.ID(w.team)).
 			Scan(&opened, &clicked, &openedAt, &clickedAt)
 		if err != nil || opened != 2 || clicked != 2 || openedAt != late.UnixMicro() || clickedAt != late.UnixMicro() {
 			t.Errorf("%d opens until %d, %d clicks until %d, %v", opened, openedAt, clicked, clickedAt, err)

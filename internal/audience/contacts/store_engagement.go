@@ -11,7 +11,7 @@ import (
 // that two transactions cannot deadlock.
 func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []string) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
-		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), 0, 0 FROM contacts c WHERE c.id = ANY($2)
+		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), NULL, NULL FROM contacts c WHERE c.id = ANY($2)
 		AND c.team_id = $1 ORDER BY c.id ON CONFLICT (contact_id) DO UPDATE SET mailed = contact_engagement.mailed + 1,
 		mailed_at = excluded.mailed_at`, db.ID(teamID), db.IDs(contactIDs), tx.Now().UnixMicro())
 }
@@ -58,13 +58,13 @@ func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []s
 // the later time is kept.
 func countResponses(ctx context.Context, tx *db.Tx, teamID, contactID string, a *responses) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
-		clicked_at) SELECT c.id, c.team_id, 0, CAST($3 AS BIGINT), CAST($4 AS BIGINT), 0, CAST($5 AS BIGINT),
+		clicked_at) SELECT c.id, c.team_id, 0, CAST($3 AS BIGINT), CAST($4 AS BIGINT), NULL, CAST($5 AS BIGINT),
 		CAST($6 AS BIGINT) FROM contacts c WHERE c.id = $1 AND c.team_id = $2
 		ON CONFLICT (contact_id) DO UPDATE SET opened = contact_engagement.opened + excluded.opened,
 		clicked = contact_engagement.clicked + excluded.clicked,
 		opened_at = CASE WHEN contact_engagement.opened_at > excluded.opened_at THEN contact_engagement.opened_at
-			ELSE excluded.opened_at END,
+			ELSE COALESCE(excluded.opened_at, contact_engagement.opened_at) END,
 		clicked_at = CASE WHEN contact_engagement.clicked_at > excluded.clicked_at THEN contact_engagement.clicked_at
-			ELSE excluded.clicked_at END`, db.ID(contactID), db.ID(teamID), a.opened, a.clicked, db.Micros(a.openedAt),
-		db.Micros(a.clickedAt))
+			ELSE COALESCE(excluded.clicked_at, contact_engagement.clicked_at) END`, db.ID(contactID), db.ID(teamID), a.opened, a.clicked,
+		db.MicrosOrNull(a.openedAt), db.MicrosOrNull(a.clickedAt))
 }

@@ -44,7 +44,7 @@ var fixedSets = map[string]filter.Sets{
 
 func engagementSet(column string) filter.Sets {
 	return filter.Sets{Table: "contact_engagement", Contact: "contact_id", Value: "v." + column,
-		Only: "v." + column + " <> 0"}
+		Only: "v." + column + " IS NOT NULL"}
 }
 
 func engagementCount(column string) filter.Field {
@@ -153,7 +153,8 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 // engagementValues adds a contact's engagement to a map, by field name.
 func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[string]filter.Value) error {
 	var mailed, opened, clicked, mailedAt, openedAt, clickedAt int64
-	err := r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
+	err := r.QueryRow(ctx, `SELECT mailed, opened, clicked, COALESCE(mailed_at, 0), COALESCE(opened_at, 0),
+		COALESCE(clicked_at, 0) FROM contact_engagement
 		WHERE contact_id = $1 AND team_id = $2`, db.ID(c.ID), db.ID(c.TeamID)).Scan(&mailed, &opened, &clicked, &mailedAt,
 		&openedAt, &clickedAt)
 	if errors.Is(err, db.ErrNoRows) {

@@ -42,7 +42,8 @@ func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []str
 // engagementOf returns a contact's engagement. The result is zero if the contact has no engagement yet.
 func engagementOf(ctx context.Context, r db.Reader, teamID, contactID string) (e Engagement, err error) {
 	var mailed, opened, clicked int64
-	err = r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
+	err = r.QueryRow(ctx, `SELECT mailed, opened, clicked, COALESCE(mailed_at, 0), COALESCE(opened_at, 0),
+		COALESCE(clicked_at, 0) FROM contact_engagement
 		WHERE contact_id = $1 AND team_id = $2`, db.ID(contactID), db.ID(teamID)).
 		Scan(&e.Mailed, &e.Opened, &e.Clicked, &mailed, &opened, &clicked)
 	if errors.Is(err, db.ErrNoRows) {

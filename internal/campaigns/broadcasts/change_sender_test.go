@@ -101,7 +101,7 @@ func TestChangedSender(t *testing.T) {
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		s.until(id, broadcasts.Sent)
 
-		s.mustCount(n, `SELECT COUNT(DISTINCT contact_id) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'
+		s.mustCount(n, `SELECT COUNT(DISTINCT contact_id) FROM emails WHERE broadcast_id = $1 AND last_event = 5 /* delivered */
 			AND domain_id = $2`, db.ID(id), db.ID(second.ID))
 		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		all := s.captured()
@@ -166,7 +166,7 @@ func TestWhenTheSenderMayChange(t *testing.T) {
 			s.Must(s.b.Resume(t.Context(), s.Acme, id))
 			s.until(id, broadcasts.Sent)
 		}
-		s.mustCount(6, `SELECT COUNT(*) FROM emails WHERE last_event = 'delivered' AND sender = 'a@second.example'`)
+		s.mustCount(6, `SELECT COUNT(*) FROM emails WHERE last_event = 5 /* delivered */ AND sender = 'a@second.example'`)
 	})
 }
 
@@ -203,7 +203,7 @@ func TestChangedSenderOfVariants(t *testing.T) {
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		s.runAll()
 		s.until(id, broadcasts.Sent)
-		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE last_event = 'delivered' AND (subject = 'A' AND sender = $1
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE last_event = 5 /* delivered */ AND (subject = 'A' AND sender = $1
 			OR subject = 'B' AND sender = 'b@third.example')`, draft.From)
 		s.mustCount(2, `SELECT COUNT(DISTINCT sender) FROM emails`)
 	})

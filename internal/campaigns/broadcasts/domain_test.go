@@ -72,7 +72,7 @@ func TestDomainLostAndBack(t *testing.T) {
 				testnode.Until(t, "no delivery is left", func() bool {
 					return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`) == 0
 				})
-				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, db.ID(id))
+				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 5 /* delivered */`, db.ID(id))
 				s.mustCount(n, `SELECT COUNT(a.outcome) FROM email_events a JOIN emails e ON e.id = a.email_id
 					WHERE e.broadcast_id = $1`, db.ID(id))
 				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'delivery_delayed'`, db.ID(id))
@@ -206,7 +206,7 @@ func TestVariantsWaitForAllDomains(t *testing.T) {
 		s.mustPause(id)
 		s.Verified(s.Acme.TeamID, domains.NewDomain{Name: "second.example"})
 		testnode.Until(t, "all are delivered", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == n
+			return s.Count(`SELECT COUNT(*) FROM emails WHERE last_event = 5 /* delivered */`) == n
 		})
 	})
 }
@@ -237,7 +237,7 @@ func TestBroadcastStaysPaused(t *testing.T) {
 		_, err := s.b.Cancel(t.Context(), s.Acme.TeamID, id)
 		s.Must(err)
 		testnode.Until(t, "its emails are canceled", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM emails WHERE last_event = 'canceled'`) == n
+			return s.Count(`SELECT COUNT(*) FROM emails WHERE last_event = 11 /* canceled */`) == n
 		})
 	})
 }

@@ -59,7 +59,7 @@ func TestSenderStopPausesAtOnce(t *testing.T) {
 				}
 				s.Must(s.b.Resume(t.Context(), s.Acme, id))
 				s.until(id, broadcasts.Sent)
-				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, db.ID(id))
+				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 5 /* delivered */`, db.ID(id))
 			})
 		})
 	}

@@ -36,7 +36,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 			t.Fatalf("%d of %d are tested, %d held out", tested, n, held)
 		}
 		for variant := range 3 {
-			if got := s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE variant = $1 AND state = 'waiting'`,
+			if got := s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE variant = $1 AND state = 1 /* waiting */`,
 				variant); got < tested/6 {
 				t.Errorf("%d of %d got the variant %d", got, tested, variant)
 			}
@@ -191,9 +191,9 @@ func TestLeavingWhileItWaits(t *testing.T) {
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		s.until(id, broadcasts.Sent)
 		stop()
-		s.mustCount(1, `SELECT COUNT(*) FROM broadcast_recipients WHERE state = 'failed' AND reason = 'contact_unsubscribed'
+		s.mustCount(1, `SELECT COUNT(*) FROM broadcast_recipients WHERE state = 5 /* failed */ AND reason = 'contact_unsubscribed'
 			AND address = 'r1@reader.example'`)
-		s.mustCount(2, `SELECT COUNT(*) FROM broadcast_recipients WHERE state = 'delivered'`)
+		s.mustCount(2, `SELECT COUNT(*) FROM broadcast_recipients WHERE state = 3 /* delivered */`)
 	})
 }
 

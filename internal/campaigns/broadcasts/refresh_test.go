@@ -61,8 +61,12 @@ func (s *sender) became(broadcastID string) map[string]string {
 		WHERE broadcast_id = $1`, db.ID(broadcastID))
 	found := map[string]string{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var address, state, reason string
-		err = r.Scan(&address, &state, &reason)
+		var address, reason string
+		var number int16
+		if err := r.Scan(&address, &number, &reason); err != nil {
+			return none, err
+		}
+		state, err := broadcasts.StateName(number)
 		found[address] = strings.TrimSpace(state + " " + reason)
 		return none, err
 	})

@@ -3,6 +3,7 @@ package broadcasts
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -22,6 +23,24 @@ const (
 	leftOut    state = "left_out" // no email was enqueued, or it was canceled because the contact was deleted
 )
 
+// states holds the numbers of the states in broadcast_recipients.state. The database trigger that counts results and
+// the partial indexes have these numbers, too.
+var states = db.NewNames("broadcast_recipients.state", map[state]int16{waiting: 1, sent: 2, delivered: 3, bounced: 4,
+	failed: 5, suppressed: 6, canceled: 7, leftOut: 8})
+
+// bounceTypes holds the numbers of the types of bounces in broadcast_recipients.bounce. The trigger has them, too.
+var bounceTypes = db.NewNames("broadcast_recipients.bounce", map[string]int16{"": 0, "permanent": 1, "transient": 2,
+	"undetermined": 3})
+
+// inStates is an SQL condition that a column has one of the states.
+func inStates(column string, some ...state) string {
+	numbers := make([]string, len(some))
+	for i, s := range some {
+		numbers[i] = states.SQL(s)
+	}
+	return column + " IN (" + strings.Join(numbers, ", ") + ")"
+}
+
 // recipient is the row that a broadcast stores for one contact.
 type recipient struct {
 	broadcastID, contactID, emailID, address string
@@ -34,8 +53,8 @@ type recipient struct {
 func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 	tx.Queue(ctx, `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address, state, reason, bounce,
 		variant, opens, clicks, opened, clicked, complained, unsubscribed)
-		VALUES ($1, $2, $3, $4, $5, $6, '', $7, 0, 0, FALSE, FALSE, FALSE, FALSE)`, db.ID(r.broadcastID),
-		db.ID(r.contactID), db.ID(r.emailID), r.address, string(r.state), r.reason, r.variant)
+		VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, 0, FALSE, FALSE, FALSE, FALSE)`, db.ID(r.broadcastID),
+		db.ID(r.contactID), db.ID(r.emailID), r.address, states.Number(r.state), r.reason, r.variant)
 }
 
 // ofTeam is an SQL condition that selects the recipients (alias r) of a team's broadcast.
@@ -74,15 +93,16 @@ const ofEmail = ` WHERE broadcast_id = $1
 
 // advance changes the state of an email's recipient, unless the recipient already has a later state.
 func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
-	from := `state IN ('waiting', 'sent', 'delivered')`
+	from := inStates("state", waiting, sent, delivered)
 	switch h.state {
 	case sent:
-		from = `state = 'waiting'`
+		from = inStates("state", waiting)
 	case delivered, canceled, leftOut:
-		from = `state IN ('waiting', 'sent')`
+		from = inStates("state", waiting, sent)
 	}
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+ofEmail+` AND `+from,
-		db.ID(h.broadcastID), db.ID(h.teamID), db.ID(h.emailID), string(h.state), h.reason, h.bounce)
+		db.ID(h.broadcastID), db.ID(h.teamID), db.ID(h.emailID), states.Number(h.state), h.reason,
+		bounceTypes.Number(h.bounce))
 }
 
 // count adds opens, clicks and other actions to an email's recipient.
@@ -112,10 +132,10 @@ func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string,
 // searched in batches by primary key. Every other type has an index in list order, so that pages of rare types are read
 // quickly.
 var recipientFilters = map[RecipientType]recipientFilter{
-	"sent": {condition: `r.state IN ('sent', 'delivered', 'bounced')`,
+	"sent": {condition: inStates("r.state", sent, delivered, bounced),
 		count: func(t *Tally) int64 { return t.Sent }},
-	"delivered": {condition: `r.state = 'delivered'`, count: func(t *Tally) int64 { return t.Delivered }},
-	"waiting":   {condition: `r.state = 'waiting'`, count: func(t *Tally) int64 { return t.Waiting }},
+	"delivered": {condition: inStates("r.state", delivered), count: func(t *Tally) int64 { return t.Delivered }},
+	"waiting":   {condition: inStates("r.state", waiting), count: func(t *Tally) int64 { return t.Waiting }},
 
 	"opened":       {index: "opens", condition: `r.opens > 0`},
 	"clicked":      {index: "clicks", condition: `r.clicks > 0`},
@@ -139,7 +159,8 @@ type recipientFilter struct {
 // inState returns the filter for a state that is included in the index broadcast_recipients_state.
 func inState(s state) recipientFilter {
 	return recipientFilter{index: "state",
-		condition: `r.state = '` + string(s) + `' AND r.state <> 'waiting' AND r.state <> 'delivered'`}
+		condition: fmt.Sprintf(`r.state = %s AND r.state <> %s AND r.state <> %s`, states.SQL(s), states.SQL(waiting),
+			states.SQL(delivered))}
 }
 
 // listRecipients returns a page of recipients. If the page is not full even though more recipients may follow, next is
@@ -149,8 +170,8 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string
 	k := recipientFilters[q.Type]
 	args := []any{db.ID(broadcastID), db.ID(teamID)}
 	if q.BounceType != "" {
-		k = recipientFilter{index: "bounce", condition: `r.state = 'bounced' AND r.bounce = $3 AND r.bounce <> ''`}
-		args = append(args, q.BounceType)
+		k = recipientFilter{index: "bounce", condition: inStates("r.state", bounced) + ` AND r.bounce = $3 AND r.bounce <> 0`}
+		args = append(args, bounceTypes.Number(q.BounceType))
 	}
 	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r`, ID: "r.contact_id",
 		Args: args}
@@ -178,9 +199,18 @@ const recipientColumns = `r.contact_id, r.email_id, r.address, r.state, r.reason
 	r.clicks`
 
 func scanRecipient(r db.Row) (one Recipient, err error) {
-	err = r.Scan((*db.ID)(&one.ContactID), (*db.ID)(&one.EmailID), &one.Address, &one.State, &one.Reason, &one.BounceType,
-		&one.Variant,
+	var now, bounce int16
+	err = r.Scan((*db.ID)(&one.ContactID), (*db.ID)(&one.EmailID), &one.Address, &now, &one.Reason, &bounce, &one.Variant,
 		&one.Opens, &one.Clicks)
+	if err != nil {
+		return one, err
+	}
+	is, err := states.Name(now)
+	if err != nil {
+		return one, err
+	}
+	one.State = string(is)
+	one.BounceType, err = bounceTypes.Name(bounce)
 	return one, err
 }
 

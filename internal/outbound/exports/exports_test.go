@@ -352,7 +352,7 @@ func TestExportOfEmails(t *testing.T) {
 		for _, teamID := range []string{mine, others} {
 			insert(t, d, `INSERT INTO emails (id, team_id, actor_id, domain_id, message_id, sender, subject, recipients, tags,
 				topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables)
-				VALUES ($1, $2, NULL, NULL, $3, 'a@one.example', $4, $5, '', NULL, NULL, NULL, 'delivered', 40, 0, $6, 'key',
+				VALUES ($1, $2, NULL, NULL, $3, 'a@one.example', $4, $5, '', NULL, NULL, NULL, 5, 40, NULL, $6, 1,
 				NULL, '')`,
 				0, 600, func(i int) []any {
 					created := at.Add(time.Duration(i) * time.Second)

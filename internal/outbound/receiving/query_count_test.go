@@ -107,7 +107,7 @@ func TestThreadsByIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		looked := map[string]string{" FROM received_emails ": "received_emails_message",
-			" FROM emails ": "_pkey on emails|sqlite_autoindex_emails_1|emails_team|_team_id_id_idx on emails"}
+			" FROM emails ": "_pkey on emails|emails USING PRIMARY KEY (team_id=? AND id=?)|_team_id_id_idx on emails"}
 		for _, s := range trace.Take() {
 			for from, indexes := range looked {
 				if !strings.Contains(s.SQL, "SELECT") || !strings.Contains(strings.Join(strings.Fields(s.SQL), " "),

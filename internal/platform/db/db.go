@@ -400,6 +400,14 @@ func Micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
+// MicrosOrNull is like Micros, but returns nil, which is stored as NULL, for the zero time.
+func MicrosOrNull(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
 // Time converts the result of Micros back to a time.
 func Time(us int64) time.Time {
 	if us == 0 {

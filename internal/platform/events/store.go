@@ -163,7 +163,7 @@ func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 		AND COALESCE(team_id, team_id) = $2
 		UNION ALL SELECT e.id, CAST('queued' AS TEXT), CAST('' AS TEXT), CAST('' AS TEXT), e.created_at
 		FROM emails e WHERE e.id = $1 AND e.team_id = $2
-		AND e.scheduled_at = 0 AND (e.last_event = 'queued'
+		AND e.scheduled_at IS NULL AND (e.last_event = 2 -- queued
 			OR EXISTS (SELECT 1 FROM email_events x WHERE x.email_id = $1))) v
 		WHERE TRUE`, ID: "v.id", Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p,
 		func(r db.Row) (e Entry, err error) {

@@ -58,6 +58,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/render"
@@ -80,6 +81,10 @@ const (
 	Canceled   State = "canceled"
 	Complained State = "complained"
 )
+
+// states holds the numbers of the states in emails.last_event.
+var states = db.NewNames("emails.last_event", map[State]int16{Scheduled: 1, Queued: 2, Sent: 3, Delayed: 4, Delivered: 5,
+	Opened: 6, Clicked: 7, Bounced: 8, Failed: 9, Suppressed: 10, Canceled: 11, Complained: 12})
 
 // rank defines the order of the states. A state is replaced only by a state with a higher rank (API reference section
 // 8.8).

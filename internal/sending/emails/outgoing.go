@@ -174,10 +174,12 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load email %s: %w", d.EmailID, err)
 	}
-	r.complete()
+	if err := r.complete(); err != nil {
+		return nil, err
+	}
 	o.ContentMissing = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
-	o.ContentID, o.CreatedAt, o.LastEvent = r.shared.contentID, db.Time(r.created), State(r.last)
+	o.ContentID, o.CreatedAt, o.LastEvent = r.shared.contentID, db.Time(r.created), r.LastEvent
 	o.OneRecipient = r.only != ""
 	// The statement compares only one recipient with the choices of contacts. A job for an email with unsubscribe links
 	// has one recipient, and jobs that an old release inserted may name none.

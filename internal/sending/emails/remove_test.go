@@ -66,7 +66,7 @@ func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 // perEmail lists the tables in which each test email has rows, each with a condition that selects the rows for one
 // email.
 var perEmail = map[string]string{"email_bodies": "TRUE", "email_recipients": "e.recipient = ''",
-	"email_events": "e.last_event <> 'queued'"}
+	"email_events": "e.last_event <> 2 /* queued */"}
 
 // whole fails the test if an email has no rows in one of the tables, or if rows exist without their email.
 func (f *fixture) whole(t *testing.T) {
@@ -356,9 +356,9 @@ func (f *fixture) fill(t testing.TB, n int) (ids []string) {
 func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	now := tx.Now().UnixMicro()
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, actor_id, domain_id, message_id, sender, subject, recipients, tags,
-		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at)
-		VALUES ($1, $2, NULL, $3, $5, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, NULL, NULL, 'delivered',
-			40, 0, $4)`, db.ID(emailID), db.ID(teamID), db.ID(domainID), now, emailID)
+		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind)
+		VALUES ($1, $2, NULL, $3, $5, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, NULL, NULL, 5, 40, NULL, $4,
+			1)`, db.ID(emailID), db.ID(teamID), db.ID(domainID), now, emailID)
 	if tx.OneWriter() {
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2,
 			'<p>Hello.', 'Hello.', 3, '')`, db.ID(emailID), db.ID(teamID))

@@ -228,7 +228,7 @@ func TestSweepContentsGoesOn(t *testing.T) {
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind)
 		WITH RECURSIVE more (n) AS (SELECT 100000 UNION ALL SELECT n + 1 FROM more WHERE n < 210000)
 		SELECT CAST(SUBSTR(e.id, 1, 13) || UNHEX(n) AS BLOB), team_id, NULL, NULL, '', '', '', '', '', NULL, NULL, NULL,
-		last_event, rank, 0, 0, '' FROM emails e, more WHERE e.id = $1 AND SUBSTR(e.id, 14) <> UNHEX(n)`, db.ID(emailID))
+		last_event, rank, NULL, 0, 1 FROM emails e, more WHERE e.id = $1 AND SUBSTR(e.id, 14) <> UNHEX(n)`, db.ID(emailID))
 	f.change(`UPDATE contents SET used_at = $1, from_id = $2`, f.DB.Now().Add(-3*time.Hour).UnixMicro(),
 		db.ID(emailID[:30]+"000000"))
 	for i, want := range []int{1, 0} {

@@ -26,7 +26,7 @@ func (f *fixture) inHand(t *testing.T, kind, emailID string) jobs.Job {
 	j := jobs.Job{Kind: kind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: emailID, Attempt: 1,
 		CreatedAt: time.Now()}
 	err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-		tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at <> 0`, db.ID(emailID))
+		tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at IS NOT NULL`, db.ID(emailID))
 		return tx.QueryRow(t.Context(),
 			`UPDATE jobs SET run_at = $3, attempt = 1, holder = id WHERE kind = $1 AND dedupe = $2
 			RETURNING id`, kind, emailID, time.Now().Add(time.Minute).UnixMicro()).Scan((*db.ID)(&j.ID))

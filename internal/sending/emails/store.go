@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -60,9 +61,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 	}
 	tx.Proof(`SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, db.ID(e.ID), db.ID(e.TeamID))
 	args := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.Actor.ID), db.ID(e.DomainID), messageID, e.From, e.Subject, to,
-		tags, db.ID(e.TopicID), db.ID(e.TemplateID), db.ID(e.BroadcastID), string(e.LastEvent), rank[e.LastEvent],
-		db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
-		string(e.Actor.Kind), db.ID(e.shared.contentID), variables, db.ID(e.ContactID), e.only}
+		tags, db.ID(e.TopicID), db.ID(e.TemplateID), db.ID(e.BroadcastID), states.Number(e.LastEvent), rank[e.LastEvent],
+		db.MicrosOrNull(e.ScheduledAt), e.CreatedAt.UnixMicro(), teams.ActorKinds.Number(e.Actor.Kind), db.ID(e.shared.contentID), variables, db.ID(e.ContactID), e.only}
 	if b == nil {
 		tx.QueueRow(ctx, insertOnly, args...)
 		return nil
@@ -80,10 +80,10 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 const (
 	insertColumns = `id, team_id, actor_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
 		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id, variables, contact_id,
-		recipient, updated_at`
-	insertValues = `$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $16`
-	insertTypes  = `UUID UUID UUID UUID TEXT TEXT TEXT TEXT TEXT UUID UUID UUID TEXT SMALLINT BIGINT BIGINT TEXT UUID TEXT
-		UUID TEXT`
+		recipient`
+	insertValues = `$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21`
+	insertTypes  = `UUID UUID UUID UUID TEXT TEXT TEXT TEXT TEXT UUID UUID UUID SMALLINT SMALLINT BIGINT BIGINT SMALLINT
+		UUID TEXT UUID TEXT`
 )
 
 // Statements that insert an email without a body of its own, or, on PostgreSQL, together with its body.
@@ -169,14 +169,14 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 }
 
 const emailColumns = `e.id, e.team_id, e.actor_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients,
-	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind,
-	e.contact_id, e.recipient, e.updated_at`
+	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, COALESCE(e.scheduled_at, 0),
+	e.created_at, e.actor_kind, e.contact_id, e.recipient, COALESCE(e.updated_at, e.created_at)`
 
 // emailRow is the destination into which emailColumns are scanned.
 type emailRow struct {
 	Email
 	to, tags           string
-	last               string
+	last, actor        int16
 	scheduled, created int64
 	updated            int64
 }
@@ -184,14 +184,21 @@ type emailRow struct {
 func (r *emailRow) dest(more ...any) []any {
 	return append([]any{(*db.ID)(&r.ID), (*db.ID)(&r.TeamID), (*db.ID)(&r.Actor.ID), (*db.ID)(&r.DomainID), &r.MessageID,
 		&r.From, &r.Subject, &r.to, &r.tags, (*db.ID)(&r.TopicID), (*db.ID)(&r.TemplateID), (*db.ID)(&r.BroadcastID),
-		&r.last, &r.scheduled, &r.created, &r.Actor.Kind, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
+		&r.last, &r.scheduled, &r.created, &r.actor, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
 }
 
-// complete sets the fields that are omitted in the database.
-func (r *emailRow) complete() {
+// complete sets the fields that are numbers in the database, or omitted.
+func (r *emailRow) complete() (err error) {
+	if r.LastEvent, err = states.Name(r.last); err != nil {
+		return fmt.Errorf("read email %s: %w", r.ID, err)
+	}
+	if r.Actor.Kind, err = teams.ActorKinds.Name(r.actor); err != nil {
+		return fmt.Errorf("read email %s: %w", r.ID, err)
+	}
 	if r.MessageID == "" {
 		r.MessageID = defaultMessageID(r.ID, r.From)
 	}
+	return nil
 }
 
 func (r *emailRow) email() (Email, error) {
@@ -206,10 +213,12 @@ func (r *emailRow) email() (Email, error) {
 	if err != nil {
 		return Email{}, fmt.Errorf("read the tags of email %s: %w", r.ID, err)
 	}
-	r.complete()
+	if err := r.complete(); err != nil {
+		return Email{}, err
+	}
 	e := r.Email
 	e.To, e.Cc, e.Bcc, e.ReplyTo, e.Tags = to.To, to.Cc, to.Bcc, to.ReplyTo, tags
-	e.LastEvent, e.ScheduledAt, e.CreatedAt = State(r.last), db.Time(r.scheduled), db.Time(r.created)
+	e.ScheduledAt, e.CreatedAt = db.Time(r.scheduled), db.Time(r.created)
 	e.updatedAt = db.Time(r.updated)
 	return e, nil
 }

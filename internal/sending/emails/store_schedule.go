@@ -13,7 +13,7 @@ import (
 func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	at interface{ UnixMicro() int64 }) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2
-		AND last_event = 'scheduled'`,
+		AND last_event = `+states.SQL(Scheduled),
 		db.ID(emailID), db.ID(teamID), at.UnixMicro())
 	return n > 0, err
 }
@@ -23,7 +23,7 @@ func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at time.Time, ok bool, err error) {
 	var us int64
 	err = tx.QueryRow(ctx, `UPDATE emails SET scheduled_at = scheduled_at WHERE id = $1 AND team_id = $2
-		AND last_event = 'scheduled'
+		AND last_event = `+states.SQL(Scheduled)+`
 		RETURNING scheduled_at`, db.ID(emailID), db.ID(teamID)).Scan(&us)
 	if errors.Is(err, db.ErrNoRows) {
 		return at, false, nil
@@ -38,8 +38,8 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 // release job run concurrently, takeScheduled succeeds for only one of them and returns nil for the other.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4, updated_at = $6
-		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <= $5`,
-		db.ID(emailID), db.ID(teamID), string(to), rank[to], until, tx.Now().UnixMicro())
+		WHERE id = $1 AND team_id = $2 AND last_event = `+states.SQL(Scheduled)+` AND scheduled_at <= $5`,
+		db.ID(emailID), db.ID(teamID), states.Number(to), rank[to], until, tx.Now().UnixMicro())
 	if err != nil || n == 0 {
 		return nil, err
 	}
@@ -56,6 +56,6 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = CAST(j.dedupe AS UUID)
 		AND e.team_id = $3 WHERE j.kind = $1 AND j.lane = $2 AND e.domain_id = $4
-		AND e.last_event = 'scheduled')`, ReleaseKind, teamID, db.ID(teamID), db.ID(domainID)).Scan(&found)
+		AND e.last_event = `+states.SQL(Scheduled)+`)`, ReleaseKind, teamID, db.ID(teamID), db.ID(domainID)).Scan(&found)
 	return found, err
 }

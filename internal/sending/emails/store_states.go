@@ -37,7 +37,7 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 var advanceState = db.NewRowStatement(
 	`UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND team_id = $5 AND rank < $3`,
 	`UPDATE emails SET last_event = u.last_event, rank = u.rank, updated_at = u.updated_at
-	FROM UNNEST(CAST($1 AS UUID[]), CAST($2 AS TEXT[]), CAST($3 AS SMALLINT[]), CAST($4 AS BIGINT[]),
+	FROM UNNEST(CAST($1 AS UUID[]), CAST($2 AS SMALLINT[]), CAST($3 AS SMALLINT[]), CAST($4 AS BIGINT[]),
 		CAST($5 AS UUID[])) AS u (id, last_event, rank, updated_at, team_id)
 	WHERE emails.id = ANY($1) AND emails.id = u.id AND emails.team_id = u.team_id AND emails.rank < u.rank`)
 
@@ -49,13 +49,13 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		advanceUnmailed(ctx, tx, e, to)
 	case isTrackingState(to):
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5
-			WHERE id = $1 AND team_id = $6 AND rank < $3 AND rank >= $4`, db.ID(e.EmailID), string(to), rankOf(e), settled,
+			WHERE id = $1 AND team_id = $6 AND rank < $3 AND rank >= $4`, db.ID(e.EmailID), states.Number(to), rankOf(e), settled,
 			e.At.UnixMicro(), db.ID(e.TeamID))
 	case to == Sent:
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND team_id = $4 AND rank < $3`,
-			db.ID(e.EmailID), string(to), rankOf(e), db.ID(e.TeamID))
+			db.ID(e.EmailID), states.Number(to), rankOf(e), db.ID(e.TeamID))
 	default:
-		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro(),
+		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), states.Number(to), rankOf(e), e.At.UnixMicro(),
 			db.ID(e.TeamID))
 	}
 }
@@ -65,7 +65,7 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 // canceled. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	if e.OneRecipient {
-		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), string(to), rank[Suppressed], e.At.UnixMicro(),
+		tx.QueueRowIn(ctx, "emails", advanceState, db.ID(e.EmailID), states.Number(to), rank[Suppressed], e.At.UnixMicro(),
 			db.ID(e.TeamID))
 		return
 	}
@@ -73,12 +73,12 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) 
 	// for the first one, so that the next statement sees the changes that the first transaction made. A statement that
 	// matched no row would not wait for the other transaction.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2`, db.ID(e.EmailID), db.ID(e.TeamID))
-	tx.Queue(ctx, `UPDATE emails SET rank = $2, updated_at = $4, last_event = CASE WHEN recipient <> '' THEN $3
-		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed'
-		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'canceled') THEN 'canceled'
-		ELSE 'suppressed' END
+	tx.Queue(ctx, `UPDATE emails SET rank = $2, updated_at = $4, last_event = CASE WHEN recipient <> '' THEN CAST($3 AS SMALLINT)
+		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'failed') THEN `+states.SQL(Failed)+`
+		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'canceled') THEN `+states.SQL(Canceled)+`
+		ELSE `+states.SQL(Suppressed)+` END
 		WHERE id = $1 AND team_id = $5 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
-		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, db.ID(e.EmailID), rank[Suppressed], string(to),
+		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, db.ID(e.EmailID), rank[Suppressed], states.Number(to),
 		e.At.UnixMicro(), db.ID(e.TeamID))
 }
 
@@ -102,7 +102,7 @@ func setWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) {
 // unsetWithheld undoes setWithheld. It locks the email, and returns false if the email does not exist or is canceled.
 func unsetWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2
-		AND last_event <> 'canceled'`, db.ID(o.ID), db.ID(o.TeamID))
+		AND last_event <> `+states.SQL(Canceled), db.ID(o.ID), db.ID(o.TeamID))
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -117,7 +117,7 @@ func unsetWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
 // there is no such email. The first statement locks the email, so that no job of the email can be released meanwhile.
 func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2
-		AND last_event = 'delivery_delayed'`, db.ID(emailID), db.ID(teamID))
+		AND last_event = `+states.SQL(Delayed), db.ID(emailID), db.ID(teamID))
 	if err != nil || n == 0 {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 		return nil, nil
 	}
 	tx.Queue(ctx, `UPDATE emails SET last_event = $3, rank = $4, updated_at = $5 WHERE id = $1 AND team_id = $2`,
-		db.ID(emailID), db.ID(teamID), string(Canceled), rank[Canceled], tx.Now().UnixMicro())
+		db.ID(emailID), db.ID(teamID), states.Number(Canceled), rank[Canceled], tx.Now().UnixMicro())
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err == nil && e.only == "" {
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
@@ -147,7 +147,7 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 // call changed the state. If the email has several jobs, only the first attempt changes the state.
 func MarkSent(ctx context.Context, tx *db.Tx, teamID, emailID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND team_id = $4
-		AND rank < $3`, db.ID(emailID), string(Sent), rank[Sent], db.ID(teamID))
+		AND rank < $3`, db.ID(emailID), states.Number(Sent), rank[Sent], db.ID(teamID))
 	if err != nil {
 		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)
 	}
@@ -158,6 +158,6 @@ func MarkSent(ctx context.Context, tx *db.Tx, teamID, emailID string) (bool, err
 // not change settled emails. The caller must record the event.
 func MarkCanceled(ctx context.Context, tx *db.Tx, teamID, emailID string) {
 	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5
-		WHERE id = $1 AND team_id = $6 AND rank < $4`, db.ID(emailID), string(Canceled), rank[Canceled], settled,
+		WHERE id = $1 AND team_id = $6 AND rank < $4`, db.ID(emailID), states.Number(Canceled), rank[Canceled], settled,
 		tx.Now().UnixMicro(), db.ID(teamID))
 }

@@ -393,10 +393,10 @@ func TestJobsOfNoEmail(t *testing.T) {
 		for i, prepare := range []func() string{func() string { return f.schedule(t) },
 			func() string { return f.Send(path) }} {
 			kind := f.Emails.Kinds()[i]
-			for name, state := range map[string]string{"no email": "", "one that is delivered": "delivered"} {
+			for name, state := range map[string]int{"no email": 0, "one that is delivered": 5} {
 				emailID := prepare()
 				j := f.inHand(t, kind.Name, emailID)
-				if state == "" {
+				if state == 0 {
 					j.Payload = id.New()
 				} else {
 					f.change(`UPDATE emails SET last_event = $2 WHERE id = $1`, db.ID(emailID), state)

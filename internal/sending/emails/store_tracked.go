@@ -16,17 +16,22 @@ func trackedEmails(ctx context.Context, r db.Reader, teamIDs, emailIDs []string,
 	found := make(map[string]*TrackedEmail, len(emailIDs))
 	var several []string
 	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id, e.contact_id, e.recipient,
-		e.last_event, e.updated_at FROM emails e
+		e.last_event, COALESCE(e.updated_at, e.created_at) FROM emails e
 		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND e.team_id = ANY($2)
 		AND t.deleted_at = 0`, db.IDs(emailIDs), db.IDs(teamIDs))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var emailID, address, state string
+		var emailID, address string
+		var last int16
 		var since int64
 		f := &TrackedEmail{To: map[int]TrackedRecipient{}}
 		err = r.Scan((*db.ID)(&emailID), (*db.ID)(&f.TeamID), (*db.ID)(&f.DomainID), (*db.ID)(&f.BroadcastID),
-			(*db.ID)(&f.ContactID), &address, &state, &since)
+			(*db.ID)(&f.ContactID), &address, &last, &since)
+		if err != nil {
+			return none, err
+		}
+		state, err := states.Name(last)
 		if f.OneRecipient = address != ""; f.OneRecipient {
-			f.To[0] = TrackedRecipient{address, recipientState(State(state)), db.Time(since)}
+			f.To[0] = TrackedRecipient{address, recipientState(state), db.Time(since)}
 		} else {
 			several = append(several, emailID)
 		}

@@ -277,7 +277,7 @@ func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		w.Update(func(tx *db.Tx) error {
-			tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE last_event = 'scheduled'`)
+			tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE last_event = 1 /* scheduled */`)
 			tx.Queue(t.Context(), `UPDATE jobs SET run_at = 1 WHERE kind = $1`, emails.ReleaseKind)
 			return nil
 		})

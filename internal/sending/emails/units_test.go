@@ -236,3 +236,22 @@ func TestRunningKeys(t *testing.T) {
 		t.Error("not the key that was left is free")
 	}
 }
+
+// The numbers of states in the database never change, because rows keep them.
+func TestStateNumbers(t *testing.T) {
+	want := map[State]int16{"scheduled": 1, "queued": 2, "sent": 3, "delivery_delayed": 4, "delivered": 5, "opened": 6,
+		"clicked": 7, "bounced": 8, "failed": 9, "suppressed": 10, "canceled": 11, "complained": 12}
+	for state := range rank {
+		if number := states.Number(state); number != want[state] {
+			t.Errorf("%s has the number %d, want %d", state, number, want[state])
+		}
+	}
+	if len(want) != len(rank) {
+		t.Errorf("there are %d states", len(rank))
+	}
+	for i, r := range []emailRow{{last: 99, actor: 1}, {last: 2, actor: 99}} {
+		if err := r.complete(); err == nil || !strings.Contains(err.Error(), "99") {
+			t.Errorf("row %d: %v", i, err)
+		}
+	}
+}

@@ -136,7 +136,7 @@ func column(wanted bool, expression, none string) string {
 var recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
 				'suppressed') + (SELECT COUNT(*) FROM emails m WHERE m.id = e.email_id AND m.team_id = e.team_id
-				AND m.recipient <> '' AND m.last_event <> 'suppressed')
+				AND m.recipient <> '' AND m.last_event <> 10)
 			WHEN e.type IN ('opened', 'clicked') AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
 			ELSE 1 END`
 

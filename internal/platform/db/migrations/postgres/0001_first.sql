@@ -472,13 +472,12 @@ CREATE INDEX contents_unused ON contents (team_id, used_at, id, from_id) WHERE N
 -- is written to the same page, without new entries in indexes, if the page has room, which the fillfactor leaves.
 CREATE TABLE emails (
 	created_at BIGINT NOT NULL,
-	scheduled_at BIGINT NOT NULL,
+	scheduled_at BIGINT,             -- NULL for none
 	parts SMALLINT,                  -- bits: 1 html was given, 2 text was given, ...; NULL without a body of its own
+	actor_kind SMALLINT NOT NULL,    -- of the actor (see teams.ActorKinds)
 	id UUID NOT NULL,
 	team_id UUID NOT NULL,
 	actor_id UUID,                   -- NULL for the system
-	-- The kind of the actor: key, user, grant or system.
-	actor_kind TEXT NOT NULL DEFAULT 'key',
 	domain_id UUID,                  -- of the sender, NULL for none
 	message_id TEXT NOT NULL,
 	sender TEXT NOT NULL,            -- From as the caller wrote it
@@ -497,9 +496,9 @@ CREATE TABLE emails (
 	headers TEXT,                    -- JSON, '' when none
 	html TEXT,
 	body_text TEXT,
-	updated_at BIGINT NOT NULL DEFAULT 0, -- when the state of the only recipient changed
+	updated_at BIGINT,               -- when the state of the only recipient changed; NULL while it has not
 	rank SMALLINT NOT NULL,          -- of last_event; it only rises
-	last_event TEXT NOT NULL,
+	last_event SMALLINT NOT NULL,    -- the state (see emails.states)
 	PRIMARY KEY (team_id, id)
 ) PARTITION BY RANGE (id);
 
@@ -876,20 +875,20 @@ CREATE INDEX segment_counts_segment ON segment_counts (segment_id);
 
 -- How a contact answers what it is sent. A contact that was never mailed and did nothing has no row.
 CREATE TABLE contact_engagement (
+	mailed_at BIGINT,                -- NULL when never, as the other times
+	opened_at BIGINT,
+	clicked_at BIGINT,
 	contact_id UUID PRIMARY KEY,
 	team_id UUID NOT NULL,
-	mailed BIGINT NOT NULL,          -- emails of broadcasts and automations
-	opened BIGINT NOT NULL,          -- opens by people
-	clicked BIGINT NOT NULL,
-	mailed_at BIGINT NOT NULL,       -- 0 when never
-	opened_at BIGINT NOT NULL,
-	clicked_at BIGINT NOT NULL
+	mailed INTEGER NOT NULL,         -- emails of broadcasts and automations
+	opened INTEGER NOT NULL,         -- opens by people
+	clicked INTEGER NOT NULL
 );
 
 -- Filters find who opened or followed something, and when. They are written with opens and clicks, and not with each
 -- email, as one of mailed_at would be.
-CREATE INDEX contact_engagement_opened ON contact_engagement (team_id, opened_at, contact_id) WHERE opened_at <> 0;
-CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_at, contact_id) WHERE clicked_at <> 0;
+CREATE INDEX contact_engagement_opened ON contact_engagement (team_id, opened_at, contact_id) WHERE opened_at IS NOT NULL;
+CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_at, contact_id) WHERE clicked_at IS NOT NULL;
 
 -- Files of contacts that are imported. One of a team is in progress at a time, in the order of ids. The counts, the
 -- position and the rows that failed are written together with the contacts of a batch.
@@ -991,17 +990,17 @@ CREATE TABLE broadcast_recipients (
 	broadcast_id UUID NOT NULL,
 	contact_id UUID NOT NULL,
 	email_id UUID,                   -- NULL when left out
-	address TEXT NOT NULL,
-	state TEXT NOT NULL,             -- waiting, sent, delivered, bounced, failed, suppressed, canceled or left_out
-	reason TEXT NOT NULL,            -- why it was left out, '' otherwise
-	bounce TEXT NOT NULL,            -- permanent, transient or undetermined; '' when it did not bounce
-	variant BIGINT NOT NULL,
-	opens BIGINT NOT NULL,
-	clicks BIGINT NOT NULL,
+	opens INTEGER NOT NULL,
+	clicks INTEGER NOT NULL,
+	variant SMALLINT NOT NULL,
+	state SMALLINT NOT NULL,         -- see broadcasts.states
+	bounce SMALLINT NOT NULL,        -- 0 when it did not bounce; see broadcasts.bounceTypes
 	opened BOOLEAN NOT NULL,         -- by a person
 	clicked BOOLEAN NOT NULL,        -- by a person
 	complained BOOLEAN NOT NULL,
 	unsubscribed BOOLEAN NOT NULL,
+	reason TEXT NOT NULL,            -- why it was left out, '' otherwise
+	address TEXT NOT NULL,
 	PRIMARY KEY (broadcast_id, contact_id)
 );
 
@@ -1010,14 +1009,14 @@ CREATE INDEX broadcast_recipients_clicks ON broadcast_recipients (broadcast_id, 
 CREATE INDEX broadcast_recipients_complained ON broadcast_recipients (broadcast_id, contact_id) WHERE complained;
 CREATE INDEX broadcast_recipients_unsubscribed ON broadcast_recipients (broadcast_id, contact_id) WHERE unsubscribed;
 CREATE INDEX broadcast_recipients_state ON broadcast_recipients (broadcast_id, state, contact_id)
-	WHERE state <> 'waiting' AND state <> 'delivered';
+	WHERE state <> 1 AND state <> 3;
 CREATE INDEX broadcast_recipients_reason ON broadcast_recipients (broadcast_id, reason, contact_id)
 	WHERE reason <> '';
 CREATE INDEX broadcast_recipients_bounce ON broadcast_recipients (broadcast_id, bounce, contact_id)
-	WHERE bounce <> '';
+	WHERE bounce <> 0;
 
--- The results of a broadcast, counted by variant. A trigger counts each change of a recipient in
--- the transaction that makes it, so that results and limits need not read the recipients. On PostgreSQL many
+-- The results of a broadcast, counted by variant. A trigger counts each change of a recipient (its states are named
+-- in broadcasts.states) in the transaction that makes it, so that results and limits need not read the recipients. On PostgreSQL many
 -- transactions change recipients of one broadcast at once; so that they seldom wait for each other, each counts in
 -- one of 16 parts. SQLite has one writer, and one part.
 CREATE TABLE broadcast_counts (
@@ -1045,15 +1044,15 @@ CREATE TABLE broadcast_counts (
 
 CREATE FUNCTION broadcast_recipients_count() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
 	PERFORM pg_advisory_xact_lock(1886352997, pg_backend_pid() % 16); UPDATE broadcast_counts SET
-		sent = sent + (NEW.state = 'sent')::INT - (OLD.state = 'sent')::INT,
-		delivered = delivered + (NEW.state = 'delivered')::INT - (OLD.state = 'delivered')::INT,
-		bounced = bounced + (NEW.state = 'bounced')::INT - (OLD.state = 'bounced')::INT,
-		hard = hard + (NEW.state = 'bounced' AND NEW.bounce = 'permanent')::INT
-			- (OLD.state = 'bounced' AND OLD.bounce = 'permanent')::INT,
-		failed = failed + (NEW.state = 'failed')::INT - (OLD.state = 'failed')::INT,
-		suppressed = suppressed + (NEW.state = 'suppressed')::INT - (OLD.state = 'suppressed')::INT,
-		canceled = canceled + (NEW.state = 'canceled')::INT - (OLD.state = 'canceled')::INT,
-		left_out = left_out + (NEW.state = 'left_out')::INT - (OLD.state = 'left_out')::INT,
+		sent = sent + (NEW.state = 2)::INT - (OLD.state = 2)::INT,
+		delivered = delivered + (NEW.state = 3)::INT - (OLD.state = 3)::INT,
+		bounced = bounced + (NEW.state = 4)::INT - (OLD.state = 4)::INT,
+		hard = hard + (NEW.state = 4 AND NEW.bounce = 1)::INT
+			- (OLD.state = 4 AND OLD.bounce = 1)::INT,
+		failed = failed + (NEW.state = 5)::INT - (OLD.state = 5)::INT,
+		suppressed = suppressed + (NEW.state = 6)::INT - (OLD.state = 6)::INT,
+		canceled = canceled + (NEW.state = 7)::INT - (OLD.state = 7)::INT,
+		left_out = left_out + (NEW.state = 8)::INT - (OLD.state = 8)::INT,
 		opened = opened + NEW.opened::INT - OLD.opened::INT, clicked = clicked + NEW.clicked::INT - OLD.clicked::INT,
 		complained = complained + NEW.complained::INT - OLD.complained::INT,
 		unsubscribed = unsubscribed + NEW.unsubscribed::INT - OLD.unsubscribed::INT

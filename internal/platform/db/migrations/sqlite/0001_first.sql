@@ -486,21 +486,20 @@ CREATE TABLE emails (
 	topic_id BLOB,
 	template_id BLOB,
 	broadcast_id BLOB,
-	last_event TEXT NOT NULL,
+	last_event INTEGER NOT NULL,     -- the state (see emails.states)
 	rank INTEGER NOT NULL,           -- of last_event; it only rises
-	scheduled_at INTEGER NOT NULL,
+	scheduled_at INTEGER,            -- NULL for none
 	created_at INTEGER NOT NULL,
-	-- The kind of the actor: key, user, grant or system.
-	actor_kind TEXT NOT NULL DEFAULT 'key',
+	actor_kind INTEGER NOT NULL,     -- of the actor in actor_id (see teams.ActorKinds)
 	content_id BLOB,                 -- NULL if the email has only a body of its own
 	-- JSON: the values of the content's placeholders in this email, '' for none.
 	variables TEXT NOT NULL DEFAULT '',
 	-- The contact to whom a broadcast sent the email, NULL for other emails. Events of the email count for the contact.
 	contact_id BLOB,
 	recipient TEXT NOT NULL DEFAULT '', -- envelope address of the only recipient
-	updated_at INTEGER NOT NULL DEFAULT 0, -- when the state of the only recipient changed
+	updated_at INTEGER,              -- when the state of the only recipient changed; NULL while it has not
 	PRIMARY KEY (team_id, id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE email_bodies (
 	email_id BLOB PRIMARY KEY,
@@ -858,20 +857,20 @@ CREATE INDEX segment_counts_segment ON segment_counts (segment_id);
 
 -- How a contact answers what it is sent. A contact that was never mailed and did nothing has no row.
 CREATE TABLE contact_engagement (
+	mailed_at INTEGER,               -- NULL when never, as the other times
+	opened_at INTEGER,
+	clicked_at INTEGER,
 	contact_id BLOB PRIMARY KEY,
 	team_id BLOB NOT NULL,
 	mailed INTEGER NOT NULL,         -- emails of broadcasts and automations
 	opened INTEGER NOT NULL,         -- opens by people
-	clicked INTEGER NOT NULL,
-	mailed_at INTEGER NOT NULL,      -- 0 when never
-	opened_at INTEGER NOT NULL,
-	clicked_at INTEGER NOT NULL
+	clicked INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Filters find who opened or followed something, and when. They are written with opens and clicks, and not with each
 -- email, as one of mailed_at would be.
-CREATE INDEX contact_engagement_opened ON contact_engagement (team_id, opened_at, contact_id) WHERE opened_at <> 0;
-CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_at, contact_id) WHERE clicked_at <> 0;
+CREATE INDEX contact_engagement_opened ON contact_engagement (team_id, opened_at, contact_id) WHERE opened_at IS NOT NULL;
+CREATE INDEX contact_engagement_clicked ON contact_engagement (team_id, clicked_at, contact_id) WHERE clicked_at IS NOT NULL;
 
 -- Files of contacts that are imported. One of a team is in progress at a time, in the order of ids. The counts, the
 -- position and the rows that failed are written together with the contacts of a batch.
@@ -973,17 +972,17 @@ CREATE TABLE broadcast_recipients (
 	broadcast_id BLOB NOT NULL,
 	contact_id BLOB NOT NULL,
 	email_id BLOB,                   -- NULL when left out
-	address TEXT NOT NULL,
-	state TEXT NOT NULL,             -- waiting, sent, delivered, bounced, failed, suppressed, canceled or left_out
-	reason TEXT NOT NULL,            -- why it was left out, '' otherwise
-	bounce TEXT NOT NULL,            -- permanent, transient or undetermined; '' when it did not bounce
-	variant INTEGER NOT NULL,
 	opens INTEGER NOT NULL,
 	clicks INTEGER NOT NULL,
+	variant INTEGER NOT NULL,
+	state INTEGER NOT NULL,          -- see broadcasts.states
+	bounce INTEGER NOT NULL,         -- 0 when it did not bounce; see broadcasts.bounceTypes
 	opened INTEGER NOT NULL,         -- by a person
 	clicked INTEGER NOT NULL,        -- by a person
 	complained INTEGER NOT NULL,
 	unsubscribed INTEGER NOT NULL,
+	reason TEXT NOT NULL,            -- why it was left out, '' otherwise
+	address TEXT NOT NULL,
 	PRIMARY KEY (broadcast_id, contact_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -992,14 +991,14 @@ CREATE INDEX broadcast_recipients_clicks ON broadcast_recipients (broadcast_id, 
 CREATE INDEX broadcast_recipients_complained ON broadcast_recipients (broadcast_id, contact_id) WHERE complained;
 CREATE INDEX broadcast_recipients_unsubscribed ON broadcast_recipients (broadcast_id, contact_id) WHERE unsubscribed;
 CREATE INDEX broadcast_recipients_state ON broadcast_recipients (broadcast_id, state, contact_id)
-	WHERE state <> 'waiting' AND state <> 'delivered';
+	WHERE state <> 1 AND state <> 3;
 CREATE INDEX broadcast_recipients_reason ON broadcast_recipients (broadcast_id, reason, contact_id)
 	WHERE reason <> '';
 CREATE INDEX broadcast_recipients_bounce ON broadcast_recipients (broadcast_id, bounce, contact_id)
-	WHERE bounce <> '';
+	WHERE bounce <> 0;
 
--- The results of a broadcast, counted by variant. A trigger counts each change of a recipient in
--- the transaction that makes it, so that results and limits need not read the recipients. On PostgreSQL many
+-- The results of a broadcast, counted by variant. A trigger counts each change of a recipient (its states are named
+-- in broadcasts.states) in the transaction that makes it, so that results and limits need not read the recipients. On PostgreSQL many
 -- transactions change recipients of one broadcast at once; so that they seldom wait for each other, each counts in
 -- one of 16 parts. SQLite has one writer, and one part.
 CREATE TABLE broadcast_counts (
@@ -1030,15 +1029,15 @@ ON broadcast_recipients WHEN OLD.state <> NEW.state OR OLD.opened <> NEW.opened 
 	OR OLD.complained <> NEW.complained OR OLD.unsubscribed <> NEW.unsubscribed
 BEGIN
 	UPDATE broadcast_counts SET
-		sent = sent + (NEW.state = 'sent') - (OLD.state = 'sent'),
-		delivered = delivered + (NEW.state = 'delivered') - (OLD.state = 'delivered'),
-		bounced = bounced + (NEW.state = 'bounced') - (OLD.state = 'bounced'),
-		hard = hard + (NEW.state = 'bounced' AND NEW.bounce = 'permanent')
-			- (OLD.state = 'bounced' AND OLD.bounce = 'permanent'),
-		failed = failed + (NEW.state = 'failed') - (OLD.state = 'failed'),
-		suppressed = suppressed + (NEW.state = 'suppressed') - (OLD.state = 'suppressed'),
-		canceled = canceled + (NEW.state = 'canceled') - (OLD.state = 'canceled'),
-		left_out = left_out + (NEW.state = 'left_out') - (OLD.state = 'left_out'),
+		sent = sent + (NEW.state = 2) - (OLD.state = 2),
+		delivered = delivered + (NEW.state = 3) - (OLD.state = 3),
+		bounced = bounced + (NEW.state = 4) - (OLD.state = 4),
+		hard = hard + (NEW.state = 4 AND NEW.bounce = 1)
+			- (OLD.state = 4 AND OLD.bounce = 1),
+		failed = failed + (NEW.state = 5) - (OLD.state = 5),
+		suppressed = suppressed + (NEW.state = 6) - (OLD.state = 6),
+		canceled = canceled + (NEW.state = 7) - (OLD.state = 7),
+		left_out = left_out + (NEW.state = 8) - (OLD.state = 8),
 		opened = opened + NEW.opened - OLD.opened, clicked = clicked + NEW.clicked - OLD.clicked,
 		complained = complained + NEW.complained - OLD.complained,
 		unsubscribed = unsubscribed + NEW.unsubscribed - OLD.unsubscribed

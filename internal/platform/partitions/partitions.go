@@ -152,13 +152,16 @@ type Partition struct {
 	Span          // of the ids, unless it is the default partition
 	Rows    int64 // estimated, but exact for a default partition with fewer than [mostCounted] rows
 	Bytes   int64 // with indexes
+	// Usable is true if the user may read and update the partition by its name. The rights for a table only concern
+	// statements that name the table.
+	Usable bool
 }
 
 // learnEvery is the time after which a node reads again which partitions there are.
 const learnEvery = 10 * time.Minute
 
 // Run tells the database which partitions there are, so that statements may name them, until ctx ends. Each node calls
-// Run. Until a partition is known, or after it was dropped, statements name its table.
+// Run. Until a partition is known, after it was dropped, or if the user has no rights for it, statements name its table.
 func (s *Service) Run(ctx context.Context) error {
 	if s.d.Alone() {
 		return nil
@@ -184,7 +187,7 @@ func (s *Service) learn(ctx context.Context) error {
 	}
 	var known []db.Part
 	for _, p := range all {
-		if !p.Default {
+		if !p.Default && p.Usable {
 			from, to := db.ID(id.First(p.From)), db.ID(id.First(p.To))
 			known = append(known, db.Part{Table: p.Table, Name: p.Name, From: from, To: to})
 		}

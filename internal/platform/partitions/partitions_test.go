@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -331,5 +332,44 @@ func TestEmptyInBatches(t *testing.T) {
 	}
 	if n := len(s.spans("email_events")); n != 3 {
 		t.Errorf("there are %d partitions", n)
+	}
+}
+
+// A node whose user has rights for a table, but not for a partition that another user made later, does not name the
+// partition in statements.
+func TestPartitionWithoutRights(t *testing.T) {
+	t.Parallel()
+	user := dbtest.NewRole(t)
+	s := newStore(t)
+	s.make("day")
+	s.exec(`GRANT SELECT, INSERT, UPDATE, DELETE ON emails TO ` + user)
+	u, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(user)
+	d, err := db.Open(t.Context(), db.Options{URL: u.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	named := func() string {
+		if err := partitions.New(d, "day", slog.New(slog.DiscardHandler)).Learn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		name := d.PartitionOf("emails", db.ID(at(s.Now())))
+		var n int
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+name).Scan(&n); err != nil {
+			t.Errorf("the user cannot use %s: %v", name, err)
+		}
+		return name
+	}
+	if name := named(); name != "emails" {
+		t.Errorf("without rights, statements name %s", name)
+	}
+	today := s.Now().UTC().Format("emails_20060102")
+	s.exec(`GRANT SELECT, UPDATE ON ` + today + ` TO ` + user)
+	if name := named(); name != today {
+		t.Errorf("with rights, statements name %s", name)
 	}
 }

@@ -41,13 +41,14 @@ var bounds = regexp.MustCompile(`^FOR VALUES FROM \('([^']*)'\) TO \('([^']*)'\)
 // list reads the partitions of all tables from the catalog. The number of rows is that of the last ANALYZE or VACUUM.
 func list(ctx context.Context, r db.Reader) ([]Partition, error) {
 	rows, err := r.Query(ctx, `SELECT CAST(p.relname AS TEXT), CAST(c.relname AS TEXT), PG_GET_EXPR(c.relpartbound, c.oid),
-		CAST(GREATEST(c.reltuples, 0) AS BIGINT), PG_TOTAL_RELATION_SIZE(c.oid)
+		CAST(GREATEST(c.reltuples, 0) AS BIGINT), PG_TOTAL_RELATION_SIZE(c.oid),
+		HAS_TABLE_PRIVILEGE(c.oid, 'SELECT') AND HAS_TABLE_PRIVILEGE(c.oid, 'UPDATE')
 		FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent JOIN pg_class c ON c.oid = i.inhrelid
 		WHERE p.relkind = 'p' AND p.relnamespace = current_schema()::regnamespace
 		ORDER BY p.relname, PG_GET_EXPR(c.relpartbound, c.oid) COLLATE "C"`)
 	return db.Collect(rows, err, func(r db.Row) (p Partition, err error) {
 		var text string
-		if err := r.Scan(&p.Table, &p.Name, &text, &p.Rows, &p.Bytes); err != nil {
+		if err := r.Scan(&p.Table, &p.Name, &text, &p.Rows, &p.Bytes, &p.Usable); err != nil {
 			return p, err
 		}
 		if text == "DEFAULT" {

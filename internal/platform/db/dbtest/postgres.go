@@ -258,6 +258,7 @@ func start(t testing.TB) {
 // NewRole creates a user of the shared server without rights, and drops the user when the test ends.
 func NewRole(t testing.TB) (name string) {
 	t.Helper()
+	start(t)
 	name = "r_" + strings.ReplaceAll(id.New(), "-", "")
 	run := func(text string) {
 		if err := control(func(ctx context.Context, c *pgx.Conn) error {

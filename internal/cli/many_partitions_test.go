@@ -15,14 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// emptyDays makes a partition of each of two tables for each of the last days for which there is none.
+// emptyDays makes a partition of each of three tables for each of the last days for which there is none.
 func emptyDays(t *testing.T, d *db.DB, days int) {
 	t.Helper()
 	today := d.Now().Truncate(24 * time.Hour)
 	for first := 1; first <= days; first += 100 {
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := first; i < first+100; i++ {
-				for _, table := range []string{"emails", "email_events"} {
+				for _, table := range []string{"emails", "email_events", "request_logs"} {
 					from := today.AddDate(0, 0, -i)
 					tx.Queue(t.Context(), fmt.Sprintf(`CREATE TABLE %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO
 						('%[4]s')`, table, from.Format("20060102"), id.First(from), id.First(from.AddDate(0, 0, 1))))
@@ -55,8 +55,8 @@ func lockedBy(t *testing.T, d *db.DB, s db.Statement) (locks int, plan string) {
 	return locks, plan
 }
 
-// With 1,000 partitions, claims, deliveries, single emails, and lists of teams that sent many emails near the cursor
-// use only a few partitions. A list of a team with few emails may use all of them, and is complete.
+// With 1,000 partitions, claims, deliveries, single emails and log entries, and lists of teams that have many of them
+// near the cursor use only a few partitions. A list of a team with few emails may use all of them, and is complete.
 func TestManyPartitions(t *testing.T) {
 	t.Parallel()
 	p := &installation{t: t, dir: t.TempDir()}
@@ -93,12 +93,21 @@ func TestManyPartitions(t *testing.T) {
 	alone := n.made(few, "/emails", hello)
 	delivered(51)
 	alone = n.old(alone, 900)
+	for range 250 {
+		n.ask(key, http.MethodGet, "/domains", "")
+	}
+	eventually(t, "the requests are logged", func() bool {
+		return n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint = '/domains'`) == 250
+	})
+	logged := readFilled(n, key, "/logs?")
 	trace.Take()
 	for range 10 { // from the sixth time on, PostgreSQL considers a generic plan
 		for _, path := range []string{"/emails?limit=20", "/emails?limit=5&after=" + now[9],
 			"/emails?limit=5&before=" + now[9],
 			"/emails?limit=20&after=" + old[0], "/emails?limit=15&before=" + old[20], "/emails/" + old[3],
-			"/emails/" + old[3] + "/events", "/emails/" + old[3] + "/attempts", "/emails/" + old[3] + "/attachments"} {
+			"/emails/" + old[3] + "/events", "/emails/" + old[3] + "/attempts", "/emails/" + old[3] + "/attachments", "/logs?limit=20",
+			"/logs?limit=5&after=" + logged[9], "/logs?limit=5&before=" + logged[9], "/logs?method=GET&limit=20",
+			"/logs?method=GET&limit=5&before=" + logged[249], "/logs/" + logged[3]} {
 			if status, text := n.ask(key, http.MethodGet, path, ""); status != 200 {
 				t.Fatalf("GET %s: %d %s", path, status, text)
 			}
@@ -119,12 +128,12 @@ func TestManyPartitions(t *testing.T) {
 		text := strings.Join(strings.Fields(s.SQL), " ")
 		word, _, _ := strings.Cut(text, " ")
 		if seen[text+fmt.Sprint(s.Args)] || !strings.Contains("SELECT UPDATE DELETE WITH", word) ||
-			!regexp.MustCompile(`\b(jobs|emails|email_[a-z]+)\b`).MatchString(text) {
+			!regexp.MustCompile(`\b(jobs|emails|email_[a-z]+|request_logs)\b`).MatchString(text) {
 			continue
 		}
 		seen[text+fmt.Sprint(s.Args)] = true
-		// The recurring job of metrics may run in the meantime. The first text is that of lists, which are checked.
-		if slices.ContainsFunc(allPartitions[1:], func(part string) bool { return strings.Contains(text, part) }) {
+		// The recurring job of metrics may run in the meantime.
+		if slices.ContainsFunc(allPartitions, func(part string) bool { return strings.Contains(text, part) }) {
 			continue
 		}
 		checked++

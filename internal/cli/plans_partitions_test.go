@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +22,12 @@ func manyPartitions(t *testing.T, d *db.DB, days int) {
 	today := d.Now().Truncate(24 * time.Hour)
 	for i := range days {
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			for _, table := range partitions.Emails.Tables {
-				from := today.AddDate(0, 0, -i)
-				tx.Queue(t.Context(), fmt.Sprintf(`CREATE TABLE %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO
-					('%[4]s')`, table.Name, from.Format("20060102"), id.First(from), id.First(from.AddDate(0, 0, 1))))
+			for _, f := range partitions.Families {
+				for _, table := range f.Tables {
+					from := today.AddDate(0, 0, -i)
+					tx.Queue(t.Context(), fmt.Sprintf(`CREATE TABLE %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO
+						('%[4]s')`, table.Name, from.Format("20060102"), id.First(from), id.First(from.AddDate(0, 0, 1))))
+				}
 			}
 			return nil
 		})
@@ -34,9 +37,15 @@ func manyPartitions(t *testing.T, d *db.DB, days int) {
 	}
 }
 
+// listsOfFew are parts of the statements that read all partitions for lists of teams with few rows.
+var listsOfFew = []string{
+	"FROM emails e WHERE e.team_id = $1 AND e.id",
+	"actor_kind FROM request_logs WHERE team_id = $1",
+	"SELECT x.id FROM (SELECT id, team_id, api_key_id, request_id", // the end of a search in the request log
+}
+
 // allPartitions lists statements that may read all partitions, because they look for emails or events by team and time.
 var allPartitions = []string{
-	"FROM emails e WHERE e.team_id = $1 AND e.id",               // lists of teams with few emails
 	"WHERE e.team_id = $1 AND e.created_at >= $2",               // counts of metrics
 	"FROM email_events WHERE team_id = $1 AND created_at >= $2", // the next event that is not counted
 	"FROM email_events e WHERE e.team_id = t.id",                // the teams with events that are not counted
@@ -45,12 +54,12 @@ var allPartitions = []string{
 
 var (
 	scanOf = regexp.MustCompile(`(Seq Scan|Index Scan|Index Only Scan|Bitmap Heap Scan|Tid Scan)[a-zA-Z_0-9 ]* on ` +
-		`(email[a-z_]*?)_(default|\d{8})\b`)
+		`(email[a-z_]*?|request_logs)_(default|\d{8})\b`)
 	joined = regexp.MustCompile(`Index Cond: .*\b(id|email_id) = (ANY )?\(?\w+\.\w+`)
 )
 
-// Each statement of an email's way, and each page of one email, reads only one partition of each table. The others read
-// every partition by an index.
+// Each statement of an email's way, each page of one email, and each single log entry reads only one partition of each
+// table. The others read every partition by an index.
 func TestStatementsReadOnePartition(t *testing.T) {
 	t.Parallel()
 	p := &installation{t: t, dir: t.TempDir()}
@@ -79,6 +88,9 @@ func TestStatementsReadOnePartition(t *testing.T) {
 	}
 	d.do("GET", "/emails", "")
 	d.do("GET", "/emails/metrics?dimensions=domain", "")
+	eventually(t, "the requests are logged", func() bool { return n.count(`SELECT COUNT(*) FROM request_logs`) > 10 })
+	d.do("GET", "/logs?method=POST", "")
+	d.do("GET", "/logs/"+readFilled(n, key, "/logs?")[0], "")
 	d.cron("cron.metrics")
 	n.end()
 	trace.SetDB(beside)
@@ -88,7 +100,7 @@ func TestStatementsReadOnePartition(t *testing.T) {
 		text := strings.Join(strings.Fields(s.SQL), " ")
 		word, _, _ := strings.Cut(text, " ")
 		if seen[text] || !strings.Contains("SELECT UPDATE DELETE WITH", word) ||
-			!regexp.MustCompile(`\b(emails|email_(recipients|attachments|messages|events|bodies))\b`).MatchString(text) {
+			!regexp.MustCompile(`\b(emails|email_(recipients|attachments|messages|events|bodies)|request_logs)\b`).MatchString(text) {
 			continue
 		}
 		seen[text] = true
@@ -104,7 +116,7 @@ func TestStatementsReadOnePartition(t *testing.T) {
 			}
 		}
 		all := false
-		for _, part := range allPartitions {
+		for _, part := range slices.Concat(listsOfFew, allPartitions) {
 			all = all || strings.Contains(text, part)
 		}
 		if all {

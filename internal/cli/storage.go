@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/outbound/retention"
 	"github.com/postrider/postrider/internal/platform/partitions"
 )
 
@@ -80,30 +81,34 @@ func showPartitions(ctx context.Context, e *env, n *node.Node) error {
 				span)
 		}
 	}
-	return showNextDrop(ctx, e, n)
+	for _, d := range n.Retention(n.DB.Now).Drops() {
+		if err := showNextDrop(ctx, e, n, d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// showNextDrop prints which partition of emails is dropped next.
-func showNextDrop(ctx context.Context, e *env, n *node.Node) error {
-	longest, err := n.Retention(n.DB.Now).Longest(ctx)
+// showNextDrop prints which partition of a family is dropped next.
+func showNextDrop(ctx context.Context, e *env, n *node.Node, d retention.Drop) error {
+	longest, err := d.Longest(ctx)
 	if err != nil {
 		return err
 	}
 	if longest == 0 {
-		fmt.Fprintln(e.out, "No partition of emails will be dropped, because a team keeps its emails forever "+
-			"(email_retention).")
+		fmt.Fprintf(e.out, "No partition of %s will be dropped, because a team keeps them forever (%s).\n", d.Name, d.Setting)
 		return nil
 	}
-	closed, err := n.Partitions().Closed(ctx, partitions.Emails, n.DB.Now().AddDate(100, 0, 0))
+	closed, err := n.Partitions().Closed(ctx, d.Family, n.DB.Now().AddDate(100, 0, 0))
 	if err != nil {
 		return err
 	}
 	if len(closed) == 0 {
-		fmt.Fprintln(e.out, "No partition of emails will be dropped, because there are only default partitions.")
+		fmt.Fprintf(e.out, "No partition of %s will be dropped, because there are only default partitions.\n", d.Name)
 		return nil
 	}
-	fmt.Fprintf(e.out, "The next drop: the emails of %s, from %s on. The longest email_retention of any team is %s.\n",
-		closed[0], closed[0].To.Add(longest).UTC().Format(time.RFC3339), longest)
+	fmt.Fprintf(e.out, "The next drop of %s: those of %s, from %s on. The longest %s of any team is %s.\n", d.Name, closed[0],
+		closed[0].To.Add(longest).UTC().Format(time.RFC3339), d.Setting, longest)
 	return nil
 }
 

@@ -37,7 +37,7 @@ func TestStorage(t *testing.T) {
 			t.Errorf("it prints\n%s", out)
 		}
 		p.vars["POSTRIDER_EMAIL_RETENTION"] = "720h"
-		if out := p.must("storage"); !strings.Contains(out, "The next drop: the emails of ") ||
+		if out := p.must("storage"); !strings.Contains(out, "The next drop of emails: those of ") ||
 			!strings.Contains(out, "is 720h0m0s") {
 			t.Errorf("with a retention, it prints\n%s", out)
 		}

@@ -50,7 +50,6 @@ func (n *Node) crons() []jobs.Cron {
 		{Name: "idempotency", Every: time.Hour, Run: n.Emails.Sweep},
 		{Name: "metrics", Every: time.Minute, Parts: parts, RunPart: n.Metrics.RollUpPart},
 		{Name: "live", Every: 5 * time.Minute, Run: n.EventStream.Sweep},
-		{Name: "requestlog", Every: time.Hour, Run: n.RequestLog.Sweep},
 		{Name: "audit", Every: time.Hour, Run: n.Audit.Sweep},
 		{Name: "approvals", Every: time.Minute, Run: n.Approvals.Sweep},
 		{Name: "oauth", Every: time.Hour, Run: n.Grants.Sweep},

@@ -120,7 +120,7 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 	})
 	n.Recorder.Listen(n.EventStream)
 	n.Tracking = tracking.New(n.DB, n.Recorder, n.Emails, n.Log)
-	n.RequestLog = requestlog.New(n.DB, n.Log, c.LogRetention)
+	n.RequestLog = requestlog.New(n.DB, n.Log)
 	n.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, n.RequestLog, n.Audit)
 	return nil
 }
@@ -203,17 +203,22 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 	received := func(r teams.Retention) time.Duration { return r.Received }
 	events := func(r teams.Retention) time.Duration { return r.Events }
 	s := retention.New(n.Keeps(), n.Teams, now,
-		retention.Rule{Name: "emails", Period: emails, Step: n.Emails.RemoveBefore, Dropped: true},
+		retention.Rule{Name: "emails", Period: emails, Step: n.Emails.RemoveBefore,
+			Dropped: partitions.Emails},
 		retention.Rule{Name: "bodies", Period: bodies, Step: n.Emails.RemoveBodies},
 		retention.Rule{Name: "skipped bodies", Period: bodies, Step: n.Emails.RemoveSkippedBodies},
 		retention.Rule{Name: "received emails", Period: received, Step: n.Receiving.RemoveBefore},
 		retention.Rule{Name: "recipients of broadcasts", Period: events, Step: n.Broadcasts.RemoveRecipients},
 		retention.Rule{Name: "runs of automations", Period: events, Step: n.Automations.RemoveRuns},
-		retention.Rule{Name: "timelines", Period: events, Step: n.Emails.RemoveTimelines})
+		retention.Rule{Name: "timelines", Period: events, Step: n.Emails.RemoveTimelines},
+		retention.Rule{Name: "entries of the request log", Step: n.RequestLog.RemoveBefore, Dropped: partitions.RequestLogs,
+			Period: func(teams.Retention) time.Duration { return n.Config.LogRetention }})
 	if n.DB.Alone() {
 		return s
 	}
-	return s.DropBy(retention.Drops{Partitions: n.Partitions(), Log: n.Log, Prepare: n.prepareDrop})
+	return s.DropBy(retention.Drops{Partitions: n.Partitions(), Log: n.Log, Families: []retention.Drop{
+		{Family: partitions.Emails, Setting: "email_retention", Longest: s.LongestOfEmails, Prepare: n.prepareDrop},
+		{Family: partitions.RequestLogs, Setting: "log_retention", Longest: retention.Same(n.Config.LogRetention)}}})
 }
 
 // prepareDrop examines the emails of a partition before it is dropped. The transaction that drops it keeps unsettled
@@ -243,7 +248,7 @@ func (n *Node) prepareDrop(ctx context.Context, span partitions.Span) (
 		n.Emails.ForgetSkipped(ctx, tx, survey, ids)
 		kept := make([]partitions.Kept, len(ids))
 		for i, x := range ids {
-			kept[i] = partitions.Kept{TeamID: teams[x], ID: x}
+			kept[i] = partitions.Kept{Owner: teams[x], ID: x}
 		}
 		return kept, nil
 	}

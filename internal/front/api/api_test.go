@@ -84,7 +84,7 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
 		Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
-		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
+		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log)}
 	n.Recorder.Listen(s.Metrics)
 	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{AllowHTTP: of.Guard.AllowLoopback}, webhooks.Deps{DB: d,
 		Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,

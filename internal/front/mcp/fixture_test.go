@@ -50,7 +50,7 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	n := testnode.New(t, d, testnode.Options{})
 	s := api.Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
 		Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d),
-		Logs: requestlog.New(d, n.Log, time.Hour), Members: n.Members, Audit: n.Audit}
+		Logs: requestlog.New(d, n.Log), Members: n.Members, Audit: n.Audit}
 	s.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test",
 		PublicURL: testnode.PublicURL},
 		receiving.Deps{DB: d, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Domains: n.Domains,

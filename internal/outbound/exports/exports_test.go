@@ -32,7 +32,7 @@ const mine, others = "0190b5a0-0000-7000-8000-00000000000a", "0190b5a0-0000-7000
 // newService returns a service for a database whose rows the tests insert.
 func newService(t *testing.T, d *db.DB) *Service {
 	n := testnode.Bare(t, d, testnode.Options{})
-	return New(n.Contacts, n.Emails, n.Suppressions, requestlog.New(d, n.Log, time.Hour), n.Audit)
+	return New(n.Contacts, n.Emails, n.Suppressions, requestlog.New(d, n.Log), n.Audit)
 }
 
 // insert inserts n rows for a team, many rows per statement.

@@ -4,8 +4,8 @@
 //
 // [Service.Add] receives a request after the client has received the response. Add removes secrets and file contents
 // from the bodies (see [Redact]), limits their size, and appends the entry to a queue in memory. The method
-// [Service.Run] writes entries in batches. Entries that are older than the retention period are deleted by
-// [Service.Sweep].
+// [Service.Run] writes entries in batches. Package retention deletes entries that are older than the retention
+// period, with [Service.RemoveBefore] or with their partition.
 //
 // # Invariants
 //

@@ -26,17 +26,16 @@ const (
 	retryWait     = time.Second
 	writeTimeout  = 30 * time.Second // for one batch
 	drainTimeout  = 10 * time.Second // time limit for writing the whole queue at shutdown
-	sweepRows     = 500
-	readRows      = 2000 // number of entries that one call to Batch examines
+	removeRows    = 500              // maximum number of entries deleted in one transaction
+	readRows      = 2000             // number of entries that one call to Batch examines
 )
 
 // Service writes, reads and deletes the entries of the request log.
 type Service struct {
-	d         *db.DB
-	log       *slog.Logger
-	retention time.Duration
-	memory    *fairshare.Pool // queue memory in bytes, which teams share
-	wake      chan struct{}
+	d      *db.DB
+	log    *slog.Logger
+	memory *fairshare.Pool // queue memory in bytes, which teams share
+	wake   chan struct{}
 
 	mu      sync.Mutex
 	queue   []*queuedEntry
@@ -51,10 +50,9 @@ type queuedEntry struct {
 	weight int64
 }
 
-// New returns the request log service. Sweep deletes entries that are older than the retention period.
-func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
-	return &Service{d: d, log: log, retention: retention, memory: fairshare.New(queueBytes, fairshare.Greed),
-		wake: make(chan struct{}, 1)}
+// New returns the request log service.
+func New(d *db.DB, log *slog.Logger) *Service {
+	return &Service{d: d, log: log, memory: fairshare.New(queueBytes, fairshare.Greed), wake: make(chan struct{}, 1)}
 }
 
 // Add appends a request to the queue of the request log. If the request's team has used up its share of the queue, Add
@@ -237,7 +235,7 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 	if err := f.check(); err != nil {
 		return nil, false, "", err
 	}
-	return list(ctx, s.d.Reader, teamID, f, p)
+	return list(ctx, s.d, teamID, f, p)
 }
 
 // Batch examines up to 2,000 of a team's entries after a cursor, newest first. Batch returns the entries that the
@@ -247,7 +245,7 @@ func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after stri
 	if err := f.check(); err != nil {
 		return nil, "", err
 	}
-	return readBatch(ctx, s.d.Reader, teamID, f, after)
+	return readBatch(ctx, s.d, teamID, f, after)
 }
 
 // Get returns one entry with its bodies, or a NotFound fault if it does not exist. One query reads all bodies of emails
@@ -274,23 +272,24 @@ func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error
 	return e, err
 }
 
-// Sweep deletes entries that are older than the retention period, in batches.
-func (s *Service) Sweep(ctx context.Context) error {
-	before := id.First(db.Now().Add(-s.retention))
-	for team := ""; ; {
-		var err error
-		if team, err = nextTeam(ctx, s.d.Reader, team); err != nil || team == "" {
-			return err
-		}
-		for more := true; more; {
-			err := s.d.Update(ctx, func(tx *db.Tx) error {
-				n, err := deleteBefore(ctx, tx, team, before, sweepRows)
-				more = n == sweepRows
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("delete old log entries: %w", err)
-			}
-		}
+// RemoveBefore deletes, oldest first, a batch of a team's entries that are older than the given time and have ids above
+// the given id. RemoveBefore returns the id at which the next call must continue, or "" if no entry remains to be
+// deleted.
+func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
+	err error) {
+	if next, err = s.removeBelow(ctx, teamID, id.First(before), after); err != nil {
+		return "", fmt.Errorf("delete old log entries of team %s: %w", teamID, err)
 	}
+	return next, nil
+}
+
+func (s *Service) removeBelow(ctx context.Context, teamID, below, after string) (next string, err error) {
+	some, err := between(ctx, s.d.Reader, teamID, after, below, removeRows)
+	if err != nil || len(some) == 0 {
+		return "", err
+	}
+	if len(some) == removeRows {
+		next = string(some[len(some)-1])
+	}
+	return next, s.d.Update(ctx, func(tx *db.Tx) error { deleteEntries(ctx, tx, teamID, some); return nil })
 }

@@ -62,18 +62,18 @@ func get(ctx context.Context, r db.Reader, teamID, entryID string) (e storedEntr
 }
 
 // entries returns a query that selects all of a team's entries.
-func entries(teamID string) page.Select {
+func entries(d *db.DB, teamID string) page.Select {
 	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id",
-		Args: []any{db.ID(teamID)}}
+		InSpans: !d.Alone(), Args: []any{db.ID(teamID)}}
 }
 
 // selected returns a query that selects a team's entries that match a filter.
-func selected(teamID string, f Filter) (page.Select, error) {
+func selected(d *db.DB, teamID string, f Filter) (page.Select, error) {
 	low, high, err := f.statuses()
 	if err != nil {
 		return page.Select{}, err
 	}
-	s := entries(teamID)
+	s := entries(d, teamID)
 	where := func(condition string, values ...any) {
 		for _, v := range values {
 			s.Args = append(s.Args, v)
@@ -110,28 +110,28 @@ func selected(teamID string, f Filter) (page.Select, error) {
 	return s, nil
 }
 
-func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page) ([]Entry, bool, string, error) {
-	span, some, err := selections(teamID, f)
+func list(ctx context.Context, d *db.DB, teamID string, f Filter, p page.Page) ([]Entry, bool, string, error) {
+	span, some, err := selections(d, teamID, f)
 	if err != nil {
 		return nil, false, "", err
 	}
-	return page.Search(ctx, r, span, some, p, scanEntry)
+	return page.Search(ctx, d.Reader, span, some, p, scanEntry)
 }
 
 // readBatch returns the matching entries in the next batch after a cursor, and the cursor of the following batch.
-func readBatch(ctx context.Context, r db.Reader, teamID string, f Filter, after string) ([]Entry, string, error) {
-	span, some, err := selections(teamID, f)
+func readBatch(ctx context.Context, d *db.DB, teamID string, f Filter, after string) ([]Entry, string, error) {
+	span, some, err := selections(d, teamID, f)
 	if err != nil {
 		return nil, "", err
 	}
-	return page.Part(ctx, r, span, some, after, readRows, scanEntry, func(e Entry) string { return e.ID })
+	return page.Part(ctx, d.Reader, span, some, after, readRows, scanEntry, func(e Entry) string { return e.ID })
 }
 
 // selections returns two queries: one for all entries in the filter's time span, which are examined, and one for the
 // entries that match the filter.
-func selections(teamID string, f Filter) (span, some page.Select, err error) {
-	if span, err = selected(teamID, Filter{From: f.From, To: f.To}); err == nil {
-		some, err = selected(teamID, f)
+func selections(d *db.DB, teamID string, f Filter) (span, some page.Select, err error) {
+	if span, err = selected(d, teamID, Filter{From: f.From, To: f.To}); err == nil {
+		some, err = selected(d, teamID, f)
 	}
 	return span, some, err
 }
@@ -141,19 +141,16 @@ func scanEntry(r db.Row) (Entry, error) { return scan(r) }
 // like escapes a string for use in a LIKE pattern with ESCAPE '\'.
 func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) }
 
-// nextTeam returns the team with the next greater id that has entries, or "" if no such team exists.
-func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
-	err = r.QueryRow(ctx, `SELECT team_id FROM request_logs WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
-		db.OrNoID(after)).Scan((*db.ID)(&team))
-	if errors.Is(err, db.ErrNoRows) {
-		return "", nil
-	}
-	return team, err
+// between returns the ids of up to limit of a team's oldest entries whose ids are between two ids.
+func between(ctx context.Context, r db.Reader, teamID, after, before string, limit int) ([]db.ID, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM request_logs WHERE team_id = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4`,
+		db.ID(teamID), db.OrNoID(after), db.ID(before), limit)
+	return db.Collect(rows, err, func(r db.Row) (entryID db.ID, err error) {
+		err = r.Scan(&entryID)
+		return entryID, err
+	})
 }
 
-// deleteBefore deletes, oldest first, up to limit of a team's entries whose ids are below the given id.
-func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
-		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, db.ID(teamID), db.ID(before),
-		limit)
+func deleteEntries(ctx context.Context, tx *db.Tx, teamID string, ids []db.ID) {
+	tx.Queue(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id = ANY($2)`, db.ID(teamID), ids)
 }

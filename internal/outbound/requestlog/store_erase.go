@@ -21,11 +21,15 @@ const eraseEntries = 200
 
 // EraseTeam deletes all request log entries of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
-	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteBefore(ctx, tx, teamID, lastID, sweepRows) })
-	if err != nil {
-		return fmt.Errorf("erase the request log of team %s: %w", teamID, err)
+	for after := ""; ; {
+		var err error
+		if after, err = s.removeBelow(ctx, teamID, lastID, after); err != nil {
+			return fmt.Errorf("erase the request log of team %s: %w", teamID, err)
+		}
+		if after == "" {
+			return nil
+		}
 	}
-	return nil
 }
 
 // EraseAddress replaces an email address in all log entries that contain it, for the teams in the scope. If an entry

@@ -18,15 +18,30 @@ const (
 	dropPause = 30 * time.Second   // longest wait
 )
 
-// Drops drops partitions of emails.
+// Drops drops partitions.
 type Drops struct {
 	Partitions *partitions.Service
 	Log        *slog.Logger
+	Families   []Drop
+}
+
+// Drop says which partitions of a family are dropped.
+type Drop struct {
+	partitions.Family
+	Setting string // the name of the setting of the retention period
+
+	// Longest returns the longest retention period of any team, or 0 if a team keeps its rows forever.
+	Longest func(ctx context.Context) (time.Duration, error)
 
 	// Prepare examines a partition before it is dropped. It returns the functions that are called in the transaction that
-	// drops the partition (see [partitions.Service.Drop]), and after its commit.
+	// drops the partition (see [partitions.Service.Drop]), and after its commit. If Prepare is nil, all rows are dropped.
 	Prepare func(ctx context.Context, span partitions.Span) (
 		keep func(tx *db.Tx, from, to string) ([]partitions.Kept, error), dropped func(ctx context.Context) error, err error)
+}
+
+// Same returns the function Longest for a retention period that all teams have.
+func Same(period time.Duration) func(context.Context) (time.Duration, error) {
+	return func(context.Context) (time.Duration, error) { return period, nil }
 }
 
 // DropBy makes the service drop partitions. DropBy must be called before any other method.
@@ -35,8 +50,16 @@ func (s *Service) DropBy(d Drops) *Service {
 	return s
 }
 
-// Longest returns the longest retention period of emails of any team, or 0 if a team keeps its emails forever.
-func (s *Service) Longest(ctx context.Context) (longest time.Duration, err error) {
+// Drops returns the families whose partitions are dropped.
+func (s *Service) Drops() []Drop {
+	if s.drops == nil {
+		return nil
+	}
+	return s.drops.Families
+}
+
+// LongestOfEmails returns the longest retention period of emails of any team, or 0 if a team keeps its emails forever.
+func (s *Service) LongestOfEmails(ctx context.Context) (longest time.Duration, err error) {
 	first := true
 	for after := ""; ; {
 		some, err := s.teams.Retentions(ctx, after, teamsPerQuery)
@@ -70,37 +93,49 @@ func (s *Service) Partition(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
 	failed := s.drops.Partitions.Make(ctx)
-	longest, err := s.Longest(ctx)
+	for i := range s.drops.Families {
+		failed = errors.Join(failed, s.dropExpired(ctx, &s.drops.Families[i]))
+	}
+	return failed
+}
+
+// dropExpired drops the partitions of a family that have expired, and empties its default partitions.
+func (s *Service) dropExpired(ctx context.Context, d *Drop) (failed error) {
+	longest, err := d.Longest(ctx)
 	if err != nil {
-		return errors.Join(failed, err)
+		return err
 	}
 	var since time.Time
 	if longest > 0 {
 		since = s.now().Add(-longest)
-		failed = errors.Join(failed, s.dropBefore(ctx, since))
+		failed = s.dropBefore(ctx, d, since)
 	}
-	return errors.Join(failed, s.drops.Partitions.Empty(ctx, since))
+	return errors.Join(failed, s.drops.Partitions.Empty(ctx, d.Family, since))
 }
 
-// dropBefore drops all partitions that end at or before the given time, oldest first. A partition that cannot be
+// dropBefore drops all partitions of a family that end at or before the given time, oldest first. A partition that cannot be
 // dropped does not keep the later ones from being dropped, unless the time of ctx is over.
-func (s *Service) dropBefore(ctx context.Context, before time.Time) error {
-	closed, failed := s.drops.Partitions.Closed(ctx, partitions.Emails, before)
+func (s *Service) dropBefore(ctx context.Context, d *Drop, before time.Time) error {
+	closed, failed := s.drops.Partitions.Closed(ctx, d.Family, before)
 	for _, span := range closed {
 		if ctx.Err() != nil {
 			break
 		}
-		failed = errors.Join(failed, s.drop(ctx, span))
+		failed = errors.Join(failed, s.drop(ctx, d, span))
 	}
 	return failed
 }
 
 // drop drops a partition. While others use the tables, drop waits and tries again.
-func (s *Service) drop(ctx context.Context, span partitions.Span) error {
+func (s *Service) drop(ctx context.Context, d *Drop, span partitions.Span) error {
 	began := time.Now()
-	keep, dropped, err := s.drops.Prepare(ctx, span)
-	if err != nil {
-		return fmt.Errorf("prepare to drop the emails of %s: %w", span, err)
+	keep := func(*db.Tx, string, string) ([]partitions.Kept, error) { return nil, nil }
+	dropped := func(context.Context) error { return nil }
+	if d.Prepare != nil {
+		var err error
+		if keep, dropped, err = d.Prepare(ctx, span); err != nil {
+			return fmt.Errorf("prepare to drop the %s of %s: %w", d.Name, span, err)
+		}
 	}
 	var n int
 	keeps := func(tx *db.Tx, from, to string) ([]partitions.Kept, error) {
@@ -111,16 +146,16 @@ func (s *Service) drop(ctx context.Context, span partitions.Span) error {
 	prepared := time.Now()
 	for wait := dropWait; ; wait = min(2*wait, dropPause) {
 		tried := time.Now()
-		err := s.drops.Partitions.Drop(ctx, partitions.Emails, span, keeps)
+		err := s.drops.Partitions.Drop(ctx, d.Family, span, keeps)
 		if err == nil {
-			s.drops.Log.Info("a partition of emails was dropped", "ids", span.String(), "kept", n,
+			s.drops.Log.Info("a partition was dropped", "rows", d.Name, "ids", span.String(), "kept", n,
 				"prepared", prepared.Sub(began), "waited", tried.Sub(prepared), "took", time.Since(tried))
 			return dropped(ctx)
 		}
 		if !db.IsLockTimeout(err) {
 			return err
 		}
-		s.drops.Log.Debug("a partition of emails is in use, and is dropped later", "ids", span.String())
+		s.drops.Log.Debug("a partition is in use, and is dropped later", "rows", d.Name, "ids", span.String())
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w; other transactions used the tables during all attempts", err)
@@ -129,21 +164,35 @@ func (s *Service) drop(ctx context.Context, span partitions.Span) error {
 	}
 }
 
-// leftToDrop returns the time since which Run leaves the emails to a drop that is due, and the retention period of the
-// teams for which it does so. If no drop is due, the time is far in the future.
-func (s *Service) leftToDrop(ctx context.Context, now time.Time) (since time.Time, longest time.Duration, err error) {
-	since = now.Add(dueWithin)
-	if s.drops == nil {
-		return since, 0, nil
-	}
-	if longest, err = s.Longest(ctx); err != nil || longest == 0 {
-		return since, 0, err
-	}
-	closed, err := s.drops.Partitions.Closed(ctx, partitions.Emails, now.Add(dueWithin-longest))
-	for _, span := range closed {
-		if span.From.Before(since) && span.To.After(now.Add(-longest-overdue)) {
-			since = span.From
+// left says which rows of a family Run leaves to a drop that is due: those since a time, for teams with the longest
+// retention period. If no drop is due, the time is far in the future.
+type left struct {
+	since   time.Time
+	longest time.Duration
+}
+
+// leftToDrop returns which rows Run leaves to drops, by the name of the family.
+func (s *Service) leftToDrop(ctx context.Context, now time.Time) (map[string]left, error) {
+	all := map[string]left{}
+	for _, d := range s.Drops() {
+		longest, err := d.Longest(ctx)
+		if err != nil {
+			return nil, err
 		}
+		if longest == 0 {
+			continue
+		}
+		l := left{now.Add(dueWithin), longest}
+		closed, err := s.drops.Partitions.Closed(ctx, d.Family, now.Add(dueWithin-longest))
+		if err != nil {
+			return nil, err
+		}
+		for _, span := range closed {
+			if span.From.Before(l.since) && span.To.After(now.Add(-longest-overdue)) {
+				l.since = span.From
+			}
+		}
+		all[d.Name] = l
 	}
-	return since, longest, err
+	return all, nil
 }

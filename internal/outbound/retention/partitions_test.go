@@ -33,14 +33,15 @@ func TestLaterPartitionsAreDropped(t *testing.T) {
 	}
 	failed := errors.New("too many emails are not settled")
 	keep := func(*db.Tx, string, string) ([]partitions.Kept, error) { return nil, nil }
-	s := retention.New(teams.Retention{Emails: day}, testnode.Bare(t, d, testnode.Options{}).Teams, d.Now).DropBy(
-		retention.Drops{Partitions: parts, Log: log, Prepare: func(_ context.Context, span partitions.Span) (
-			func(*db.Tx, string, string) ([]partitions.Kept, error), func(context.Context) error, error) {
-			if span == closed[1] {
-				return nil, nil, failed
-			}
-			return keep, func(context.Context) error { return nil }, nil
-		}})
+	s := retention.New(teams.Retention{}, testnode.Bare(t, d, testnode.Options{}).Teams, d.Now).DropBy(
+		retention.Drops{Partitions: parts, Log: log, Families: []retention.Drop{{Family: partitions.Emails,
+			Longest: retention.Same(day), Prepare: func(_ context.Context, span partitions.Span) (
+				func(*db.Tx, string, string) ([]partitions.Kept, error), func(context.Context) error, error) {
+				if span == closed[1] {
+					return nil, nil, failed
+				}
+				return keep, func(context.Context) error { return nil }, nil
+			}}}})
 	if err := s.Partition(ctx); !errors.Is(err, failed) {
 		t.Errorf("the error is %v", err)
 	}

@@ -1,7 +1,7 @@
-// Package retention deletes data that is older than its retention period: emails, email bodies, received emails, and
-// timelines.
+// Package retention deletes data that is older than its retention period: emails, email bodies, received emails,
+// timelines, and the request log.
 //
-// The retention periods are settings of the installation, and each team may have shorter periods. The packages that own
+// The retention periods are settings of the installation, and each team may have shorter periods of some. The packages that own
 // the rows decide what to delete: each provides a [Step], which deletes one batch of a team's rows in a transaction of
 // a few milliseconds. Package retention decides when to delete. Run visits the teams in rounds, so that no team has to
 // wait for a team with millions of emails. After each batch, Run pauses for as long as the batch took, so that deletion
@@ -9,9 +9,9 @@
 //
 // # Partitions
 //
-// On PostgreSQL, emails are in partitions by time. When the longest retention period of any team has passed for a whole
-// partition, [Service.Partition] drops it. Run leaves rows to such a drop if it is due within a day. An email may
-// therefore be kept up to a day longer than its retention period. All other rows are deleted in batches, for example
+// On PostgreSQL, emails and the request log are in partitions by time. When the longest retention period of any team has
+// passed for a whole partition, [Service.Partition] drops it. Run leaves rows to such a drop if it is due within a day.
+// A row may therefore be kept up to a day longer than its retention period. All other rows are deleted in batches, for example
 // those of teams with a shorter period, and those of a partition that could not be dropped for two days.
 //
 // # Failures
@@ -24,8 +24,8 @@
 //
 // # Out of scope
 //
-// Package retention does not erase addresses or teams. Webhook messages and the request log have their own retention
-// periods.
+// Package retention does not erase addresses or teams. The packages that own webhook messages and the audit log delete
+// them.
 package retention
 
 import (
@@ -36,6 +36,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/partitions"
 )
 
 const (
@@ -54,8 +55,9 @@ type Rule struct {
 	Period func(teams.Retention) time.Duration // retention period; 0 means that rows are kept forever
 	Step   Step
 
-	// Dropped is true if whole partitions of these rows are dropped; see Drops.
-	Dropped bool
+	// Dropped is the family of tables of these rows, of which whole partitions are dropped; see Drops. Other rows have
+	// none.
+	Dropped partitions.Family
 }
 
 // Service deletes rows according to the retention rules.
@@ -117,7 +119,7 @@ func (s *Service) RunPart(ctx context.Context, p jobs.Part) error {
 // team.
 func (s *Service) each(ctx context.Context, p jobs.Part, do func(*task)) error {
 	now := s.now()
-	left, longest, err := s.leftToDrop(ctx, now)
+	leftToDrop, err := s.leftToDrop(ctx, now)
 	if err != nil {
 		return err
 	}
@@ -131,8 +133,8 @@ func (s *Service) each(ctx context.Context, p jobs.Part, do func(*task)) error {
 			for i := range s.rules {
 				if d := s.rules[i].Period(kept); d > 0 {
 					before := now.Add(-d)
-					if s.rules[i].Dropped && d == longest && left.Before(before) {
-						before = left
+					if left, ok := leftToDrop[s.rules[i].Dropped.Name]; ok && d == left.longest && left.since.Before(before) {
+						before = left.since
 					}
 					do(&task{rule: &s.rules[i], teamID: team.TeamID, before: before})
 				}

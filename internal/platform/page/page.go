@@ -50,8 +50,8 @@ type Select struct {
 
 	OldestFirst bool // whether the list is ordered from oldest to newest
 
-	// InSpans is set if the table is partitioned by the time in its ids. Query then looks for the rows near the cursor
-	// first, because each statement takes time for every partition that may have its rows.
+	// InSpans is set if the table is partitioned by the time in its ids. Query, Part and Search then look for the rows
+	// near the cursor first, because each statement takes time for every partition that may have its rows.
 	InSpans bool
 }
 

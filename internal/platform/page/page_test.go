@@ -120,7 +120,8 @@ func TestQueryOldestFirst(t *testing.T) {
 	})
 }
 
-// In a partitioned table, pages have the same items as in others, whatever ids the rows and the cursors have.
+// In a partitioned table, pages and searches have the same items as in others, whatever ids the rows and the cursors
+// have.
 func TestQueryInSpans(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -161,6 +162,21 @@ func TestQueryInSpans(t *testing.T) {
 					got, more, err := page.Query(t.Context(), d.Reader, s, p, scan)
 					if err != nil || !slices.Equal(got, want) || more != wantMore {
 						t.Errorf("%+v, oldest first %v: %q, more %v, %v; want %q, %v", p, oldest, got, more, err, want, wantMore)
+					}
+					some := s
+					some.Text += " AND TRUE"
+					var parts [2][]string
+					for j, inSpans := range []bool{false, true} {
+						s.InSpans, some.InSpans = inSpans, inSpans
+						found, more, next, err := page.Search(t.Context(), d.Reader, s, some, p, scan)
+						parts[j] = append(found, fmt.Sprint(more, next, err))
+						if p.Before == "" {
+							found, next, err = page.Part(t.Context(), d.Reader, s, some, p.After, limit, scan, itself)
+							parts[j] = append(append(parts[j], found...), fmt.Sprint(next, err))
+						}
+					}
+					if !slices.Equal(parts[0], parts[1]) {
+						t.Errorf("%+v, oldest first %v: parts are %q, want %q", p, oldest, parts[1], parts[0])
 					}
 				}
 			}

@@ -33,9 +33,9 @@ func (s *Service) Closed(ctx context.Context, f Family, before time.Time) (close
 	return closed, nil
 }
 
-// Kept names rows that are kept: all with the id in tables whose key is the id, and the one of the team in tables whose
-// key begins with the team.
-type Kept struct{ TeamID, ID string }
+// Kept names rows that are kept: all with the id in tables whose key begins with the id, and those of the owner in
+// tables whose key begins with another id, such as that of the team.
+type Kept struct{ Owner, ID string }
 
 // Drop drops the partitions of a span with all their rows, except for the rows of some ids, which move to the default
 // partitions. The keep function runs in the same transaction and returns these ids. Nothing is written to the
@@ -65,8 +65,8 @@ func (s *Service) Drop(ctx context.Context, f Family, span Span,
 			return err
 		}
 		for _, k := range kept {
-			if !id.Valid(k.ID) || !id.Valid(k.TeamID) {
-				return fmt.Errorf("%q or its team %q is not an id", k.ID, k.TeamID)
+			if !id.Valid(k.ID) || !id.Valid(k.Owner) {
+				return fmt.Errorf("%q or its owner %q is not an id", k.ID, k.Owner)
 			}
 		}
 		return drop(ctx, tx, f, names, kept)

@@ -32,7 +32,7 @@ func closed(t *testing.T) (s *store, span partitions.Span, emails []string) {
 func keep(emails ...string) func(*db.Tx, string, string) ([]partitions.Kept, error) {
 	var kept []partitions.Kept
 	for _, x := range emails {
-		kept = append(kept, partitions.Kept{TeamID: x, ID: x}) // see store.email
+		kept = append(kept, partitions.Kept{Owner: x, ID: x}) // see store.email
 	}
 	return func(*db.Tx, string, string) ([]partitions.Kept, error) { return kept, nil }
 }

@@ -109,7 +109,7 @@ func TestEmptyOnAFullDisk(t *testing.T) {
 	for i := range 3 {
 		emails = append(emails, s.email(at(start.Add(time.Duration(i)*time.Hour))))
 	}
-	s.fails(15, func() error { return s.service("day").Empty(t.Context(), start) }, func() error {
+	s.fails(15, func() error { return s.service("day").Empty(t.Context(), partitions.Emails, start) }, func() error {
 		if s.remaining() != [2]int{3, 3} || s.where(emails[0]) != "default" {
 			return fmt.Errorf("%v emails are left, the first in %s", s.remaining(), s.where(emails[0]))
 		}

@@ -48,7 +48,7 @@ import (
 type Table struct {
 	Name, Key string
 	with      string // storage parameters, which a partition does not inherit
-	byTeam    bool   // whether the primary key begins with the team
+	owner     string // the column of ids with which the primary key begins, "" if it begins with Key
 }
 
 // Family is a list of tables whose partitions have the same ranges. The first table has the rows to which the rows of
@@ -290,10 +290,10 @@ func (s *Service) patiently(ctx context.Context, do func() error) error {
 	}
 }
 
-// Empty moves rows from the default partitions into partitions of their own. The rows have ids since the given time
-// that are at least two minutes old. Older rows stay where they are, because they may be what Drop kept. Rows with ids
-// from before the database was created stay, too.
-func (s *Service) Empty(ctx context.Context, since time.Time) error {
+// Empty moves rows of a family from the default partitions into partitions of their own. The rows have ids since the
+// given time that are at least two minutes old. Older rows stay where they are, because they may be what Drop kept.
+// Rows with ids from before the database was created stay, too.
+func (s *Service) Empty(ctx context.Context, f Family, since time.Time) error {
 	if s.d.Alone() {
 		return nil
 	}
@@ -304,13 +304,10 @@ func (s *Service) Empty(ctx context.Context, since time.Time) error {
 	if created = s.length.start(created); since.Before(created) {
 		since = created
 	}
-	var failed error
-	for _, f := range Families {
-		if err := s.empty(ctx, f, since); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("empty the default partitions of %s: %w", f.Name, err))
-		}
+	if err := s.empty(ctx, f, since); err != nil {
+		return fmt.Errorf("empty the default partitions of %s: %w", f.Name, err)
 	}
-	return failed
+	return nil
 }
 
 func (s *Service) empty(ctx context.Context, f Family, since time.Time) error {

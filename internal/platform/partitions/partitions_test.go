@@ -83,7 +83,7 @@ func (s *store) make(l partitions.Length) {
 
 func (s *store) empty(l partitions.Length, since time.Time) {
 	s.Helper()
-	if err := s.service(l).Empty(s.Context(), since); err != nil {
+	if err := s.service(l).Empty(s.Context(), partitions.Emails, since); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -322,7 +322,7 @@ func TestEmptyInBatches(t *testing.T) {
 		FROM GENERATE_SERIES(0, %d) g) x`, start.UnixMilli(), rows-1))
 	few := s.service("day")
 	few.MoveAtMost(10_000)
-	if err := few.Empty(t.Context(), start.Add(-day)); err != nil {
+	if err := few.Empty(t.Context(), partitions.Emails, start.Add(-day)); err != nil {
 		t.Fatal(err)
 	}
 	var left, all int

@@ -15,13 +15,16 @@ import (
 
 // Emails are the emails with all their rows.
 var Emails = Family{"emails", []Table{
-	{"emails", "id", " WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)", true}, // see the first migration
-	{"email_recipients", "email_id", " WITH (autovacuum_vacuum_scale_factor = 0.02)", false},
-	{"email_attachments", "email_id", "", false}, {"email_messages", "email_id", "", false},
-	{"email_events", "email_id", "", false}}}
+	// See the first migration for the storage parameters.
+	{"emails", "id", " WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)", "team_id"},
+	{"email_recipients", "email_id", " WITH (autovacuum_vacuum_scale_factor = 0.02)", ""},
+	{"email_attachments", "email_id", "", ""}, {"email_messages", "email_id", "", ""}, {"email_events", "email_id", "", ""}}}
+
+// RequestLogs are the entries of the request log.
+var RequestLogs = Family{"request logs", []Table{{"request_logs", "id", "", "team_id"}}}
 
 // Families are all partitioned tables.
-var Families = []Family{Emails}
+var Families = []Family{Emails, RequestLogs}
 
 // lockName is the name of the lock under which partitions are changed.
 const lockName = "partitions"
@@ -234,15 +237,15 @@ func drop(ctx context.Context, tx *db.Tx, f Family, names []string, kept []Kept)
 			return err
 		}
 		for some := range slices.Chunk(kept, keepRows) {
-			teams, ids := make([]string, len(some)), make([]string, len(some))
+			owners, ids := make([]string, len(some)), make([]string, len(some))
 			for j, k := range some {
-				teams[j], ids[j] = k.TeamID, k.ID
+				owners[j], ids[j] = k.Owner, k.ID
 			}
-			text := `INSERT INTO ` + t.Name + ` SELECT p.* FROM UNNEST(CAST('{` + strings.Join(teams, `,`) +
-				`}' AS UUID[]), CAST('{` + strings.Join(ids, `,`) + `}' AS UUID[])) AS k (team_id, id) JOIN ` + names[i] +
+			text := `INSERT INTO ` + t.Name + ` SELECT p.* FROM UNNEST(CAST('{` + strings.Join(owners, `,`) +
+				`}' AS UUID[]), CAST('{` + strings.Join(ids, `,`) + `}' AS UUID[])) AS k (owner, id) JOIN ` + names[i] +
 				` p ON p.` + t.Key + ` = k.id`
-			if t.byTeam {
-				text += ` AND p.team_id = k.team_id`
+			if t.owner != "" {
+				text += ` AND p.` + t.owner + ` = k.owner`
 			}
 			tx.Queue(ctx, text)
 		}

@@ -375,7 +375,12 @@ CREATE TABLE request_logs (
 	-- separated by commas: empty for an email that has none. '' if the request is stored with all its text.
 	email_ids TEXT NOT NULL DEFAULT '',
 	PRIMARY KEY (team_id, id)
-);
+) PARTITION BY RANGE (id);
+
+CREATE TABLE request_logs_default PARTITION OF request_logs DEFAULT;
+
+-- As for emails, rows are moved out of the default partition in the order of their ids.
+CREATE INDEX request_logs_default_id ON request_logs_default (id);
 
 -- Domains that teams send from and receive at. Their DNS records follow from the row and the configuration; what is
 -- stored of a record is only what the last look-ups found.

@@ -340,7 +340,7 @@ func (w *cluster) recorded() (map[int]bool, error) {
 		return nil, err
 	}
 	defer d.Close()
-	rows, err := d.Query(context.Background(), `SELECT address FROM email_recipients WHERE state = 'delivered'
+	rows, err := d.Query(context.Background(), `SELECT address FROM email_recipients WHERE state = 5 /* delivered */
 		UNION ALL SELECT recipient FROM emails WHERE recipient <> '' AND last_event = 5 /* delivered */`)
 	all := map[int]bool{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {

@@ -100,7 +100,7 @@ func TestKillDrop(t *testing.T) {
 		ids = append(ids, made.ID)
 	}
 	eventually(t, time.Minute, "three are delivered", func() bool {
-		return s.count(`SELECT COUNT(*) FROM email_events WHERE type = 'delivered'`) == 3
+		return s.count(`SELECT COUNT(*) FROM email_events WHERE type = 5 /* delivered */`) == 3
 	})
 	n.kill()
 	for i := range 3 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // modelTable is a table whose rows are copied from the rows of the model emails. The models are first copied into a
@@ -119,8 +120,12 @@ func modelEvents(ctx context.Context, r db.Reader, emailIDs []string) ([]modelEv
 		WHERE v.email_id = ANY($1) ORDER BY v.created_at, v.id`, db.IDs(emailIDs))
 	return db.Collect(rows, err, func(r db.Row) (v modelEvent, err error) {
 		var after int64
-		err = r.Scan((*db.ID)(&v.id), (*db.ID)(&v.emailID), &v.kind, &after)
+		var number int16
+		if err := r.Scan((*db.ID)(&v.id), (*db.ID)(&v.emailID), &number, &after); err != nil {
+			return v, err
+		}
 		v.after = time.Duration(after) * time.Microsecond
+		v.kind, err = events.TypeName(number)
 		return v, err
 	})
 }
@@ -157,14 +162,15 @@ func count(ctx context.Context, tx *db.Tx, counts map[counter]int64) {
 		return strings.Compare(a.key(), b.key())
 	})
 	teamIDs, domainIDs := make([]string, len(order)), make([]db.ID, len(order))
-	kinds, slots, events := make([]string, len(order)), make([]int64, len(order)), make([]int64, len(order))
+	kinds, slots, n := make([]int64, len(order)), make([]int64, len(order)), make([]int64, len(order))
 	for i, c := range order {
-		teamIDs[i], domainIDs[i], kinds[i], slots[i], events[i] = c.teamID, db.ID(c.domainID), c.kind, c.slot, counts[c]
+		teamIDs[i], domainIDs[i], kinds[i], slots[i], n[i] = c.teamID, db.ID(c.domainID),
+			int64(events.Types.Number(events.Type("email."+c.kind))), c.slot, counts[c]
 	}
 	tx.QueueRows(ctx, `email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events, recipients)`,
 		`ON CONFLICT (team_id, slot, domain_id, broadcast_id, type, detail) DO UPDATE SET
 		events = email_counts.events + excluded.events, recipients = email_counts.recipients + excluded.recipients`,
-		db.IDs(teamIDs), slots, domainIDs, db.NoID, kinds, "", events, events)
+		db.IDs(teamIDs), slots, domainIDs, db.NoID, kinds, "", n, n)
 }
 
 func (c counter) key() string { return strconv.FormatInt(c.slot, 10) + c.teamID + c.domainID + c.kind }

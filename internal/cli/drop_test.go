@@ -39,8 +39,8 @@ func (n *started) old(emailID string, days int) string {
 func (n *started) opened(emailID string, ago time.Duration) {
 	n.t.Helper()
 	n.change(`INSERT INTO email_events (created_at, email_id, id, team_id, domain_id, broadcast_id, type, detail,
-		recipient, data) SELECT $2, email_id, $3, team_id, domain_id, broadcast_id, 'opened', '', recipient, ''
-		FROM email_events WHERE email_id = $1 AND type = 'delivered'`, db.ID(emailID),
+		recipient, data) SELECT $2, email_id, $3, team_id, domain_id, broadcast_id, 6, '', recipient, ''
+		FROM email_events WHERE email_id = $1 AND type = 5 /* delivered */`, db.ID(emailID),
 		n.DB.Now().Add(-ago).UnixMicro(), db.ID(id.New()))
 }
 

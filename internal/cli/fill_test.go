@@ -118,12 +118,12 @@ func checkColumns(n *started, models []string, copied string) {
 		n.t.Helper()
 		rows, err := n.DB.Query(n.t.Context(), `SELECT e.last_event, e.recipient, e.tags, e.rank,
 			COALESCE(e.updated_at, 0) - e.created_at, v.type, v.created_at - e.created_at,
-			CASE WHEN v.started_at IS NULL THEN 0 ELSE v.created_at - v.started_at + 1 END, COALESCE(v.outcome, 'none')
+			CASE WHEN v.started_at IS NULL THEN 0 ELSE v.created_at - v.started_at + 1 END, COALESCE(v.outcome, 0)
 			FROM emails e JOIN email_events v ON v.email_id = e.id WHERE e.id = $1 AND e.team_id = v.team_id
 			AND e.domain_id = v.domain_id ORDER BY v.id`, db.ID(emailID))
 		all, err = db.Collect(rows, err, func(r db.Row) (string, error) {
-			var recipient, tags, kind, outcome string
-			var last, rank, updated, after, took int64
+			var recipient, tags string
+			var last, kind, outcome, rank, updated, after, took int64
 			err := r.Scan(&last, &recipient, &tags, &rank, &updated, &kind, &after, &took, &outcome)
 			return fmt.Sprint(last, recipient, tags, rank, updated, kind, after, took, outcome), err
 		})

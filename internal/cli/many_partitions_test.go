@@ -72,7 +72,7 @@ func TestManyPartitions(t *testing.T) {
 	delivered := func(want int) {
 		t.Helper()
 		eventually(t, "all are delivered", func() bool {
-			return n.count(`SELECT COUNT(*) FROM email_events WHERE type = 'delivered'`) == want
+			return n.count(`SELECT COUNT(*) FROM email_events WHERE type = 5 /* delivered */`) == want
 		})
 	}
 	var now, old []string

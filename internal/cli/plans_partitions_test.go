@@ -79,7 +79,7 @@ func TestStatementsReadOnePartition(t *testing.T) {
 		"html":"t"}`)
 	waiting := d.do("POST", "/emails", strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1))
 	eventually(t, "they are delivered", func() bool {
-		return n.count(`SELECT COUNT(*) FROM email_events WHERE type IN ('delivered', 'bounced')`) == 3
+		return n.count(`SELECT COUNT(*) FROM email_events WHERE type IN (5, 8)`) == 3
 	})
 	d.do("PATCH", "/emails/"+waiting, `{"scheduled_at":"in 2 hours"}`)
 	d.do("POST", "/emails/"+waiting+"/cancel", "")

@@ -44,7 +44,7 @@ func (d *driver) track(emailID string) {
 		}
 	}
 	eventually(d.t, "an open and a click are recorded", func() bool {
-		return d.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type IN ('opened', 'clicked')`,
+		return d.count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type IN (6, 7)`,
 			db.ID(emailID)) == 2
 	})
 	d.do("GET", "/emails/metrics?metrics=opened,opened_machine,unique_clicked_people", "")

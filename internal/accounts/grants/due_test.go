@@ -113,7 +113,7 @@ func wantDue(n *testnode.Node, emailID, reason string) {
 	if got := n.Email(emailID).LastEvent; got != state {
 		n.T.Errorf("the email is %s, want %s", got, state)
 	}
-	if reason != "" && n.Count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type = 'failed'
+	if reason != "" && n.Count(`SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type = 9 /* failed */
 		AND data LIKE '%' || $2 || '%'`, db.ID(emailID), reason) != 1 {
 		n.T.Errorf("the email did not fail because of %s", reason)
 	}

@@ -151,7 +151,7 @@ func TestLeavingABroadcast(t *testing.T) {
 			_, _, err = s.Contacts.Unsubscribe(t.Context(), l)
 			s.Must(err)
 		}
-		s.mustCount(1, `SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type = 'unsubscribed'
+		s.mustCount(1, `SELECT COUNT(*) FROM email_events WHERE email_id = $1 AND type = 13 /* unsubscribed */
 			AND broadcast_id = $2 AND recipient = $3`, db.ID(emailID), db.ID(id), to)
 		all, _, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "unsubscribed"},
 			pageOf(10))

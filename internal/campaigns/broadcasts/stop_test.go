@@ -163,7 +163,7 @@ func TestCancelEndsWhatIsEntered(t *testing.T) {
 			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind IN ('delivery', 'broadcast', 'broadcast.release')`) == 0
 		})
 		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 11 /* canceled */`, db.ID(id))
-		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'canceled'`, db.ID(id))
+		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 11 /* canceled */`, db.ID(id))
 		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 7 /* canceled */`, db.ID(id))
 		s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		if b := s.broadcast(id); b.Status != broadcasts.Canceled || b.SentAt.IsZero() {

@@ -362,11 +362,11 @@ func TestExportOfEmails(t *testing.T) {
 						created.UnixMicro()}
 				})
 			insert(t, d, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
-				updated_at) VALUES ($1, $2, $3, 'to', $4, 'two.example', $5, 40, $6)`, 0, 1200, func(i int) []any {
+				updated_at) VALUES ($1, $2, $3, 1, $4, 'two.example', $5, 40, $6)`, 0, 1200, func(i int) []any {
 				created := at.Add(time.Duration(i/2) * time.Second)
 				return []any{db.ID(strings.Replace(id.First(created), "7000", "7"+teamID[len(teamID)-3:], 1)), i % 2,
 					db.ID(teamID),
-					[]string{"b@two.example", "c@two.example"}[i%2], []string{"delivered", "bounced"}[i%2], created.UnixMicro()}
+					[]string{"b@two.example", "c@two.example"}[i%2], []int{5, 8}[i%2], created.UnixMicro()}
 			})
 		}
 		lines, err := parse(read(t, s.Emails(mine, emails.Span{}), Options{}))

@@ -70,6 +70,30 @@ const (
 	ApprovalDecided   Type = "approval.decided"
 )
 
+// Types holds the numbers of the types in email_events.type. The states in emails.last_event have the same numbers.
+var Types = db.NewNames("email_events.type", map[Type]int16{EmailScheduled: 1, EmailQueued: 2, EmailSent: 3,
+	EmailDelayed: 4, EmailDelivered: 5, EmailOpened: 6, EmailClicked: 7, EmailBounced: 8, EmailFailed: 9,
+	EmailSuppressed: 10, EmailCanceled: 11, EmailComplained: 12, EmailUnsubscribed: 13, EmailReceived: 14})
+
+// outcomes holds the numbers of the outcomes of attempts in email_events.outcome.
+var outcomes = db.NewNames("email_events.outcome", map[string]int16{"delivered": 1, "delayed": 2, "bounced": 3,
+	"mixed": 4, "unknown": 5})
+
+// AnyOf returns the numbers of types as the right side of IN in a statement.
+func AnyOf(types ...Type) string {
+	numbers := make([]string, len(types))
+	for i, t := range types {
+		numbers[i] = Types.SQL(t)
+	}
+	return "(" + strings.Join(numbers, ", ") + ")"
+}
+
+// TypeName returns the name of a type that was read from the database, without the prefix "email.".
+func TypeName(number int16) (string, error) {
+	t, err := Types.Name(number)
+	return strings.TrimPrefix(string(t), "email."), err
+}
+
 // Event is one recorded event.
 type Event struct {
 	ID     string // id of the event, set by Record if empty

@@ -98,7 +98,7 @@ func TestTimelineThatCannotBeRead(t *testing.T) {
 	dbtest.Loosen(t, d, "email_events")
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
-			recipient, data, created_at) VALUES ($1, $2, $1, NULL, NULL, 'sent', '', '', '', 'yesterday')`,
+			recipient, data, created_at) VALUES ($1, $2, $1, NULL, NULL, 3, '', '', '', 'yesterday')`,
 			db.ID(dbtest.ID("e")), db.ID(dbtest.ID("team")))
 		return nil
 	})
@@ -171,6 +171,58 @@ func TestListenerFails(t *testing.T) {
 		got, _, readErr := events.Timeline(t.Context(), d.Reader, dbtest.ID("team"), dbtest.ID("e"), page.Page{})
 		if !errors.Is(err, first.err) || readErr != nil || len(got) != 0 || len(last.heard) != 0 {
 			t.Errorf("%v; %d events are there, %d were heard, %v", err, len(got), len(last.heard), readErr)
+		}
+	})
+}
+
+// The numbers of types and outcomes in the database never change, because rows keep them. A type or an outcome without
+// a number is refused, and so is a number without a name.
+func TestNumbers(t *testing.T) {
+	want := map[events.Type]int16{"email.scheduled": 1, "email.queued": 2, "email.sent": 3, "email.delivery_delayed": 4,
+		"email.delivered": 5, "email.opened": 6, "email.clicked": 7, "email.bounced": 8, "email.failed": 9,
+		"email.suppressed": 10, "email.canceled": 11, "email.complained": 12, "email.unsubscribed": 13, "email.received": 14}
+	for typ, number := range want {
+		if got := events.Types.Number(typ); got != number {
+			t.Errorf("%s has the number %d, want %d", typ, got, number)
+		}
+	}
+	if name, err := events.TypeName(15); err == nil {
+		t.Errorf("15 is %s, which is missing in this test", name)
+	}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, team, emailID := t.Context(), dbtest.ID("team"), dbtest.ID("email")
+		record := func(e events.Event) error {
+			e.TeamID, e.EmailID = team, emailID
+			return d.Update(ctx, func(tx *db.Tx) error { return new(events.Recorder).Record(ctx, tx, e) })
+		}
+		for i, outcome := range []string{"delivered", "delayed", "bounced", "mixed", "unknown"} {
+			if err := record(events.Event{Type: events.EmailSent, Attempt: &events.Attempt{Outcome: outcome}}); err != nil {
+				t.Fatal(err)
+			}
+			var n int
+			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM email_events WHERE outcome = $1`, i+1).Scan(&n); err != nil || n != 1 {
+				t.Errorf("%s is not %d: %v", outcome, i+1, err)
+			}
+		}
+		for _, e := range []events.Event{{Type: "email.read"}, {Type: events.EmailSent,
+			Attempt: &events.Attempt{Outcome: "lost"}}} {
+			if err := record(e); err == nil {
+				t.Errorf("an event %s with %+v is recorded", e.Type, e.Attempt)
+			}
+		}
+		if err := d.Update(ctx, func(tx *db.Tx) error {
+			tx.Queue(ctx, `UPDATE email_events SET type = 99, outcome = 99`)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := events.Timeline(ctx, d.Reader, team, emailID, page.Page{})
+		if err == nil || !strings.Contains(err.Error(), "email_events.type has the number 99") {
+			t.Errorf("timeline: %v", err)
+		}
+		_, _, err = events.Attempts(ctx, d.Reader, team, emailID, page.Page{Limit: 5})
+		if err == nil || !strings.Contains(err.Error(), "email_events.outcome has the number 99") {
+			t.Errorf("attempts: %v", err)
 		}
 	})
 }

@@ -23,7 +23,7 @@ const (
 
 var insertEvent = db.InsertStatement(`email_events (`+eventColumns+`, `+attemptColumns+`)`,
 	`$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20`,
-	`UUID UUID UUID UUID UUID TEXT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT TEXT TEXT TEXT TEXT TEXT TEXT TEXT`)
+	`UUID UUID UUID UUID UUID SMALLINT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT SMALLINT TEXT TEXT TEXT TEXT TEXT TEXT`)
 
 const attemptValues = 10 // number of attemptColumns
 
@@ -38,8 +38,12 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 		if err != nil {
 			return err
 		}
+		number := Types.Number(e.Type)
+		if _, err := Types.Name(number); err != nil {
+			return fmt.Errorf("record an event of the type %s: %w", e.Type, err)
+		}
 		row := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.TimelineID()),
-			db.ID(e.DomainID), db.ID(e.BroadcastID), strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data,
+			db.ID(e.DomainID), db.ID(e.BroadcastID), number, e.Detail(), e.Recipient, data,
 			e.At.UnixMicro()}
 		attempt := make([]any, attemptValues) // NULL
 		if e.Attempt != nil {
@@ -56,6 +60,10 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 
 // values returns the values of attemptColumns for an event with the given recipient.
 func (a *Attempt) values(recipient string) ([]any, error) {
+	outcome := outcomes.Number(a.Outcome)
+	if _, err := outcomes.Name(outcome); err != nil {
+		return nil, fmt.Errorf("record the outcome %q: %w", a.Outcome, err)
+	}
 	var next, destination, recipients any // NULL
 	if !a.NextAt.IsZero() {
 		next = a.NextAt.UnixMicro()
@@ -70,7 +78,7 @@ func (a *Attempt) values(recipient string) ([]any, error) {
 		}
 		recipients = string(list)
 	}
-	return []any{a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, a.Outcome, destination, recipients, a.Host,
+	return []any{a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, outcome, destination, recipients, a.Host,
 		a.TLS, a.Reply, a.Conversation}, nil
 }
 
@@ -95,9 +103,13 @@ func Attempts(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 func scanAttempt(r db.Row) (a StoredAttempt, err error) {
 	var recipient, recipients string
 	var started, duration, next int64
+	var outcome int16
 	var ofRecipient bool
-	if err := r.Scan((*db.ID)(&a.ID), &recipient, &started, &duration, &next, &a.Outcome, &ofRecipient, &a.Destination,
+	if err := r.Scan((*db.ID)(&a.ID), &recipient, &started, &duration, &next, &outcome, &ofRecipient, &a.Destination,
 		&recipients, &a.Host, &a.TLS, &a.Reply, &a.Conversation); err != nil {
+		return a, err
+	}
+	if a.Outcome, err = outcomes.Name(outcome); err != nil {
 		return a, err
 	}
 	a.StartedAt, a.NextAt = db.Time(started), db.Time(next)
@@ -124,7 +136,8 @@ func AttemptRecipients(ctx context.Context, r db.Reader, teamID, emailID, destin
 	rows, err := r.Query(ctx, `SELECT recipient, COALESCE(destination, ''), COALESCE(recipients, '') FROM email_events
 		WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2 AND outcome = $3
 		AND (destination IS NULL OR destination = $4)
-		ORDER BY id DESC LIMIT $5`, db.ID(emailID), db.ID(teamID), outcome, destination, limit)
+		ORDER BY id DESC LIMIT $5`, db.ID(emailID), db.ID(teamID), outcomes.Number(outcome), destination,
+		limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (to []string, err error) {
 		var recipient, at, recipients string
 		if err := r.Scan(&recipient, &at, &recipients); err != nil || at == "" && domainOf(recipient) != destination {
@@ -156,20 +169,25 @@ func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 	if p.Limit <= 0 {
 		p.Limit = timelineMax
 	}
+	queued := Types.SQL(EmailQueued)
 	// SQLite reads a page of both parts by their keys only if their columns have the same types, and if no other index
 	// matches the team.
 	return page.Query(ctx, r, page.Select{Text: `SELECT v.id, v.type, v.recipient, v.data, v.created_at FROM
 		(SELECT id, type, recipient, data, created_at FROM email_events WHERE email_id = $1
 		AND COALESCE(team_id, team_id) = $2
-		UNION ALL SELECT e.id, CAST('queued' AS TEXT), CAST('' AS TEXT), CAST('' AS TEXT), e.created_at
+		UNION ALL SELECT e.id, CAST(` + queued + ` AS SMALLINT), CAST('' AS TEXT), CAST('' AS TEXT), e.created_at
 		FROM emails e WHERE e.id = $1 AND e.team_id = $2
-		AND e.scheduled_at IS NULL AND (e.last_event = 2 -- queued
+		AND e.scheduled_at IS NULL AND (e.last_event = ` + queued + `
 			OR EXISTS (SELECT 1 FROM email_events x WHERE x.email_id = $1))) v
 		WHERE TRUE`, ID: "v.id", Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p,
 		func(r db.Row) (e Entry, err error) {
 			var at int64
-			err = r.Scan((*db.ID)(&e.ID), &e.Type, &e.Recipient, &e.Data, &at)
+			var number int16
+			if err := r.Scan((*db.ID)(&e.ID), &number, &e.Recipient, &e.Data, &at); err != nil {
+				return e, err
+			}
 			e.At = db.Time(at)
+			e.Type, err = TypeName(number)
 			return e, err
 		})
 }

@@ -96,7 +96,7 @@ func (s *store) email(emailID string) string {
 		message_id, sender, subject, recipients, tags, topic_id, template_id, broadcast_id, rank, last_event, actor_kind)
 		VALUES (0, NULL, $1, $1, $1, $1, '', '', '', '', '', $1, $1, $1, 1, 2, 1)`, "$1", "'"+emailID+"'"))
 	s.exec(strings.ReplaceAll(`INSERT INTO email_events (created_at, email_id, id, team_id, domain_id, broadcast_id,
-		type, detail, recipient, data) VALUES (0, $1, $1, $1, $1, $1, 'sent', '', '', '')`, "$1", "'"+emailID+"'"))
+		type, detail, recipient, data) VALUES (0, $1, $1, $1, $1, $1, 3, '', '', '')`, "$1", "'"+emailID+"'"))
 	return emailID
 }
 

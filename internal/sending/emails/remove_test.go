@@ -294,7 +294,7 @@ func TestRemoveTimelines(t *testing.T) {
 		settled, waiting := f.sent(t)
 		f.Counted(later())
 		active := settled[0]
-		f.change(`UPDATE email_events SET created_at = created_at + $2 WHERE email_id = $1 AND type = 'delivered'`,
+		f.change(`UPDATE email_events SET created_at = created_at + $2 WHERE email_id = $1 AND type = 5 /* delivered */`,
 			db.ID(active),
 			(72 * time.Hour).Microseconds())
 		f.change(`UPDATE email_counts_until SET until = until + $1`, (72 * time.Hour).Microseconds())
@@ -368,15 +368,15 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	}
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 		updated_at)
-		VALUES ($1, 0, $2, 'to', 'b@one.example', 'one.example', 'delivered', 40, $3)`, db.ID(emailID), db.ID(teamID), now)
-	for _, typ := range []string{"sent", "delivered", "opened", "clicked"} {
+		VALUES ($1, 0, $2, 1, 'b@one.example', 'one.example', 5, 40, $3)`, db.ID(emailID), db.ID(teamID), now)
+	for _, typ := range []int{3, 5, 6, 7} { // sent, delivered, opened, clicked
 		tx.Queue(ctx, `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient,
 			data, created_at)
 			VALUES ($1, $2, $3, $4, NULL, $5, '', 'b@one.example', '', $6)`, db.ID(id.New()), db.ID(teamID), db.ID(emailID),
 			db.ID(domainID), typ, now)
 	}
-	tx.Queue(ctx, `UPDATE email_events SET started_at = created_at, duration = 0, outcome = 'delivered', host = '',
-		tls = '', reply = '250 ok', conversation = '250 ok' WHERE email_id = $1 AND type = 'delivered'`, db.ID(emailID))
+	tx.Queue(ctx, `UPDATE email_events SET started_at = created_at, duration = 0, outcome = 1, host = '',
+		tls = '', reply = '250 ok', conversation = '250 ok' WHERE email_id = $1 AND type = 5 /* delivered */`, db.ID(emailID))
 }
 
 // Neither the number of statements per batch nor the size of a batch depends on the total number of emails. After each

@@ -250,7 +250,7 @@ func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
 			return errors.Join(err, fmt.Errorf("it is the first: %v", first))
 		}
 		return f.Recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: emailID, Type: events.EmailDelivered,
-			Recipient: "a@one.example", Attempt: &events.Attempt{Destination: "one.example"}})
+			Recipient: "a@one.example", Attempt: &events.Attempt{Destination: "one.example", Outcome: "delivered"}})
 	})
 }
 

@@ -119,8 +119,8 @@ func defaultMessageID(emailID, from string) string {
 func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *recipient) {
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 		updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(e.ID), position, db.ID(e.TeamID), r.kind, r.Addr(), r.Domain,
-		string(e.LastEvent), rank[e.LastEvent], e.CreatedAt.UnixMicro())
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, db.ID(e.ID), position, db.ID(e.TeamID), recipientKinds.Number(r.kind),
+		r.Addr(), r.Domain, states.Number(e.LastEvent), rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
 // insertEmail inserts an email with its recipients and, unless the email has only shared content, its body.
@@ -321,7 +321,14 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 		var emailID string
 		var to Recipient
 		var at int64
-		err = r.Scan((*db.ID)(&emailID), &to.Kind, &to.Address, &to.State, &at)
+		var kind, state int16
+		if err := r.Scan((*db.ID)(&emailID), &kind, &to.Address, &state, &at); err != nil {
+			return none, err
+		}
+		if to.Kind, err = recipientKinds.Name(kind); err != nil {
+			return none, err
+		}
+		to.State, err = states.Name(state)
 		to.UpdatedAt = db.Time(at)
 		of[emailID] = append(of[emailID], to)
 		return none, err
@@ -340,7 +347,11 @@ func pending(ctx context.Context, r db.Reader, e *Email, domain string) ([]recip
 		db.ID(e.ID), settled, domain)
 	return db.Collect(rows, err, func(r db.Row) (to recipient, err error) {
 		var address string
-		if err := r.Scan(&to.kind, &address, &to.position); err != nil {
+		var kind int16
+		if err := r.Scan(&kind, &address, &to.position); err != nil {
+			return to, err
+		}
+		if to.kind, err = recipientKinds.Name(kind); err != nil {
 			return to, err
 		}
 		to.Address, err = message.ParseAddress(address)

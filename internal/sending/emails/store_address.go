@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // matchedEmail is an email that has the erased address among its recipients.
@@ -157,7 +158,7 @@ func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID
 	}
 	spellings := a.Spellings(all)
 	tx.Queue(ctx, `UPDATE email_events SET data = '' WHERE email_id = $1 AND recipient = ANY($2)
-		AND type IN ('opened', 'clicked')`, db.ID(emailID), spellings)
+		AND type IN `+events.AnyOf(events.EmailOpened, events.EmailClicked), db.ID(emailID), spellings)
 	if len(spellings) > 0 { // the destination of an attempt is shown as before
 		to, err := message.ParseAddress(spellings[0])
 		if err != nil {

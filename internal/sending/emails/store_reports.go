@@ -155,9 +155,13 @@ const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE em
 func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	rows, err := r.Query(ctx, selectBefore, db.ID(emailID), db.ID(teamID), slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var address, typ string
-		err = r.Scan(&address, &typ)
-		b[address] = append(b[address], events.Type("email."+typ))
+		var address string
+		var number int16
+		if err := r.Scan(&address, &number); err != nil {
+			return none, err
+		}
+		typ, err := events.Types.Name(number)
+		b[address] = append(b[address], typ)
 		return none, err
 	})
 	return err

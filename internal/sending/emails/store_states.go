@@ -21,15 +21,15 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 	case e.OneRecipient:
 	case e.Recipient != "" && isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, db.ID(e.EmailID), e.Recipient, string(to),
+			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, db.ID(e.EmailID), e.Recipient, states.Number(to),
 			rankOf(e), e.At.UnixMicro(), settled)
 	case e.Recipient != "":
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4`, db.ID(e.EmailID), e.Recipient, string(to), rankOf(e),
+			WHERE email_id = $1 AND address = $2 AND rank < $4`, db.ID(e.EmailID), e.Recipient, states.Number(to), rankOf(e),
 			e.At.UnixMicro())
 	case to != Sent && !isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $3`, db.ID(e.EmailID), string(to), rankOf(e), e.At.UnixMicro())
+			WHERE email_id = $1 AND rank < $3`, db.ID(e.EmailID), states.Number(to), rankOf(e), e.At.UnixMicro())
 	}
 }
 
@@ -74,11 +74,11 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) 
 	// matched no row would not wait for the other transaction.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2`, db.ID(e.EmailID), db.ID(e.TeamID))
 	tx.Queue(ctx, `UPDATE emails SET rank = $2, updated_at = $4, last_event = CASE WHEN recipient <> '' THEN CAST($3 AS SMALLINT)
-		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'failed') THEN `+states.SQL(Failed)+`
-		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'canceled') THEN `+states.SQL(Canceled)+`
+		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = `+states.SQL(Failed)+`) THEN `+states.SQL(Failed)+`
+		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = `+states.SQL(Canceled)+`) THEN `+states.SQL(Canceled)+`
 		ELSE `+states.SQL(Suppressed)+` END
 		WHERE id = $1 AND team_id = $5 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
-		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, db.ID(e.EmailID), rank[Suppressed], states.Number(to),
+		AND r.state NOT IN (`+states.SQL(Failed)+`, `+states.SQL(Suppressed)+`, `+states.SQL(Canceled)+`))`, db.ID(e.EmailID), rank[Suppressed], states.Number(to),
 		e.At.UnixMicro(), db.ID(e.TeamID))
 }
 
@@ -137,7 +137,7 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err == nil && e.only == "" {
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $5`, db.ID(emailID), string(Canceled), rank[Canceled], tx.Now().UnixMicro(),
+			WHERE email_id = $1 AND rank < $5`, db.ID(emailID), states.Number(Canceled), rank[Canceled], tx.Now().UnixMicro(),
 			settled)
 	}
 	return &e, err

@@ -145,7 +145,7 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 			"scheduled":  func() { f.schedule(t) },
 			"a domain's": func() { f.Happen(events.Event{TeamID: f.Acme.TeamID, Type: events.DomainUpdated}) },
 			"an email's that is no state": func() {
-				f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: emailID, Type: events.DomainUpdated})
+				f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: emailID, Type: events.EmailUnsubscribed})
 			},
 			"of no email": func() { f.Happen(events.Event{TeamID: f.Acme.TeamID, Type: events.EmailDelivered}) },
 		} {

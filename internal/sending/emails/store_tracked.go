@@ -47,13 +47,17 @@ func trackedEmails(ctx context.Context, r db.Reader, teamIDs, emailIDs []string,
 	rows, err = r.Query(ctx, `SELECT email_id, position, address, state, updated_at FROM email_recipients
 		WHERE email_id = ANY($1) AND position = ANY($2)`, db.IDs(several), positions)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var emailID, state string
+		var emailID string
+		var number int16
 		var position int
 		var since int64
 		var to TrackedRecipient
-		err = r.Scan((*db.ID)(&emailID), &position, &to.Address, &state, &since)
+		if err := r.Scan((*db.ID)(&emailID), &position, &to.Address, &number, &since); err != nil {
+			return none, err
+		}
+		state, err := states.Name(number)
 		if f := found[emailID]; f != nil {
-			to.State, to.Since = State(state), db.Time(since)
+			to.State, to.Since = state, db.Time(since)
 			f.To[position] = to
 		}
 		return none, err

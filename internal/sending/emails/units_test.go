@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // fillBatch returns a batch with no more rows than one transaction may delete. The batch ends before an email that
@@ -244,6 +245,16 @@ func TestStateNumbers(t *testing.T) {
 	for state := range rank {
 		if number := states.Number(state); number != want[state] {
 			t.Errorf("%s has the number %d, want %d", state, number, want[state])
+		}
+	}
+	for typ, state := range stateOf {
+		if number := events.Types.Number(typ); number != want[state] {
+			t.Errorf("%s has the number %d, and its state %d", typ, number, want[state])
+		}
+	}
+	for kind, number := range map[string]int16{"to": 1, "cc": 2, "bcc": 3} {
+		if got := recipientKinds.Number(kind); got != number {
+			t.Errorf("%s has the number %d, want %d", kind, got, number)
 		}
 	}
 	if len(want) != len(rank) {

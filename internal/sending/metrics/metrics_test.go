@@ -52,8 +52,8 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 				e.to = append(e.to, fmt.Sprintf("to%d@example.net", k))
 				tx.Queue(t.Context(), `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state,
 					rank, updated_at)
-					VALUES ($1, $2, $5, 'to', $3, 'example.net', $4, 1, 0)`, db.ID(e.id), k, e.to[k],
-					map[bool]string{true: "suppressed", false: "sent"}[k == 2], db.ID(dbtest.ID("team")))
+					VALUES ($1, $2, $5, 1, $3, 'example.net', $4, 1, 0)`, db.ID(e.id), k, e.to[k],
+					map[bool]int{true: 10, false: 3}[k == 2], db.ID(dbtest.ID("team")))
 			}
 			w.emails = append(w.emails, e)
 		}
@@ -452,12 +452,12 @@ func TestUsage(t *testing.T) {
 // with one recipient.
 func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 	b.Helper()
-	types := []string{"queued", "sent", "delivered", "opened"}
+	types := []int64{2, 3, 5, 6} // queued, sent, delivered, opened
 	const chunk = 500
 	for done := 0; done < n; done += chunk {
 		err := d.Update(context.Background(), func(tx *db.Tx) error {
 			var emailIDs, ids, domains []db.ID
-			var kinds []string
+			var kinds []int64
 			var times []int64
 			for i := done; i < done+chunk; i++ {
 				emailIDs = append(emailIDs, db.ID(dbtest.ID(fmt.Sprintf("e%09d", i/4))))
@@ -509,7 +509,7 @@ func TestRollOfManyCounters(t *testing.T) {
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
 					_, err := tx.InsertRows(t.Context(), `email_events (email_id, id, team_id, domain_id, broadcast_id, type,
 						detail, recipient, data,
-						created_at)`, "", emailIDs, ids, db.ID(team), domains, db.ID(""), "delivered", "", "a@example.net",
+						created_at)`, "", emailIDs, ids, db.ID(team), domains, db.ID(""), int64(5), "", "a@example.net",
 						"", times)
 					return err
 				})

@@ -31,7 +31,7 @@ func TestPartsCountEachTeamOnce(t *testing.T) {
 				}
 			}
 			_, err := tx.InsertRows(t.Context(), `email_events (email_id, id, team_id, domain_id, broadcast_id, type, detail,
-				recipient, data, created_at)`, "", emails, ids, owners, db.ID(""), db.ID(""), "delivered", "",
+				recipient, data, created_at)`, "", emails, ids, owners, db.ID(""), db.ID(""), int64(5), "",
 				"a@example.net", "", time.Now().Add(-time.Hour).UnixMicro())
 			return err
 		})

@@ -71,7 +71,7 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l
 		WHERE l.team_id = $1 GROUP BY l.email_id) late JOIN email_events e ON e.email_id = late.email_id
-		WHERE e.type IN ('opened', 'clicked') AND e.created_at > late.since AND e.created_at < $2 ORDER BY 1`,
+		WHERE e.type IN `+hits+` AND e.created_at > late.since AND e.created_at < $2 ORDER BY 1`,
 		db.ID(teamID), until, slot.Microseconds())
 	return db.Collect(rows, err, func(r db.Row) (x int64, err error) {
 		err = r.Scan(&x)
@@ -89,8 +89,12 @@ type row struct {
 }
 
 func scanRow(r db.Row) (x row, err error) {
-	err = r.Scan(&x.slot, (*db.ID)(&x.domain), (*db.ID)(&x.email), (*db.ID)(&x.broadcast), &x.typ, &x.detail, &x.events,
+	var number int16
+	err = r.Scan(&x.slot, (*db.ID)(&x.domain), (*db.ID)(&x.email), (*db.ID)(&x.broadcast), &number, &x.detail, &x.events,
 		&x.recipients, &x.people)
+	if err == nil {
+		x.typ, err = events.TypeName(number)
+	}
 	return x, err
 }
 
@@ -130,20 +134,25 @@ func column(wanted bool, expression, none string) string {
 	return none
 }
 
+// These are numbers of types in SQL. A state has the number of the type of its event.
+var (
+	hits       = events.AnyOf(events.EmailOpened, events.EmailClicked)
+	suppressed = events.Types.SQL(events.EmailSuppressed)
+)
+
 // recipientsOf is an SQL expression for the number of recipients that the event e contributes (see the package
 // comment). The only recipient of an email has no row in email_recipients. The subqueries by email do not filter by
 // team, because SQLite would then read all of the team's events instead of using the email's key.
 var recipientsOf = `CASE
-			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
-				'suppressed') + (SELECT COUNT(*) FROM emails m WHERE m.id = e.email_id AND m.team_id = e.team_id
-				AND m.recipient <> '' AND m.last_event <> 10)
-			WHEN e.type IN ('opened', 'clicked') AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
+			WHEN e.type = ` + events.Types.SQL(events.EmailSent) + ` THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <> ` + suppressed + `) + (SELECT COUNT(*) FROM emails m WHERE m.id = e.email_id AND m.team_id = e.team_id
+				AND m.recipient <> '' AND m.last_event <> ` + suppressed + `)
+			WHEN e.type IN ` + hits + ` AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
 			ELSE 1 END`
 
 // peopleOf is an SQL expression. It is 1 if the event e is a recipient's first open or click that was not made by a
 // bot, and 0 otherwise.
 var peopleOf = `CASE
-			WHEN e.type NOT IN ('opened', 'clicked') OR e.detail <> '' THEN 0
+			WHEN e.type NOT IN ` + hits + ` OR e.detail <> '' THEN 0
 			WHEN ` + earlier("") + ` THEN 0
 			ELSE 1 END`
 
@@ -152,13 +161,13 @@ var peopleOf = `CASE
 // any number of times. The SQL condition earlier must read only one row: each of its parts uses the index
 // email_events_hits and repeats the condition of that partial index.
 func earlier(detail string) string {
-	return `EXISTS (SELECT 1 FROM email_events f WHERE f.type IN ('opened', 'clicked') AND f.email_id = e.email_id
+	return `EXISTS (SELECT 1 FROM email_events f WHERE f.type IN ` + hits + ` AND f.email_id = e.email_id
 				AND f.type = e.type AND f.recipient = e.recipient AND f.detail = '` + detail + `'
 				AND (f.created_at, f.id) < (e.created_at, e.id))`
 }
 
 // counted is the SQL condition for events that are counted.
-const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
+var counted = `e.type NOT IN ` + events.AnyOf(events.EmailQueued, events.EmailScheduled, events.EmailCanceled)
 
 // countEvents counts the events in a span and returns at most limit rows. The results of countEvents also determine the
 // values of the counters. The SQL statement of countEvents also adds the counts from [RetainCounts], so that a
@@ -249,7 +258,8 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 			events = email_counts.events + excluded.events,
 			recipients = email_counts.recipients + excluded.recipients,
 			people = email_counts.people + excluded.people`,
-			db.ID(teamID), x.slot, db.OrNoID(x.domain), db.OrNoID(x.broadcast), x.typ, x.detail, x.events, x.recipients,
+			db.ID(teamID), x.slot, db.OrNoID(x.domain), db.OrNoID(x.broadcast),
+			events.Types.Number(events.Type("email."+x.typ)), x.detail, x.events, x.recipients,
 			x.people)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
@@ -28,11 +29,15 @@ func (c *counted) kinds(emailID string) map[string]int {
 	c.T.Helper()
 	n := map[string]int{}
 	rows, err := c.DB.Query(c.T.Context(), `SELECT type, detail, recipient, COUNT(*) FROM email_events
-		WHERE email_id = $1 AND type IN ('opened', 'clicked') GROUP BY type, detail, recipient`, db.ID(emailID))
+		WHERE email_id = $1 AND type IN (6, 7) GROUP BY type, detail, recipient`, db.ID(emailID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var typ, detail, recipient string
+		var detail, recipient string
+		var number int16
 		var count int
-		err = r.Scan(&typ, &detail, &recipient, &count)
+		if err := r.Scan(&number, &detail, &recipient, &count); err != nil {
+			return none, err
+		}
+		typ, err := events.TypeName(number)
 		n[strings.Join(strings.Fields(typ+" "+detail+" "+recipient), " ")] = count
 		return none, err
 	})

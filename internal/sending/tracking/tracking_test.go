@@ -239,7 +239,7 @@ func TestHitsOfWhatIsGone(t *testing.T) {
 		}
 		c.flush()
 		events := func() (n int) {
-			err := c.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM email_events WHERE type = 'opened'`).Scan(&n)
+			err := c.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM email_events WHERE type = 6 /* opened */`).Scan(&n)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -401,7 +401,7 @@ func TestStop(t *testing.T) {
 		}
 		var n int
 		err := c.DB.QueryRow(context.Background(), `SELECT COUNT(*) FROM email_events WHERE email_id = $1
-			AND type IN ('opened', 'clicked')`, db.ID(emailID)).Scan(&n)
+			AND type IN (6, 7)`, db.ID(emailID)).Scan(&n)
 		if err != nil || n != 1201 {
 			t.Errorf("%d of 1201 hits are recorded, %v", n, err)
 		}

@@ -527,15 +527,15 @@ CREATE RULE email_bodies_delete AS ON DELETE TO email_bodies DO INSTEAD UPDATE e
 -- SQLite keeps rows with a text as their key in two trees, of which the second has the key again: a quarter of these
 -- small tables, and a second place to write for each recipient. They are copied once.
 CREATE TABLE email_recipients (
+	updated_at BIGINT NOT NULL,
 	email_id UUID NOT NULL,
-	position BIGINT NOT NULL,
 	team_id UUID NOT NULL,
-	kind TEXT NOT NULL,              -- to, cc or bcc
+	position SMALLINT NOT NULL,
+	rank SMALLINT NOT NULL,
+	kind SMALLINT NOT NULL,          -- see emails.recipientKinds
+	state SMALLINT NOT NULL,         -- see emails.states
 	address TEXT NOT NULL,           -- as it stands in the envelope
 	domain TEXT NOT NULL,            -- its destination
-	state TEXT NOT NULL,
-	rank BIGINT NOT NULL,
-	updated_at BIGINT NOT NULL,
 	PRIMARY KEY (email_id, "position")
 ) PARTITION BY RANGE (email_id);
 
@@ -579,15 +579,15 @@ CREATE TABLE email_events (
 	started_at BIGINT,               -- of the try
 	duration BIGINT,                 -- microseconds
 	next_at BIGINT,                  -- when it is tried again; NULL when it is not
+	type SMALLINT NOT NULL,          -- see events.Types
+	outcome SMALLINT,                -- see events.outcomes; NULL without a try
 	email_id UUID NOT NULL,
 	id UUID NOT NULL,
 	team_id UUID NOT NULL,
 	domain_id UUID,                  -- NULL for none
 	broadcast_id UUID,
-	type TEXT NOT NULL,              -- without the "email." before it
 	detail TEXT NOT NULL,            -- a bounce's type in lower case
 	recipient TEXT NOT NULL,         -- '' when it is of the whole email
-	outcome TEXT,                    -- delivered, delayed, bounced, mixed or unknown
 	destination TEXT,                -- NULL when it is the domain of the event's recipient
 	recipients TEXT,                 -- JSON list; NULL when it is the event's recipient
 	host TEXT,                       -- name and address spoken to, '' when none was reached
@@ -601,10 +601,10 @@ CREATE TABLE email_events (
 CREATE TABLE email_events_default PARTITION OF email_events DEFAULT;
 
 CREATE INDEX email_events_time ON email_events (team_id, created_at);
--- For each open or click, earlier ones of the same recipient are looked up, and an email may have very many. Other
+-- For each open (6) or click (7), earlier ones of the same recipient are looked up, and an email may have very many. Other
 -- events are not in this index.
 CREATE INDEX email_events_hits ON email_events (email_id, type, recipient, detail, created_at, id)
-	WHERE type IN ('opened', 'clicked');
+	WHERE type IN (6, 7);
 
 -- Addresses to which a team sends no emails.
 CREATE TABLE suppressions (
@@ -671,7 +671,7 @@ CREATE TABLE email_counts (
 	slot BIGINT NOT NULL,            -- the quarter hour
 	domain_id UUID NOT NULL,         -- all zeros for none
 	broadcast_id UUID NOT NULL,
-	type TEXT NOT NULL,
+	type SMALLINT NOT NULL,
 	detail TEXT NOT NULL,
 	events BIGINT NOT NULL,
 	recipients BIGINT NOT NULL,
@@ -687,7 +687,7 @@ CREATE TABLE email_counts_kept (
 	slot BIGINT NOT NULL,
 	domain_id UUID NOT NULL,         -- all zeros for none
 	broadcast_id UUID NOT NULL,
-	type TEXT NOT NULL,
+	type SMALLINT NOT NULL,
 	detail TEXT NOT NULL,
 	events BIGINT NOT NULL,
 	recipients BIGINT NOT NULL,

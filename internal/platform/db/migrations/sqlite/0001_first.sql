@@ -513,15 +513,15 @@ CREATE TABLE email_bodies (
 -- SQLite keeps rows with a text as their key in two trees, of which the second has the key again: a quarter of these
 -- small tables, and a second place to write for each recipient. They are copied once.
 CREATE TABLE email_recipients (
+	updated_at INTEGER NOT NULL,
 	email_id BLOB NOT NULL,
-	position INTEGER NOT NULL,
 	team_id BLOB NOT NULL,
-	kind TEXT NOT NULL,              -- to, cc or bcc
+	position INTEGER NOT NULL,
+	rank INTEGER NOT NULL,
+	kind INTEGER NOT NULL,      -- see emails.recipientKinds
+	state INTEGER NOT NULL,     -- see emails.states
 	address TEXT NOT NULL,           -- as it stands in the envelope
 	domain TEXT NOT NULL,            -- its destination
-	state TEXT NOT NULL,
-	rank INTEGER NOT NULL,
-	updated_at INTEGER NOT NULL,
 	PRIMARY KEY (email_id, position)
 ) STRICT, WITHOUT ROWID;
 
@@ -559,15 +559,15 @@ CREATE TABLE email_events (
 	started_at INTEGER,              -- of the try
 	duration INTEGER,                -- microseconds
 	next_at INTEGER,                 -- when it is tried again; NULL when it is not
+	type INTEGER NOT NULL,           -- see events.Types
+	outcome INTEGER,                 -- see events.outcomes; NULL without a try
 	email_id BLOB NOT NULL,
 	id BLOB NOT NULL,
 	team_id BLOB NOT NULL,
 	domain_id BLOB,                  -- NULL for none
 	broadcast_id BLOB,
-	type TEXT NOT NULL,              -- without the "email." before it
 	detail TEXT NOT NULL,            -- a bounce's type in lower case
 	recipient TEXT NOT NULL,         -- '' when it is of the whole email
-	outcome TEXT,                    -- delivered, delayed, bounced, mixed or unknown
 	destination TEXT,                -- NULL when it is the domain of the event's recipient
 	recipients TEXT,                 -- JSON list; NULL when it is the event's recipient
 	host TEXT,                       -- name and address spoken to, '' when none was reached
@@ -579,10 +579,10 @@ CREATE TABLE email_events (
 ) STRICT;
 
 CREATE INDEX email_events_time ON email_events (team_id, created_at);
--- For each open or click, earlier ones of the same recipient are looked up, and an email may have very many. Other
+-- For each open (6) or click (7), earlier ones of the same recipient are looked up, and an email may have very many. Other
 -- events are not in this index.
 CREATE INDEX email_events_hits ON email_events (email_id, type, recipient, detail, created_at, id)
-	WHERE type IN ('opened', 'clicked');
+	WHERE type IN (6, 7);
 
 -- Addresses to which a team sends no emails.
 CREATE TABLE suppressions (
@@ -649,7 +649,7 @@ CREATE TABLE email_counts (
 	slot INTEGER NOT NULL,           -- the quarter hour
 	domain_id BLOB NOT NULL,         -- all zeros for none
 	broadcast_id BLOB NOT NULL,
-	type TEXT NOT NULL,
+	type INTEGER NOT NULL,
 	detail TEXT NOT NULL,
 	events INTEGER NOT NULL,
 	recipients INTEGER NOT NULL,
@@ -665,7 +665,7 @@ CREATE TABLE email_counts_kept (
 	slot INTEGER NOT NULL,
 	domain_id BLOB NOT NULL,         -- all zeros for none
 	broadcast_id BLOB NOT NULL,
-	type TEXT NOT NULL,
+	type INTEGER NOT NULL,
 	detail TEXT NOT NULL,
 	events INTEGER NOT NULL,
 	recipients INTEGER NOT NULL,

@@ -95,7 +95,7 @@ func (d *driver) automate(other *driver, hook string) {
 	d.runs(id, "cancelled", 2)
 	d.happens("signup", "run0@one.example", "")
 	d.do("DELETE", "/automations/"+copied, "")
-	d.change(`UPDATE automations SET deleted_at = 1 WHERE id = $1`, db.ID(copied))
+	d.change(`UPDATE automations SET deleted_at = 1 WHERE id = $1 AND team_id = $2`, db.ID(copied), db.ID(d.team))
 	if err := d.Automations.Sweep(d.t.Context()); err != nil {
 		d.t.Error(err)
 	}

@@ -52,8 +52,8 @@ func (d *driver) imported() {
 	if err != nil {
 		d.t.Error(err)
 	}
-	d.change(`UPDATE contact_imports SET finished_at = $1 WHERE id = $2`,
-		time.Now().Add(-2*d.Config.ImportRetention).UnixMicro(), db.ID(last))
+	d.change(`UPDATE contact_imports SET finished_at = $1 WHERE id = $2 AND team_id = $3`,
+		time.Now().Add(-2*d.Config.ImportRetention).UnixMicro(), db.ID(last), db.ID(d.team))
 }
 
 func (d *driver) pagesOfImports() string {

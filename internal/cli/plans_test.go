@@ -85,6 +85,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 		d.removals(d.team)
 		n.end()
 		trace.SetDB(beside)
+		trace.CheckTeams(t, ofAllTeams)
 		trace.CheckPlans(t, longReads)
 	})
 }
@@ -425,7 +426,7 @@ func (d *driver) cron(kind string) {
 	if err == nil {
 		err = d.DB.Update(d.t.Context(), func(tx *db.Tx) error {
 			for _, dedupe := range parts {
-				if _, err := d.Queue.Move(d.t.Context(), tx, kind, kind, dedupe, tx.Now().Add(-time.Minute)); err != nil {
+				if _, err := d.Queue.Move(d.t.Context(), tx, kind, "", kind, dedupe, tx.Now().Add(-time.Minute)); err != nil {
 					return err
 				}
 			}

@@ -185,7 +185,8 @@ func TestRetentionCommand(t *testing.T) {
 func (d *driver) removals(teamID string) {
 	d.t.Helper()
 	d.contentsOf(teamID)
-	d.change(`UPDATE email_counts_until SET until = $1`, time.Now().Add(48*time.Hour).UnixMicro())
+	d.change(`UPDATE email_counts_until SET until = $1 WHERE team_id = $2`, time.Now().Add(48*time.Hour).UnixMicro(),
+		db.ID(teamID))
 	a, err := erasure.Parse("b@one.example")
 	if err != nil {
 		d.t.Fatal(err)
@@ -221,7 +222,7 @@ func (d *driver) contentsOf(teamID string) {
 	}
 	shared, unused, released := add(true), add(false), add(true)
 	for _, c := range []content.Content{shared, unused, released} {
-		d.change(`UPDATE contents SET used_at = 1 WHERE id = $1`, db.ID(c.ID))
+		d.change(`UPDATE contents SET used_at = 1 WHERE id = $1 AND team_id = $2`, db.ID(c.ID), db.ID(teamID))
 	}
 	if err := d.DB.Update(ctx, func(tx *db.Tx) error {
 		d.Contents.Release(ctx, tx, teamID,

@@ -279,7 +279,7 @@ func (n *started) due(kind string) {
 			tx.Queue(n.t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND team_id = $2
 				AND scheduled_at > 1`, db.ID(dedupe), db.ID(teamID))
 		}
-		_, err := n.Queue.Move(n.t.Context(), tx, kind, lane, dedupe, tx.Now().Add(-time.Minute))
+		_, err := n.Queue.Move(n.t.Context(), tx, kind, teamID, lane, dedupe, tx.Now().Add(-time.Minute))
 		return err
 	})
 	if err != nil {

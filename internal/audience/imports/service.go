@@ -223,7 +223,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import
 		if _, err := end(ctx, tx, teamID, importID, Failed, canceledText); err != nil {
 			return err
 		}
-		_, err := s.Queue.Remove(ctx, tx, Kind, importID) // a running job ends when it writes its next batch
+		_, err := s.Queue.Remove(ctx, tx, Kind, teamID, importID) // a running job ends when it writes its next batch
 		if err != nil {
 			return fmt.Errorf("remove the job of an import: %w", err)
 		}

@@ -209,10 +209,10 @@ func endedBefore(ctx context.Context, r db.Reader, before int64, limit int) ([]I
 const eraseRows = 500 // rows deleted per transaction
 
 // deleteFailures deletes a batch of an import's failed rows.
-func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM contact_import_failures WHERE import_id = $1 AND line <= (SELECT MAX(line) FROM
-		(SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`, db.ID(importID),
-		eraseRows)
+func deleteFailures(ctx context.Context, tx *db.Tx, teamID, importID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM contact_import_failures WHERE import_id = $1 AND team_id = $3 AND line <=
+		(SELECT MAX(line) FROM (SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`,
+		db.ID(importID), eraseRows, db.ID(teamID))
 }
 
 // importsOf returns up to eraseRows ids of a team's imports, in order, starting after the given id.
@@ -228,19 +228,20 @@ func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
 
 // lastFailureLine reads the batch of failed rows after the given line and returns the line of its last row, or 0 if
 // there are no more failed rows.
-func lastFailureLine(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
+func lastFailureLine(ctx context.Context, r db.Reader, teamID, importID string, after int64) (line int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures
-		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, db.ID(importID), after, eraseRows).Scan(&line)
+		WHERE import_id = $1 AND line > $2 AND team_id = $4 ORDER BY line LIMIT $3) x`, db.ID(importID), after, eraseRows,
+		db.ID(teamID)).Scan(&line)
 	return line, err
 }
 
 // failuresMatching returns an import's failed rows that are between two lines and may contain an address,
 // given the address's pattern.
-func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure,
+func failuresMatching(ctx context.Context, r db.Reader, teamID, importID, pattern string, after, upTo int64) ([]Failure,
 	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2
-		AND line <= $3 AND `+erasure.MayContain(4, "reason", "fields")+` ORDER BY line`, db.ID(importID), after, upTo,
-		pattern)
+		AND line <= $3 AND `+erasure.MayContain(4, "reason", "fields")+` AND team_id = $5 ORDER BY line`, db.ID(importID),
+		after, upTo, pattern, db.ID(teamID))
 	return db.Collect(rows, err, func(r db.Row) (f Failure, err error) {
 		f.Fields = []string{""}
 		err = r.Scan(&f.Line, &f.Reason, &f.Fields[0])
@@ -248,9 +249,9 @@ func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string
 	})
 }
 
-func replaceFailure(ctx context.Context, tx *db.Tx, importID string, line int64, reason, fields string) {
-	tx.Queue(ctx, `UPDATE contact_import_failures SET reason = $3, fields = $4 WHERE import_id = $1 AND line = $2`,
-		db.ID(importID), line, reason, fields)
+func replaceFailure(ctx context.Context, tx *db.Tx, teamID, importID string, line int64, reason, fields string) {
+	tx.Queue(ctx, `UPDATE contact_import_failures SET reason = $3, fields = $4 WHERE import_id = $1 AND line = $2
+		AND team_id = $5`, db.ID(importID), line, reason, fields, db.ID(teamID))
 }
 
 func scanID(r db.Row) (id string, err error) {

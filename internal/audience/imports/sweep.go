@@ -44,7 +44,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		for _, i := range some {
 			// The failed rows are deleted before their import, so that if this sweep is interrupted, the next one can
 			// find them through the import.
-			if err := s.deleteFailures(ctx, i.ID); err != nil {
+			if err := s.deleteFailures(ctx, i.TeamID, i.ID); err != nil {
 				return err
 			}
 			if err := s.deleteImport(ctx, i.TeamID, i.ID); err != nil {
@@ -62,8 +62,8 @@ func (s *Service) deleteImport(ctx context.Context, teamID, importID string) err
 	return nil
 }
 
-func (s *Service) deleteFailures(ctx context.Context, importID string) error {
-	err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteFailures(ctx, tx, importID) })
+func (s *Service) deleteFailures(ctx context.Context, teamID, importID string) error {
+	err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteFailures(ctx, tx, teamID, importID) })
 	if err != nil {
 		return fmt.Errorf("delete the failed rows of import %s: %w", importID, err)
 	}
@@ -85,7 +85,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			if err := s.deleteImport(ctx, teamID, importID); err != nil {
 				return err
 			}
-			if err := s.deleteFailures(ctx, importID); err != nil {
+			if err := s.deleteFailures(ctx, teamID, importID); err != nil {
 				return err
 			}
 			s.deleteFile(ctx, importID)
@@ -107,7 +107,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 				break
 			}
 			for _, importID := range some {
-				if err := eraseIn(ctx, d, importID, a, scope.DryRun, &found); err != nil {
+				if err := eraseIn(ctx, d, teamID, importID, a, scope.DryRun, &found); err != nil {
 					return found, fmt.Errorf("erase an address in the failed rows of import %s: %w", importID, err)
 				}
 				after = importID
@@ -117,13 +117,14 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-func eraseIn(ctx context.Context, d *db.DB, importID string, a erasure.Address, dry bool, found *erasure.Report) error {
+func eraseIn(ctx context.Context, d *db.DB, teamID, importID string, a erasure.Address, dry bool,
+	found *erasure.Report) error {
 	for after := int64(0); ; {
-		upTo, err := lastFailureLine(ctx, d.Reader, importID, after)
+		upTo, err := lastFailureLine(ctx, d.Reader, teamID, importID, after)
 		if err != nil || upTo == 0 {
 			return err
 		}
-		some, err := failuresMatching(ctx, d.Reader, importID, a.Pattern(), after, upTo)
+		some, err := failuresMatching(ctx, d.Reader, teamID, importID, a.Pattern(), after, upTo)
 		if err != nil {
 			return err
 		}
@@ -131,7 +132,7 @@ func eraseIn(ctx context.Context, d *db.DB, importID string, a erasure.Address, 
 		if !dry && len(some) > 0 {
 			err := d.Update(ctx, func(tx *db.Tx) error {
 				for _, f := range some {
-					replaceFailure(ctx, tx, importID, f.Line, a.Replace(f.Reason), a.Replace(f.Fields[0]))
+					replaceFailure(ctx, tx, teamID, importID, f.Line, a.Replace(f.Reason), a.Replace(f.Fields[0]))
 				}
 				return nil
 			})

@@ -22,7 +22,7 @@ type Table struct {
 	Children []Child
 }
 
-// Child is a table whose rows refer to rows in a Table.
+// Child is a table whose rows refer to rows in a Table. It has the column team_id.
 type Child struct {
 	Table, Column string
 	Order         string // columns that follow Column in the index that begins with Column
@@ -41,20 +41,20 @@ func Sweep(ctx context.Context, d *db.DB, t Table) error {
 	if err != nil {
 		return fmt.Errorf("look for deleted rows of %s: %w", t.Name, err)
 	}
-	for _, rowID := range marked {
-		if err := sweepRow(ctx, d, t, rowID); err != nil {
-			return fmt.Errorf("remove %s from %s: %w", rowID, t.Name, err)
+	for _, m := range marked {
+		if err := sweepRow(ctx, d, t, m); err != nil {
+			return fmt.Errorf("remove %s from %s: %w", m.id, t.Name, err)
 		}
 	}
 	return nil
 }
 
-func sweepRow(ctx context.Context, d *db.DB, t Table, rowID string) error {
+func sweepRow(ctx context.Context, d *db.DB, t Table, m markedRow) error {
 	for _, c := range t.Children {
-		err := d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteChildren(ctx, tx, c, rowID) })
+		err := d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteChildren(ctx, tx, c, m) })
 		if err != nil {
 			return err
 		}
 	}
-	return d.Update(ctx, func(tx *db.Tx) error { deleteRow(ctx, tx, t, rowID); return nil })
+	return d.Update(ctx, func(tx *db.Tx) error { deleteRow(ctx, tx, t, m); return nil })
 }

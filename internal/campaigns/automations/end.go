@@ -35,8 +35,8 @@ func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []ro
 	}
 	skipSteps(ctx, tx, teamID, ids, reason)
 	deleteWaits(ctx, tx, teamID, ids)
-	s.p.Queue.RemoveAll(ctx, tx, runKind, ids)
-	s.p.Queue.RemoveAll(ctx, tx, callKind, ids)
+	s.p.Queue.RemoveAll(ctx, tx, runKind, teamID, ids)
+	s.p.Queue.RemoveAll(ctx, tx, callKind, teamID, ids)
 }
 
 // cancelOne cancels a run and ends its job j. The update fails if the run has changed since it was read.

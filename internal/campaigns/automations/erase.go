@@ -156,8 +156,8 @@ func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry boo
 				return err
 			}
 			ids := idsOf(some)
-			s.p.Queue.RemoveAll(ctx, tx, runKind, ids)
-			s.p.Queue.RemoveAll(ctx, tx, callKind, ids)
+			s.p.Queue.RemoveAll(ctx, tx, runKind, c.TeamID, ids)
+			s.p.Queue.RemoveAll(ctx, tx, callKind, c.TeamID, ids)
 			deleteRuns(ctx, tx, c.TeamID, some)
 			if !more {
 				deleteContactCounts(ctx, tx, c.TeamID, c.ID)

@@ -133,7 +133,7 @@ func (s *Service) addPending(ctx context.Context, tx *db.Tx, r *row, e engine.Ev
 		}
 	}
 	saveRow(ctx, tx, r)
-	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.id, tx.Now())
+	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.teamID, r.id, tx.Now())
 	return err
 }
 
@@ -178,7 +178,7 @@ func (s *Service) deliverEvent(ctx context.Context, tx *db.Tx, r *row, v *versio
 	}
 	saveReceived(ctx, tx, r, failure)
 	if r.step == "" {
-		_, err := s.p.Queue.Remove(ctx, tx, runKind, r.id)
+		_, err := s.p.Queue.Remove(ctx, tx, runKind, r.teamID, r.id)
 		return err
 	}
 	due := tx.Now()
@@ -186,7 +186,7 @@ func (s *Service) deliverEvent(ctx context.Context, tx *db.Tx, r *row, v *versio
 		due = r.waitUntil
 	}
 	// A worker that is already processing the job will detect the new revision and read the run again.
-	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.id, due)
+	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.teamID, r.id, due)
 	return err
 }
 

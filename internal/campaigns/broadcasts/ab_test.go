@@ -50,7 +50,7 @@ func (s *sender) later(id string, d time.Duration) {
 	s.Update(func(tx *db.Tx) error {
 		tx.Queue(s.T.Context(), `UPDATE broadcasts SET next_at = next_at - $2, paused_at = CASE paused_at WHEN 0 THEN 0
 			ELSE paused_at - $2 END WHERE id = $1`, db.ID(id), d.Microseconds())
-		_, err := s.Queue.Move(s.T.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
+		_, err := s.Queue.Move(s.T.Context(), tx, broadcasts.Kind, s.Acme.TeamID, s.Acme.TeamID, id, tx.Now())
 		return err
 	})
 }

@@ -51,7 +51,8 @@ func (d *decisions) forget(broadcastID string) {
 
 // CachedDecision returns the decision about those emails of a broadcast that have the given content and have not yet
 // been handed to a mail server. The decision may be a few seconds old.
-func (s *Service) CachedDecision(ctx context.Context, broadcastID, contentID string) (emails.Decision, error) {
+func (s *Service) CachedDecision(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision,
+	error) {
 	d := &s.decisions
 	d.mu.Lock()
 	k, ok := d.cache[broadcastID]
@@ -62,7 +63,7 @@ func (s *Service) CachedDecision(ctx context.Context, broadcastID, contentID str
 	}
 	k.until = time.Now().Add(decisionTTL)
 	var err error
-	if k.Decision, k.variants, err = s.decide(ctx, broadcastID); err != nil {
+	if k.Decision, k.variants, err = s.decide(ctx, teamID, broadcastID); err != nil {
 		return k.Decision, err
 	}
 	d.mu.Lock()
@@ -77,8 +78,9 @@ func (s *Service) CachedDecision(ctx context.Context, broadcastID, contentID str
 }
 
 // LockDecision returns the current decision about a broadcast's emails and locks it until the transaction ends.
-func (s *Service) LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error) {
-	status, err := lockStatus(ctx, tx, broadcastID)
+func (s *Service) LockDecision(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (emails.Decision,
+	error) {
+	status, err := lockStatus(ctx, tx, teamID, broadcastID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return emails.Deliver, nil // the broadcast does not exist because its team is being erased

@@ -93,8 +93,9 @@ func (s *Service) lockSender(ctx context.Context, tx *db.Tx, by teams.Actor) err
 // A broadcast that has ended cannot pause. Its remaining emails, which mail hosts have deferred, fail if the team is
 // suspended. They are sent even if the API key or app that sent the broadcast was removed, like other accepted emails.
 // The results variants contain the current contents of a broadcast whose emails may be delivered.
-func (s *Service) decide(ctx context.Context, broadcastID string) (d emails.Decision, variants []Variant, err error) {
-	read, err := senderOf(ctx, s.p.DB.Reader, broadcastID)
+func (s *Service) decide(ctx context.Context, teamID, broadcastID string) (d emails.Decision, variants []Variant,
+	err error) {
+	read, err := senderOf(ctx, s.p.DB.Reader, teamID, broadcastID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return emails.Deliver, nil, nil // the broadcast does not exist because its team is being erased

@@ -67,7 +67,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 		s.Update(func(tx *db.Tx) error { // simulate the passing of the hour
 			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET next_at = $1`, tx.Now().Add(-time.Minute).UnixMicro())
 			if err == nil {
-				_, err = s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
+				_, err = s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, s.Acme.TeamID, id, tx.Now())
 			}
 			return err
 		})

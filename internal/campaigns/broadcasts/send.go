@@ -29,7 +29,7 @@ func sendJob(b *Broadcast, at time.Time) jobs.New {
 // wake makes a broadcast's job due now, or enqueues a job if there is none. The caller must have locked the broadcast,
 // so that a worker that is already processing the job sees the change.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, b *Broadcast) error {
-	moved, err := s.p.Queue.Move(ctx, tx, Kind, b.TeamID, b.ID, tx.Now())
+	moved, err := s.p.Queue.Move(ctx, tx, Kind, b.TeamID, b.TeamID, b.ID, tx.Now())
 	if err != nil {
 		return fmt.Errorf("wake the job of broadcast %s: %w", b.ID, err)
 	}
@@ -251,7 +251,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 				unknown
 			b.revision++
 			save(ctx, tx, &b)
-			if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {
+			if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.TeamID, b.ID); err != nil {
 				return fmt.Errorf("remove the job of broadcast %s: %w", b.ID, err)
 			}
 			s.invalidate(tx, &b)

@@ -204,7 +204,7 @@ func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (b Broadc
 		}
 	}
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
-		if _, err = lockStatus(ctx, tx, broadcastID); errors.Is(err, db.ErrNoRows) {
+		if _, err = lockStatus(ctx, tx, teamID, broadcastID); errors.Is(err, db.ErrNoRows) {
 			return notFound()
 		}
 		if err == nil {
@@ -434,7 +434,7 @@ func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error 
 		if err := b.requireStatus("deleted", Draft, Scheduled); err != nil {
 			return err
 		}
-		if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {
+		if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.TeamID, b.ID); err != nil {
 			return fmt.Errorf("remove the job of broadcast %s: %w", b.ID, err)
 		}
 		s.p.Contents.Delete(ctx, tx, teamID, b.contentID)

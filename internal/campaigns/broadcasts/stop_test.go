@@ -128,7 +128,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		}
 		// The broadcast's job ends when it detects the pause.
 		s.Update(func(tx *db.Tx) error {
-			_, err := s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
+			_, err := s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, s.Acme.TeamID, id, tx.Now())
 			return err
 		})
 		s.ended("broadcast")

@@ -143,21 +143,21 @@ func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast
 }
 
 // lockStatus returns the status of a broadcast and locks it until the transaction ends.
-func lockStatus(ctx context.Context, tx *db.Tx, broadcastID string) (status Status, err error) {
-	text := `SELECT status FROM broadcasts WHERE id = $1`
+func lockStatus(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (status Status, err error) {
+	text := `SELECT status FROM broadcasts WHERE id = $1 AND team_id = $2`
 	if !tx.OneWriter() {
 		text += ` FOR SHARE`
 	}
-	err = tx.Reader.QueryRow(ctx, text, db.ID(broadcastID)).Scan(&status)
+	err = tx.Reader.QueryRow(ctx, text, db.ID(broadcastID), db.ID(teamID)).Scan(&status)
 	return status, err
 }
 
 // senderOf returns a broadcast with only its team, its status, the actor that sent it, and its variants. Of each
 // variant, only the content id is set.
-func senderOf(ctx context.Context, r db.Reader, broadcastID string) (b Broadcast, err error) {
+func senderOf(ctx context.Context, r db.Reader, teamID, broadcastID string) (b Broadcast, err error) {
 	rows, err := r.Query(ctx, `SELECT b.id, b.team_id, b.status, b.actor_kind, b.actor_id, v.content_id
 		FROM broadcasts b LEFT JOIN broadcast_variants v ON v.broadcast_id = b.id WHERE b.id = $1
-		LIMIT $2`, db.ID(broadcastID), MaxVariants)
+		AND b.team_id = $2 LIMIT $3`, db.ID(broadcastID), db.ID(teamID), MaxVariants)
 	b.Variants, err = db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
 		err = r.Scan((*db.ID)(&b.ID), (*db.ID)(&b.TeamID), &b.Status, &b.by.Kind, (*db.ID)(&b.by.ID),
 			(*db.ID)(&v.contentID))

@@ -167,9 +167,9 @@ func eraseFromLinks(ctx context.Context, d *db.DB, a erasure.Address, teamID str
 			return err
 		}
 		for _, after = range all {
-			err := db.Walk(ctx, d.Reader, "broadcast_links WHERE broadcast_id = $1", "link", []any{db.ID(after)}, func(from,
-				upTo string) error {
-				some, err := linksWith(ctx, d.Reader, a, after, from, upTo)
+			err := db.Walk(ctx, d.Reader, "broadcast_links WHERE broadcast_id = $1 AND team_id = $2", "link", []any{db.ID(after),
+				db.ID(teamID)}, func(from, upTo string) error {
+				some, err := linksWith(ctx, d.Reader, a, teamID, after, from, upTo)
 				if err != nil || len(some) == 0 {
 					return err
 				}
@@ -204,10 +204,11 @@ func broadcastsAfter(ctx context.Context, r db.Reader, teamID, after string) ([]
 type clickedURL struct{ hash, url string }
 
 // linksWith returns a broadcast's clicked links that contain an address and whose hashes are in a range.
-func linksWith(ctx context.Context, r db.Reader, a erasure.Address, broadcastID, after, upTo string) (
+func linksWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, broadcastID, after, upTo string) (
 	some []clickedURL, err error) {
 	rows, err := r.Query(ctx, `SELECT link, url FROM broadcast_links WHERE broadcast_id = $1 AND link > $2 AND link <= $3
-		AND `+erasure.MayContain(4, "url")+` ORDER BY link`, db.ID(broadcastID), after, upTo, a.Pattern())
+		AND `+erasure.MayContain(4, "url")+` AND team_id = $5 ORDER BY link`, db.ID(broadcastID), after, upTo, a.Pattern(),
+		db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var l clickedURL
 		if err = r.Scan(&l.hash, &l.url); err == nil && a.In(l.url) {

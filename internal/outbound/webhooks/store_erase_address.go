@@ -42,7 +42,7 @@ func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID strin
 		return err
 	}
 	for _, m := range some {
-		if err := d.Update(ctx, func(tx *db.Tx) error { return replaceIn(ctx, tx, a, &m, endpoints) }); err != nil {
+		if err := d.Update(ctx, func(tx *db.Tx) error { return replaceIn(ctx, tx, a, teamID, &m, endpoints) }); err != nil {
 			return err
 		}
 	}
@@ -80,10 +80,10 @@ func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]db.ID, erro
 }
 
 // replaceIn replaces an address in a message, in the responses to the message, and in the chain of its deliveries.
-func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *messageNaming, endpoints []db.ID) error {
+func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, teamID string, m *messageNaming,
+	endpoints []db.ID) error {
 	rows, err := tx.Query(ctx, `SELECT webhook_id, id, response, error FROM webhook_attempts WHERE webhook_id = ANY($1)
-		AND message_id = $2`,
-		endpoints, m.id)
+		AND message_id = $2 AND team_id = $3`, endpoints, m.id, db.ID(teamID))
 	type attempt struct {
 		endpoint, id    db.ID
 		response, error string
@@ -98,11 +98,12 @@ func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *messageNami
 	for _, x := range all {
 		if a.In(x.response) || a.In(x.error) {
 			tx.Queue(ctx, `UPDATE webhook_attempts SET response = $4, error = $5 WHERE webhook_id = $1 AND message_id = $2 AND
-				id = $3`, x.endpoint, m.id, x.id, a.Replace(x.response), a.Replace(x.error))
+				id = $3 AND team_id = $6`, x.endpoint, m.id, x.id, a.Replace(x.response), a.Replace(x.error), db.ID(teamID))
 		}
 	}
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET chain = $4 WHERE webhook_id = ANY($1) AND message_id = $2 AND chain =
-		$3`, endpoints, m.id, a.Key(), erasure.Placeholder)
-	tx.Queue(ctx, `UPDATE webhook_messages SET payload = $2 WHERE id = $1`, m.id, a.Replace(m.payload))
+		$3 AND team_id = $5`, endpoints, m.id, a.Key(), erasure.Placeholder, db.ID(teamID))
+	tx.Queue(ctx, `UPDATE webhook_messages SET payload = $2 WHERE id = $1 AND team_id = $3`, m.id, a.Replace(m.payload),
+		db.ID(teamID))
 	return nil
 }

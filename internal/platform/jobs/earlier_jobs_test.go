@@ -52,7 +52,7 @@ func TestHintsHaveTheTimesOfJobs(t *testing.T) {
 			{"Wait", "", verb(func(tx *db.Tx, j Job) { q.Wait(ctx, tx, j, now.Add(-2*slack), "why") })},
 			{"fail", "", verb(func(tx *db.Tx, j Job) { q.fail(ctx, tx, j, now.Add(time.Second), "why") })},
 			{"Move", parked, in(func(tx *db.Tx, j Job) error {
-				_, err := q.Move(ctx, tx, "k", "l", "d", now.Add(time.Minute))
+				_, err := q.Move(ctx, tx, "k", "", "l", "d", now.Add(time.Minute))
 				return err
 			})},
 			{"Unpark", parked, func(j Job) error { return q.Unpark(ctx, j.ID) }},

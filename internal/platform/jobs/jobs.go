@@ -182,22 +182,22 @@ func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
 	tx.QueueOne(ctx, lost("park", j), parkJob, db.ID(j.ID), j.Attempt, int64(never), true, db.Text(why, whyMax))
 }
 
-// Remove deletes a waiting or parked job by its dedupe key. Remove returns false if no such job exists or a worker has
+// Remove deletes a team's waiting or parked job by its dedupe key. Remove returns false if no such job exists or a worker has
 // claimed it.
-func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (bool, error) {
-	n, err := tx.Exec(ctx, removeJob, kind, dedupe)
+func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, teamID, dedupe string) (bool, error) {
+	n, err := tx.Exec(ctx, removeJob, kind, dedupe, db.ID(teamID))
 	return n > 0, err
 }
 
-// RemoveAll deletes the waiting and parked jobs of a kind that have the given dedupe keys. Claimed jobs stay.
-func (q *Queue) RemoveAll(ctx context.Context, tx *db.Tx, kind string, dedupes []string) {
-	tx.Queue(ctx, removeJobs, kind, dedupes)
+// RemoveAll deletes a team's waiting and parked jobs of a kind that have the given dedupe keys. Claimed jobs stay.
+func (q *Queue) RemoveAll(ctx context.Context, tx *db.Tx, kind, teamID string, dedupes []string) {
+	tx.Queue(ctx, removeJobs, kind, dedupes, db.ID(teamID))
 }
 
-// Move makes the waiting or parked job with the given dedupe key due at a time that the caller chose. Move returns
-// false if no such job exists or a worker has claimed it.
-func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
-	n, err := tx.Exec(ctx, moveJob, kind, dedupe, at.UnixMicro(), false)
+// Move makes a team's waiting or parked job with the given dedupe key due at a time that the caller chose. Move returns
+// false if no such job exists or a worker has claimed it. The team id is "" for a job of no team.
+func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, teamID, lane, dedupe string, at time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, moveJob, kind, dedupe, at.UnixMicro(), false, db.ID(teamID))
 	if n > 0 {
 		q.wake(tx, kind, lane, at)
 	}

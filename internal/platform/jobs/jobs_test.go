@@ -264,7 +264,7 @@ func TestMoveRevivesAParkedJob(t *testing.T) {
 		b.await(t, 1)
 		for moved := false; !moved; {
 			err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
-				moved, err = b.q.Move(t.Context(), tx, "k", "k", "x", tx.Now())
+				moved, err = b.q.Move(t.Context(), tx, "k", "", "k", "x", tx.Now())
 				return err
 			})
 			if err != nil {
@@ -455,7 +455,7 @@ func TestDedupeMoveAndRemove(t *testing.T) {
 		b.start(t)
 		var moved, removed, again bool
 		err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
-			moved, err = b.q.Move(t.Context(), tx, "k", "k", "x", time.Now().Add(-time.Second))
+			moved, err = b.q.Move(t.Context(), tx, "k", "", "k", "x", time.Now().Add(-time.Second))
 			return err
 		})
 		if err != nil || !moved {
@@ -464,10 +464,10 @@ func TestDedupeMoveAndRemove(t *testing.T) {
 		b.await(t, 1)
 		b.insert(t, jobs.New{Kind: "k", Dedupe: "y", RunAt: far})
 		err = d.Update(t.Context(), func(tx *db.Tx) (err error) {
-			if removed, err = b.q.Remove(t.Context(), tx, "k", "y"); err != nil {
+			if removed, err = b.q.Remove(t.Context(), tx, "k", "", "y"); err != nil {
 				return err
 			}
-			again, err = b.q.Remove(t.Context(), tx, "k", "y")
+			again, err = b.q.Remove(t.Context(), tx, "k", "", "y")
 			return err
 		})
 		if err != nil || !removed || again {

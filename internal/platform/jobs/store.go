@@ -41,15 +41,17 @@ const (
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`
 )
 
-// Statements that change or delete unclaimed jobs by their dedupe key.
+// Statements that change or delete a team's unclaimed jobs by their dedupe key, or jobs of no team.
 const (
-	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder IS NULL`
-	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder IS NULL`
+	removeJob = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder IS NULL
+		AND team_id IS NOT DISTINCT FROM $3`
+	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder IS NULL
+		AND team_id IS NOT DISTINCT FROM $3`
 	// removeOthers deletes the waiting jobs of a kind whose dedupe keys are not among the given ones.
 	removeOthers = `DELETE FROM jobs WHERE kind = $1 AND dedupe <> '' AND dedupe <> ALL($2) AND holder IS NULL`
 	moveJob      = `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
 		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> ''
-		AND holder IS NULL`
+		AND holder IS NULL AND team_id IS NOT DISTINCT FROM $5`
 )
 
 const (

@@ -55,8 +55,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				q.Park(ctx, tx, j, "why")
 				return nil
 			})},
-			{"Remove", "", in(func(tx *db.Tx) error { _, err := q.Remove(ctx, tx, "k", "d"); return err })},
-			{"Move", "", in(func(tx *db.Tx) error { _, err := q.Move(ctx, tx, "k", "k", "d", tx.Now()); return err })},
+			{"Remove", "", in(func(tx *db.Tx) error { _, err := q.Remove(ctx, tx, "k", "", "d"); return err })},
+			{"Move", "", in(func(tx *db.Tx) error { _, err := q.Move(ctx, tx, "k", "", "k", "d", tx.Now()); return err })},
 			{"Unpark", `UPDATE jobs SET parked = TRUE`, func() error { return q.Unpark(ctx, j.ID) }},
 			{"ParkedJobs", `UPDATE jobs SET parked = TRUE`, func() error {
 				_, err := ParkedJobs(ctx, d.Reader, "",
@@ -205,10 +205,10 @@ func TestNothingToRemoveOrMove(t *testing.T) {
 		for key, want := range map[string]bool{"waits": true, "in hand": false, "none": false, "": false} {
 			var moved, removed bool
 			err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
-				if moved, err = q.Move(t.Context(), tx, "k", "k", key, tx.Now()); err != nil {
+				if moved, err = q.Move(t.Context(), tx, "k", "", "k", key, tx.Now()); err != nil {
 					return err
 				}
-				removed, err = q.Remove(t.Context(), tx, "k", key)
+				removed, err = q.Remove(t.Context(), tx, "k", "", key)
 				return err
 			})
 			if err != nil || moved != want || removed != want {

@@ -13,9 +13,9 @@ import (
 // its queued emails are not sent.
 type Broadcasts interface {
 	// CachedDecision may return a decision from the cache, which may be a few seconds old.
-	CachedDecision(ctx context.Context, broadcastID, contentID string) (emails.Decision, error)
+	CachedDecision(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
 	// LockDecision returns the current decision and locks it until the transaction ends.
-	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
+	LockDecision(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (emails.Decision, error)
 	// PauseForDomain pauses a broadcast that is being sent, if one of its senders' domains may not send.
 	PauseForDomain(ctx context.Context, teamID, broadcastID string) error
 	// CurrentContent returns the id of the content that has the current sender of a contact's email, or "" if it is not
@@ -33,7 +33,7 @@ func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	if id == "" {
 		return true, nil
 	}
-	decision, err := s.p.Broadcasts.CachedDecision(ctx, id, t.o.ContentID)
+	decision, err := s.p.Broadcasts.CachedDecision(ctx, t.o.TeamID, id, t.o.ContentID)
 	switch {
 	case err != nil || decision == emails.Deliver:
 		return err == nil, err
@@ -68,7 +68,7 @@ func (s *Service) changeSender(ctx context.Context, t *try) (done bool, err erro
 func (s *Service) applyDecision(ctx context.Context, t *try) (bool, error) {
 	id, decision := t.o.BroadcastID, emails.Deliver
 	err := s.p.Queue.Record(ctx, func(tx *db.Tx) (err error) {
-		decision, err = s.p.Broadcasts.LockDecision(ctx, tx, id)
+		decision, err = s.p.Broadcasts.LockDecision(ctx, tx, t.o.TeamID, id)
 		switch {
 		case err != nil, decision == emails.Deliver:
 			return err

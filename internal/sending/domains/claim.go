@@ -217,7 +217,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 			return err
 		}
 		for _, o := range old {
-			endClaims(ctx, tx, o.DomainID, ClaimSuperseded)
+			endClaims(ctx, tx, teamID, o.DomainID, ClaimSuperseded)
 			deleteDomain(ctx, tx, teamID, o.DomainID)
 		}
 		c = Claim{ID: id.New(), TeamID: teamID, DomainID: d.ID, Name: d.Name, Region: d.Region,

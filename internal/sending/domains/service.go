@@ -523,7 +523,7 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 			return err
 		}
 		deleteDomain(ctx, tx, teamID, domainID)
-		endClaims(ctx, tx, domainID, ClaimCanceled)
+		endClaims(ctx, tx, teamID, domainID, ClaimCanceled)
 		s.invalidate(tx, d.ID)
 		if err := s.sendingChanged(ctx, tx, &d, &Domain{}); err != nil {
 			return err

@@ -85,7 +85,7 @@ func domainToChange(ctx context.Context, tx *db.Tx, teamID, domainID string) (Do
 	return getDomain(ctx, tx.Reader, teamID, domainID)
 }
 
-// domainByID does not require a team id, because its callers know only the domain's id.
+// domainByID does not require a team id, because all teams send from the sandbox domains, which belong to no team.
 func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1`, db.ID(domainID)))
 }
@@ -122,7 +122,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 	for _, n := range names {
 		all = append(all, n.name)
 	}
-	tx.Queue(ctx, `DELETE FROM domain_names WHERE domain_id = $1 AND name <> ALL($2)`, db.ID(d.ID), all)
+	tx.Queue(ctx, `DELETE FROM domain_names WHERE domain_id = $1 AND team_id = $3 AND name <> ALL($2)`, db.ID(d.ID), all,
+		db.ID(d.TeamID))
 	if len(names) == 0 {
 		return nil, nil
 	}

@@ -78,11 +78,10 @@ func saveClaim(ctx context.Context, tx *db.Tx, c *Claim) {
 		db.Micros(c.ProvenAt), db.Micros(c.WarnedAt), db.Micros(c.RemindedAt))
 }
 
-// endClaims ends the open claims for a placeholder. The caller must have checked that the placeholder belongs to the
-// team.
-func endClaims(ctx context.Context, tx *db.Tx, domainID string, status ClaimStatus) {
+// endClaims ends a team's open claims for a placeholder.
+func endClaims(ctx context.Context, tx *db.Tx, teamID, domainID string, status ClaimStatus) {
 	tx.Queue(ctx, `UPDATE domain_claims SET status = $2, blocked_reason = '' WHERE domain_id = $1
-		AND status IN ('pending', 'verified', 'blocked')`, db.ID(domainID), string(status))
+		AND team_id = $3 AND status IN ('pending', 'verified', 'blocked')`, db.ID(domainID), string(status), db.ID(teamID))
 }
 
 // ownerOf returns the domain with the given name, no matter which team has it. If no team has the name, ownerOf returns

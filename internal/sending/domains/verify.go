@@ -50,7 +50,7 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	if s.c.TrustDomains {
 		at = at.Add(trustAfter)
 	}
-	moved, err := s.Queue.Move(ctx, tx, VerifyKind, d.TeamID, d.ID, at)
+	moved, err := s.Queue.Move(ctx, tx, VerifyKind, d.TeamID, d.TeamID, d.ID, at)
 	if err == nil && !moved {
 		j := lookUpJob(d.TeamID, d.ID)
 		if s.c.TrustDomains {
@@ -86,7 +86,7 @@ func (s *Service) Kind() jobs.Kind {
 // verify handles a look-up job by looking up the records and storing their states. The job is repeated as long as a
 // record is pending.
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
-	d, err := domainByID(ctx, s.DB.Reader, j.Payload)
+	d, err := getDomain(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound {
 		return s.Queue.End(ctx, j)
 	}
@@ -115,7 +115,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		if err := lockDomain(ctx, tx, j.Payload); err != nil {
 			return err
 		}
-		d, err := domainByID(ctx, tx.Reader, j.Payload)
+		d, err := getDomain(ctx, tx.Reader, j.TeamID, j.Payload)
 		if fault.KindOf(err) == fault.NotFound {
 			s.Queue.Finish(ctx, tx, j)
 			return nil

@@ -108,10 +108,10 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}
-		if err := replaceRecipient(ctx, tx, a, e.id); err != nil {
+		if err := replaceRecipient(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}
-		return replaceInEvents(ctx, tx, a, e.id)
+		return replaceInEvents(ctx, tx, a, e.teamID, e.id)
 	})
 }
 

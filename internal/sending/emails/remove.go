@@ -213,7 +213,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 				return err
 			}
 		}
-		if files, err = filesOf(ctx, tx.Reader, gone); err != nil {
+		if files, err = filesOf(ctx, tx.Reader, teamID, gone); err != nil {
 			return fmt.Errorf("list the files of emails: %w", err)
 		}
 		deleteEmails(ctx, tx, teamID, gone)
@@ -231,7 +231,7 @@ func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []
 	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {
 		files = nil
 		if len(emailIDs) > 0 {
-			if files, err = filesOf(ctx, tx.Reader, emailIDs); err != nil {
+			if files, err = filesOf(ctx, tx.Reader, teamID, emailIDs); err != nil {
 				return fmt.Errorf("list the files of emails: %w", err)
 			}
 			deleteIn(ctx, tx, contentTables, teamID, emailIDs)

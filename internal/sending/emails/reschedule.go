@@ -29,7 +29,7 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 		if !changed {
 			return s.notScheduled(ctx, tx, teamID, emailID, "rescheduled")
 		}
-		moved, err := s.Queue.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
+		moved, err := s.Queue.Move(ctx, tx, ReleaseKind, teamID, teamID, emailID, at)
 		if err == nil && !moved {
 			// If a worker has already claimed the release job, the worker reads the new time. If no release job exists, a new
 			// one is inserted.
@@ -50,7 +50,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 		if e == nil {
 			e, err = takeWithheld(ctx, tx, teamID, emailID)
 		} else {
-			_, err = s.Queue.Remove(ctx, tx, ReleaseKind, emailID)
+			_, err = s.Queue.Remove(ctx, tx, ReleaseKind, teamID, emailID)
 		}
 		if err != nil {
 			return err

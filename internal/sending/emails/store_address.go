@@ -111,13 +111,14 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 
 // replaceInEvents replaces an address in all events and attempts of an email. Columns without the address are not
 // changed, because an event without an attempt has NULL in some of them.
-func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
+func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, emailID string) error {
 	columns := []string{"recipient", "data", "recipients", "reply", "conversation"}
 	text := `SELECT id`
 	for _, column := range columns {
 		text += `, COALESCE(` + column + `, '')`
 	}
-	rows, err := tx.Query(ctx, text+` FROM email_events WHERE email_id = $1`, db.ID(emailID))
+	rows, err := tx.Query(ctx, text+` FROM email_events WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2`, db.ID(emailID),
+		db.ID(teamID))
 	all, err := db.Collect(rows, err, func(r db.Row) ([]string, error) {
 		texts := make([]string, 1+len(columns))
 		dest := make([]any, len(texts))
@@ -132,7 +133,7 @@ func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, emailID 
 		return fmt.Errorf("read the events of email %s: %w", emailID, err)
 	}
 	for _, texts := range all {
-		args := []any{db.ID(emailID), db.ID(texts[0])}
+		args := []any{db.ID(emailID), db.ID(texts[0]), db.ID(teamID)}
 		var set []string
 		for i, column := range columns {
 			if before := texts[1+i]; a.In(before) {
@@ -141,7 +142,8 @@ func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, emailID 
 			}
 		}
 		if len(set) > 0 {
-			tx.Queue(ctx, `UPDATE email_events SET `+strings.Join(set, ", ")+` WHERE email_id = $1 AND id = $2`, args...)
+			tx.Queue(ctx, `UPDATE email_events SET `+strings.Join(set, ", ")+` WHERE email_id = $1 AND id = $2
+				AND COALESCE(team_id, team_id) = $3`, args...)
 		}
 	}
 	return nil
@@ -149,25 +151,28 @@ func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, emailID 
 
 // replaceRecipient replaces an envelope recipient with the placeholder; it also deletes the data about this recipient's
 // opens and clicks.
-func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
-	rows, err := tx.Query(ctx, `SELECT address FROM email_recipients WHERE email_id = $1
-		UNION SELECT recipient FROM email_events WHERE email_id = $1`, db.ID(emailID))
+func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, emailID string) error {
+	rows, err := tx.Query(ctx, `SELECT address FROM email_recipients WHERE email_id = $1 AND team_id = $2
+		UNION SELECT recipient FROM email_events WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2`,
+		db.ID(emailID), db.ID(teamID))
 	all, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return fmt.Errorf("read the recipients of email %s: %w", emailID, err)
 	}
 	spellings := a.Spellings(all)
 	tx.Queue(ctx, `UPDATE email_events SET data = '' WHERE email_id = $1 AND recipient = ANY($2)
-		AND type IN `+events.AnyOf(events.EmailOpened, events.EmailClicked), db.ID(emailID), spellings)
+		AND COALESCE(team_id, team_id) = $3 AND type IN `+events.AnyOf(events.EmailOpened, events.EmailClicked),
+		db.ID(emailID), spellings, db.ID(teamID))
 	if len(spellings) > 0 { // the destination of an attempt is shown as before
 		to, err := message.ParseAddress(spellings[0])
 		if err != nil {
 			return err
 		}
 		tx.Queue(ctx, `UPDATE email_events SET destination = COALESCE(destination, $3) WHERE email_id = $1
-			AND recipient = ANY($2) AND outcome IS NOT NULL`, db.ID(emailID), spellings, to.Domain)
+			AND recipient = ANY($2) AND outcome IS NOT NULL AND COALESCE(team_id, team_id) = $4`, db.ID(emailID), spellings,
+			to.Domain, db.ID(teamID))
 	}
-	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND address = ANY($2)`,
-		db.ID(emailID), spellings, erasure.Placeholder, erasure.PlaceholderDomain)
+	tx.Queue(ctx, `UPDATE email_recipients SET address = $3, domain = $4 WHERE email_id = $1 AND address = ANY($2)
+		AND team_id = $5`, db.ID(emailID), spellings, erasure.Placeholder, erasure.PlaceholderDomain, db.ID(teamID))
 	return nil
 }

@@ -128,9 +128,10 @@ func deleteSkipped(ctx context.Context, tx *db.Tx, teamID string, emailIDs []str
 		db.IDs(emailIDs))
 }
 
-// filesOf returns the keys of the blobs that belong to the given emails.
-func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id = ANY($1)`, db.IDs(emailIDs))
+// filesOf returns the keys of the blobs that belong to the given emails of a team.
+func filesOf(ctx context.Context, r db.Reader, teamID string, emailIDs []string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id = ANY($1) AND team_id = $2`,
+		db.IDs(emailIDs), db.ID(teamID))
 	keys, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return nil, err
@@ -138,7 +139,8 @@ func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, err
 	for i, key := range keys {
 		keys[i], _, _ = strings.Cut(key, fileMark)
 	}
-	rows, err = r.Query(ctx, `SELECT blob_key FROM email_messages WHERE email_id = ANY($1)`, db.IDs(emailIDs))
+	rows, err = r.Query(ctx, `SELECT blob_key FROM email_messages WHERE email_id = ANY($1) AND team_id = $2`,
+		db.IDs(emailIDs), db.ID(teamID))
 	raws, err := db.Collect(rows, err, scanText)
 	keys = append(keys, raws...)
 	slices.Sort(keys)

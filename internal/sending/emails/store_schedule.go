@@ -46,7 +46,8 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err == nil && e.only == "" {
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $3`, db.ID(emailID), states.Number(to), rank[to], tx.Now().UnixMicro())
+			WHERE email_id = $1 AND team_id = $5 AND rank < $3`, db.ID(emailID), states.Number(to), rank[to], tx.Now().UnixMicro(),
+			db.ID(teamID))
 	}
 	return &e, err
 }
@@ -55,7 +56,8 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 // team's lane, because each scheduled email has a release job.
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = CAST(j.dedupe AS UUID)
-		AND e.team_id = $3 WHERE j.kind = $1 AND j.lane = $2 AND e.domain_id = $4
-		AND e.last_event = `+states.SQL(Scheduled)+`)`, ReleaseKind, teamID, db.ID(teamID), db.ID(domainID)).Scan(&found)
+		AND e.team_id = $3 WHERE j.kind = $1 AND j.lane = $2 AND j.team_id = $3
+		AND e.domain_id = $4 AND e.last_event = `+states.SQL(Scheduled)+`)`, ReleaseKind, teamID, db.ID(teamID),
+		db.ID(domainID)).Scan(&found)
 	return found, err
 }

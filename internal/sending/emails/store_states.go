@@ -21,15 +21,16 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 	case e.OneRecipient:
 	case e.Recipient != "" && isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, db.ID(e.EmailID), e.Recipient, states.Number(to),
-			rankOf(e), e.At.UnixMicro(), settled)
+			WHERE email_id = $1 AND address = $2 AND team_id = $7 AND rank < $4 AND rank >= $6`, db.ID(e.EmailID), e.Recipient,
+			states.Number(to), rankOf(e), e.At.UnixMicro(), settled, db.ID(e.TeamID))
 	case e.Recipient != "":
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4`, db.ID(e.EmailID), e.Recipient, states.Number(to), rankOf(e),
-			e.At.UnixMicro())
+			WHERE email_id = $1 AND address = $2 AND team_id = $6 AND rank < $4`, db.ID(e.EmailID), e.Recipient, states.Number(to),
+			rankOf(e), e.At.UnixMicro(), db.ID(e.TeamID))
 	case to != Sent && !isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $3`, db.ID(e.EmailID), states.Number(to), rankOf(e), e.At.UnixMicro())
+			WHERE email_id = $1 AND team_id = $5 AND rank < $3`, db.ID(e.EmailID), states.Number(to), rankOf(e), e.At.UnixMicro(),
+			db.ID(e.TeamID))
 	}
 }
 
@@ -123,7 +124,7 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 	}
 	var open, withheld int
 	err = tx.QueryRow(ctx, `SELECT COUNT(*), COUNT(CASE WHEN r.rank IN ($3, $4) THEN 1 END) FROM
-		(SELECT rank FROM email_recipients WHERE email_id = $1
+		(SELECT rank FROM email_recipients WHERE email_id = $1 AND team_id = $5
 		UNION ALL SELECT rank FROM emails WHERE id = $1 AND team_id = $5 AND recipient <> '') r WHERE r.rank < $2`,
 		db.ID(emailID), settled, rankWithheld, rankRetryWithheld, db.ID(teamID)).Scan(&open, &withheld)
 	if err != nil {
@@ -137,8 +138,8 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err == nil && e.only == "" {
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $5`, db.ID(emailID), states.Number(Canceled), rank[Canceled], tx.Now().UnixMicro(),
-			settled)
+			WHERE email_id = $1 AND team_id = $6 AND rank < $5`, db.ID(emailID), states.Number(Canceled), rank[Canceled],
+			tx.Now().UnixMicro(), settled, db.ID(teamID))
 	}
 	return &e, err
 }

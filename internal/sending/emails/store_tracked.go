@@ -45,7 +45,8 @@ func trackedEmails(ctx context.Context, r db.Reader, teamIDs, emailIDs []string,
 		return found, nil
 	}
 	rows, err = r.Query(ctx, `SELECT email_id, position, address, state, updated_at FROM email_recipients
-		WHERE email_id = ANY($1) AND position = ANY($2)`, db.IDs(several), positions)
+		WHERE email_id = ANY($1) AND position = ANY($2) AND team_id = ANY($3)`, db.IDs(several), positions,
+		db.IDs(teamIDs))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID string
 		var number int16

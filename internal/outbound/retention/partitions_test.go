@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -45,7 +44,7 @@ func TestLaterPartitionsAreDropped(t *testing.T) {
 	if err := s.Partition(ctx); !errors.Is(err, failed) {
 		t.Errorf("the error is %v", err)
 	}
-	left, err := parts.Closed(ctx, partitions.Emails, before.Add(time.Hour))
+	left, err := parts.Closed(ctx, partitions.Emails, before)
 	if err != nil || len(left) != 1 || left[0] != closed[1] {
 		t.Errorf("%v are left, %v", left, err)
 	}

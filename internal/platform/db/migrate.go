@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -51,10 +52,36 @@ func MigrationsChecksum() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
-	names, err := fs.Glob(files, "migrations/"+d.Engine()+"/*.sql") // sorted by name
+// migration is a script and its checksum.
+type migration struct{ name, text, checksum string }
+
+// readMigrations returns an engine's migrations in their order.
+func readMigrations(files fs.FS, engine string) (all []migration, err error) {
+	names, err := fs.Glob(files, "migrations/"+engine+"/*.sql") // sorted by name
 	if err != nil {
 		return nil, err
+	}
+	for _, file := range names {
+		text, err := fs.ReadFile(files, file)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(text)
+		all = append(all, migration{strings.TrimSuffix(path.Base(file), ".sql"), string(text), hex.EncodeToString(sum[:])})
+	}
+	return all, nil
+}
+
+func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
+	all, err := readMigrations(files, d.Engine())
+	if err != nil {
+		return nil, err
+	}
+	// PostgreSQL refuses CREATE TABLE IF NOT EXISTS to a user who may not create tables, even if the table exists. Such a
+	// user can use a database that is up to date. If this read fails, the transaction below says why.
+	have, err := appliedMigrations(ctx, d.q)
+	if err == nil && !slices.ContainsFunc(all, func(m migration) bool { return have[m.name] != m.checksum }) {
+		return nil, nil
 	}
 	var applied []string
 	err = d.e.migrate(ctx, func(w writer) error {
@@ -70,29 +97,22 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 		if _, ok := have[firstMigration]; len(have) > 0 && !ok {
 			return errOlderSchema
 		}
-		for _, file := range names {
-			text, err := fs.ReadFile(files, file)
-			if err != nil {
-				return err
-			}
-			name := strings.TrimSuffix(path.Base(file), ".sql")
-			sum := sha256.Sum256(text)
-			checksum := hex.EncodeToString(sum[:])
-			if old, ok := have[name]; ok {
-				if old != checksum {
+		for _, m := range all {
+			if old, ok := have[m.name]; ok {
+				if old != m.checksum {
 					return fmt.Errorf("migration %s was applied with another text: run the release that applied it, "+
-						"or restore its file", name)
+						"or restore its file", m.name)
 				}
 				continue
 			}
-			if err := runScript(ctx, w, string(text)); err != nil {
-				return fmt.Errorf("migration %s: %w", name, err)
+			if err := runScript(ctx, w, m.text); err != nil {
+				return fmt.Errorf("migration %s: %w", m.name, err)
 			}
 			if _, err := w.exec(ctx, `INSERT INTO migrations (name, checksum, applied_at) VALUES ($1, $2, $3)`,
-				[]any{name, checksum, Now().UnixMicro()}); err != nil {
+				[]any{m.name, m.checksum, Now().UnixMicro()}); err != nil {
 				return err
 			}
-			applied = append(applied, name)
+			applied = append(applied, m.name)
 		}
 		return nil
 	})
@@ -102,8 +122,8 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 	return applied, nil
 }
 
-func appliedMigrations(ctx context.Context, w writer) (map[string]string, error) {
-	rows, err := w.query(ctx, `SELECT name, checksum FROM migrations`, nil)
+func appliedMigrations(ctx context.Context, q querier) (map[string]string, error) {
+	rows, err := q.query(ctx, `SELECT name, checksum FROM migrations`, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package broadcasts_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,4 +197,38 @@ func TestErasingReadsParts(t *testing.T) {
 			t.Errorf("%d reads, want 2", n)
 		}
 	})
+}
+
+// A page of a broadcast that is written while its team is erased leaves no recipients.
+func TestErasingBesideAPage(t *testing.T) {
+	t.Parallel()
+	s := newSender(t, testnode.New(t, dbtest.Postgres(t), testnode.Options{}))
+	id := s.entered(2)
+	written, free := make(chan bool), make(chan bool)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s.Update(func(tx *db.Tx) error {
+			// A page locks the broadcast and inserts recipients.
+			if _, err := tx.Exec(t.Context(), `UPDATE broadcasts SET entered = entered + 1 WHERE id = $1`, db.ID(id)); err != nil {
+				return err
+			}
+			_, err := tx.Exec(t.Context(), `INSERT INTO broadcast_recipients SELECT (JSONB_POPULATE_RECORD(r,
+				JSONB_BUILD_OBJECT('contact_id', r.email_id))).* FROM broadcast_recipients r WHERE r.broadcast_id = $1 LIMIT 1`,
+				db.ID(id))
+			close(written)
+			<-free
+			return err
+		})
+	})
+	<-written
+	wg.Go(func() { s.Must(s.b.EraseTeam(t.Context(), s.Acme.TeamID)) })
+	testnode.Until(t, "the erasure waits for the page", func() bool {
+		return s.Count(`SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+			AND datname = current_database()`) > 0
+	})
+	close(free)
+	wg.Wait()
+	for _, table := range []string{"broadcasts", "broadcast_recipients", "broadcast_counts", "broadcast_entered"} {
+		s.mustCount(0, `SELECT COUNT(*) FROM `+table)
+	}
 }

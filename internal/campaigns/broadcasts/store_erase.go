@@ -61,6 +61,20 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 		}
 	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		// A page of the broadcast that was written meanwhile had the broadcast locked. No page follows, but the rows of this
+		// one would remain, because nothing would name them.
+		if _, err := tx.Exec(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2`,
+			db.ID(broadcastID), db.ID(teamID)); err != nil {
+			return err
+		}
+		for _, text := range eraseStatements {
+			for n := int64(eraseRows); n >= eraseRows; {
+				var err error
+				if n, err = tx.Exec(ctx, text, db.ID(broadcastID), eraseRows); err != nil {
+					return err
+				}
+			}
+		}
 		deleteVariants(ctx, tx, teamID, broadcastID)
 		deleteCounts(ctx, tx, teamID, broadcastID)
 		deleteBroadcast(ctx, tx, teamID, broadcastID)

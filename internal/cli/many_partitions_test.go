@@ -15,14 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// emptyDays makes a partition of each of three tables for each of the last days for which there is none.
-func emptyDays(t *testing.T, d *db.DB, days int) {
+// emptyDays makes a partition of each of the given tables for each of the last days for which there is none.
+func emptyDays(t *testing.T, d *db.DB, days int, tables ...string) {
 	t.Helper()
 	today := d.Now().Truncate(24 * time.Hour)
 	for first := 1; first <= days; first += 100 {
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := first; i < first+100; i++ {
-				for _, table := range []string{"emails", "email_events", "request_logs"} {
+				for _, table := range tables {
 					from := today.AddDate(0, 0, -i)
 					tx.Queue(t.Context(), fmt.Sprintf(`CREATE TABLE %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO
 						('%[4]s')`, table, from.Format("20060102"), id.First(from), id.First(from.AddDate(0, 0, 1))))
@@ -68,7 +68,7 @@ func TestManyPartitions(t *testing.T) {
 	n := p.start()
 	beside := dbtest.Open(t, node.DatabaseURL(n.Config))
 	n.look = beside.Reader
-	emptyDays(t, beside, 1000)
+	emptyDays(t, beside, 1000, "emails", "email_events", "request_logs")
 	delivered := func(want int) {
 		t.Helper()
 		eventually(t, "all are delivered", func() bool {

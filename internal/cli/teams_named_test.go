@@ -49,7 +49,6 @@ var ofAllTeams = []dbtest.Allowed{
 	{Text: "DELETE FROM live_tails WHERE until < $1", Reason: sweeps},
 	{Text: "FROM live_tails WHERE until > $1", Reason: "a node keeps in memory which teams are watched"},
 	{Text: "DELETE FROM oauth_codes WHERE hash IN", Reason: sweeps},
-	{Text: "DELETE FROM webhook_messages WHERE id <=", Reason: sweeps},
 	{Text: "UPDATE oauth_grants SET revoked_at = $1, revoked_reason = $2 WHERE id IN (SELECT id FROM oauth_grants",
 		Reason: "grants of all teams expire"},
 	{Text: "_default WHERE", Reason: "a job moves rows of all teams from the default partitions", Only: "postgres"},
@@ -59,7 +58,6 @@ var ofAllTeams = []dbtest.Allowed{
 	{Text: "SELECT id, team_id FROM templates WHERE deleted", Reason: finds},
 	{Text: "SELECT id, team_id FROM topics WHERE deleted_at <> 0", Reason: finds},
 	{Text: "FROM contact_imports WHERE finished_at < $1", Reason: finds},
-	{Text: "FROM webhooks WHERE id > $1", Reason: "a sweep looks at the endpoints of all teams"},
 	{Text: "SELECT team_id FROM email_events WHERE email_id = $1", Reason: "a report that names no team has only the id"},
 
 	{Text: "FROM contact_segments WHERE segment_id = $1 LIMIT $2", Reason: byIndex},

@@ -46,7 +46,7 @@ const parts = 16
 // crons returns the recurring jobs. Each recurring job, or each of its parts, runs on one node at a time.
 func (n *Node) crons() []jobs.Cron {
 	return []jobs.Cron{
-		{Name: "webhooks", Every: time.Hour, Run: n.Webhooks.Sweep},
+		{Name: "webhooks", Every: time.Hour, Parts: parts, RunPart: n.Webhooks.SweepPart},
 		{Name: "idempotency", Every: time.Hour, Run: n.Emails.Sweep},
 		{Name: "metrics", Every: time.Minute, Parts: parts, RunPart: n.Metrics.RollUpPart},
 		{Name: "live", Every: 5 * time.Minute, Run: n.EventStream.Sweep},

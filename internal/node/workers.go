@@ -128,7 +128,7 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 func (n *Node) newWebhooks(h resources.Hooks) (err error) {
 	c := n.Config
 	n.Webhooks, err = webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter,
-		Retention: c.WebhookRetention, AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + n.o.Version},
+		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + n.o.Version},
 		webhooks.Deps{DB: n.DB, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains, Log: n.Log,
 			Notify: h.Notify})
 	if err == nil {
@@ -212,13 +212,27 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 		retention.Rule{Name: "runs of automations", Period: events, Step: n.Automations.RemoveRuns},
 		retention.Rule{Name: "timelines", Period: events, Step: n.Emails.RemoveTimelines},
 		retention.Rule{Name: "entries of the request log", Step: n.RequestLog.RemoveBefore, Dropped: partitions.RequestLogs,
-			Period: func(teams.Retention) time.Duration { return n.Config.LogRetention }})
+			Period: func(teams.Retention) time.Duration { return n.Config.LogRetention }},
+		retention.Rule{Name: "webhook messages", Step: n.Webhooks.RemoveBefore, Dropped: partitions.Webhooks,
+			Period: func(teams.Retention) time.Duration { return n.Config.WebhookRetention }})
 	if n.DB.Alone() {
 		return s
 	}
 	return s.DropBy(retention.Drops{Partitions: n.Partitions(), Log: n.Log, Families: []retention.Drop{
 		{Family: partitions.Emails, Setting: "email_retention", Longest: s.LongestOfEmails, Prepare: n.prepareDrop},
-		{Family: partitions.RequestLogs, Setting: "log_retention", Longest: retention.Same(n.Config.LogRetention)}}})
+		{Family: partitions.RequestLogs, Setting: "log_retention", Longest: retention.Same(n.Config.LogRetention)},
+		{Family: partitions.Webhooks, Setting: "webhook_retention", Longest: retention.Same(n.Config.WebhookRetention),
+			Prepare: n.prepareWebhookDrop}}})
+}
+
+// prepareWebhookDrop keeps deliveries that are not finished. They are found in the transaction that drops the partition,
+// by an index that has only such deliveries.
+func (n *Node) prepareWebhookDrop(ctx context.Context, _ partitions.Span) (
+	keep func(tx *db.Tx, from, to string) ([]partitions.Kept, error), dropped func(ctx context.Context) error, err error) {
+	keep = func(tx *db.Tx, from, to string) ([]partitions.Kept, error) {
+		return n.Webhooks.Unsettled(ctx, tx.Reader, from, to)
+	}
+	return keep, func(context.Context) error { return nil }, nil
 }
 
 // prepareDrop examines the emails of a partition before it is dropped. The transaction that drops it keeps unsettled

@@ -123,7 +123,7 @@ type Config struct {
 	ReceivedRetention time.Duration `toml:"received_retention" default:"0s" doc:"How long received emails are kept. 0s: forever."`
 	EventRetention    time.Duration `toml:"event_retention" default:"0s" doc:"How long an email's timeline and delivery attempts are kept after its last event. It also applies to recipients of broadcasts and to automation runs, counted from the end of the broadcast or the run. Counts in metrics stay. 0s: as long as the emails, the broadcasts and the automations."`
 
-	PartitionBy string `toml:"partition_by" default:"month" doc:"PostgreSQL only: the time that one partition of the tables of emails and of the request log covers: day, week or month. A shorter time lets old data be dropped rather than deleted, but the lists of teams that seldom send become slower with the number of partitions. A change applies to partitions that do not exist yet."`
+	PartitionBy string `toml:"partition_by" default:"month" doc:"PostgreSQL only: the time that one partition of the tables of emails, the request log and webhook events covers: day, week or month. A shorter time lets old data be dropped rather than deleted, but the lists of teams that seldom send become slower with the number of partitions. A change applies to partitions that do not exist yet."`
 
 	ShutdownGrace time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time to finish current work when the node is stopped. The next start continues unfinished work."`
 	LogLevel      slog.Level    `toml:"log_level" default:"info" doc:"Minimum level of log messages: debug, info, warn or error."`

@@ -64,7 +64,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	if e == nil || e.Status != Enabled {
 		return s.drop(ctx, j, e)
 	}
-	open, held, err := openMessages(ctx, s.p.DB.Reader, j.TeamID, endpoint, strings.Split(j.Payload, ","))
+	open, held, err := openMessages(ctx, s.p.DB, j.TeamID, endpoint, strings.Split(j.Payload, ","))
 	switch {
 	case err != nil:
 		return err

@@ -79,19 +79,20 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 	m, team, ctx := f.messages(t, e)[0], f.Acme.TeamID, t.Context()
 	d.Close()
 	for name, f := range map[string]func() error{
-		"Create":    func() error { _, err := f.Create(ctx, team, "http://127.0.0.1:1", []string{"email.sent"}); return err },
-		"Get":       func() error { _, err := f.Get(ctx, team, e.ID); return err },
-		"List":      func() error { _, _, err := f.List(ctx, team, page.Page{}); return err },
-		"Update":    func() error { return f.Service.Update(ctx, team, e.ID, webhooks.Change{}) },
-		"Delete":    func() error { return f.Delete(ctx, team, e.ID) },
-		"Rotate":    func() error { _, err := f.Rotate(ctx, team, e.ID); return err },
-		"Messages":  func() error { _, _, err := f.Messages(ctx, team, e.ID, "", page.Page{}); return err },
-		"Message":   func() error { _, err := f.Message(ctx, team, e.ID, m.ID); return err },
-		"Attempts":  func() error { _, _, err := f.Attempts(ctx, team, e.ID, m.ID, page.Page{}); return err },
-		"Replay":    func() error { return f.Replay(ctx, team, e.ID, m.ID) },
-		"Recover":   func() error { return f.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)) },
-		"Sweep":     func() error { return f.Sweep(ctx) },
-		"EraseTeam": func() error { return f.EraseTeam(ctx, team) },
+		"Create":       func() error { _, err := f.Create(ctx, team, "http://127.0.0.1:1", []string{"email.sent"}); return err },
+		"Get":          func() error { _, err := f.Get(ctx, team, e.ID); return err },
+		"List":         func() error { _, _, err := f.List(ctx, team, page.Page{}); return err },
+		"Update":       func() error { return f.Service.Update(ctx, team, e.ID, webhooks.Change{}) },
+		"Delete":       func() error { return f.Delete(ctx, team, e.ID) },
+		"Rotate":       func() error { _, err := f.Rotate(ctx, team, e.ID); return err },
+		"Messages":     func() error { _, _, err := f.Messages(ctx, team, e.ID, "", page.Page{}); return err },
+		"Message":      func() error { _, err := f.Message(ctx, team, e.ID, m.ID); return err },
+		"Attempts":     func() error { _, _, err := f.Attempts(ctx, team, e.ID, m.ID, page.Page{}); return err },
+		"Replay":       func() error { return f.Replay(ctx, team, e.ID, m.ID) },
+		"Recover":      func() error { return f.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)) },
+		"Sweep":        func() error { return f.Sweep(ctx) },
+		"RemoveBefore": func() error { _, err := f.RemoveBefore(ctx, team, time.Now(), ""); return err },
+		"EraseTeam":    func() error { return f.EraseTeam(ctx, team) },
 	} {
 		if err := f(); !fault.Ours(err) {
 			t.Errorf("%s: %v", name, err)

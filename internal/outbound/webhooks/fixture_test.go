@@ -38,7 +38,7 @@ type fixture struct {
 func config() webhooks.Config {
 	return webhooks.Config{Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 		5 * time.Hour,
-		10 * time.Hour, 10 * time.Hour}, DisableAfter: 5 * 24 * time.Hour, Retention: 30 * 24 * time.Hour, AllowHTTP: true,
+		10 * time.Hour, 10 * time.Hour}, DisableAfter: 5 * 24 * time.Hour, AllowHTTP: true,
 		UserAgent: "Postrider-Webhooks/test"}
 }
 

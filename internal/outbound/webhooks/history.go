@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/platform/partitions"
 )
 
 // State is the delivery state of a message at one endpoint.
@@ -26,6 +27,9 @@ const (
 	Success    State = "success"
 	Failed     State = "failed" // failed permanently, unless the message is replayed or recovered
 )
+
+// open reports whether a delivery is unfinished.
+func (s State) open() bool { return s == Pending || s == Attempting }
 
 // Message is an event's message at one endpoint.
 type Message struct {
@@ -59,7 +63,7 @@ func (s *Service) Messages(ctx context.Context, teamID, endpointID string, state
 	if _, err := getEndpoint(ctx, s.p.DB.Reader, teamID, endpointID); err != nil {
 		return nil, false, err
 	}
-	return listMessages(ctx, s.p.DB.Reader, teamID, endpointID, state, p)
+	return listMessages(ctx, s.p.DB, teamID, endpointID, state, p)
 }
 
 // Message returns one message with its payload.
@@ -226,6 +230,8 @@ const (
 	recoverWait    = 2 * time.Second // delay before a recovery continues if enough jobs wait for the endpoint
 	sweepStretch   = 50              // number of transactions for one endpoint before the sweep continues with the next
 
+	unsettledMost = 10_000 // maximum number of unfinished deliveries in a partition that is dropped
+
 	lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff" // greater than every id
 )
 
@@ -308,33 +314,113 @@ func (s *Service) enqueueRecovery(ctx context.Context, tx *db.Tx, teamID string,
 		Payload: string(payload)})
 }
 
-// Sweep deletes messages and attempts older than the retention period, and all rows of deleted endpoints. Sweep works
-// in batches, each in its own transaction.
-func (s *Service) Sweep(ctx context.Context) error {
-	before := id.First(time.Now().Add(-s.c.Retention))
+// RemoveBefore deletes, oldest first, a batch of what is older than the given time of a team's messages, deliveries and
+// attempts. Deliveries that are not finished stay with their messages. RemoveBefore returns the position at which the
+// next call must continue, or "" if nothing remains to be deleted. The position is an endpoint and a message, or only a
+// message after all endpoints.
+func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
+	err error) {
+	if next, err = s.removeBelow(ctx, teamID, db.ID(id.First(before)), after); err != nil {
+		return "", fmt.Errorf("delete old messages of the webhooks of team %s: %w", teamID, err)
+	}
+	return next, nil
+}
+
+func (s *Service) removeBelow(ctx context.Context, teamID string, below db.ID, after string) (next string, err error) {
+	endpoints, err := endpointIDs(ctx, s.p.DB.Reader, teamID)
+	if err != nil {
+		return "", err
+	}
+	current, last, begun := strings.Cut(after, "/")
+	for _, endpoint := range endpoints {
+		if begun && (current == "" || string(endpoint) < current) {
+			continue
+		}
+		from := db.NoID
+		if string(endpoint) == current {
+			from = db.ID(last)
+		}
+		if upTo, err := s.removeDeliveries(ctx, teamID, endpoint, from, below); upTo != "" || err != nil {
+			return string(endpoint) + "/" + upTo, err
+		}
+	}
+	from := db.NoID
+	if current == "" && begun {
+		from = db.ID(last)
+	}
+	some, err := messagesBetween(ctx, s.p.DB.Reader, teamID, from, below)
+	if err != nil || len(some) == 0 {
+		return "", err
+	}
+	next = "/" + string(some[len(some)-1])
+	if some, err = unneeded(ctx, s.p.DB.Reader, teamID, endpoints, some); err != nil || len(some) == 0 {
+		return next, err
+	}
+	return next, s.p.DB.Update(ctx, func(tx *db.Tx) error { deleteMessages(ctx, tx, teamID, some); return nil })
+}
+
+// removeDeliveries deletes the finished ones of a batch of an endpoint's deliveries, and returns the id of the batch's
+// last message. The id is "" if there are no more deliveries.
+func (s *Service) removeDeliveries(ctx context.Context, teamID string, endpoint, after, below db.ID) (upTo string,
+	err error) {
+	some, err := deliveriesBetween(ctx, s.p.DB.Reader, teamID, endpoint, after, below)
+	if err != nil || len(some) == 0 {
+		return "", err
+	}
+	var finished []db.ID
+	for _, d := range some {
+		if !d.open {
+			finished = append(finished, d.messageID)
+		}
+	}
+	upTo = string(some[len(some)-1].messageID)
+	if len(finished) == 0 {
+		return upTo, nil
+	}
+	return upTo, s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		deleteFinished(ctx, tx, teamID, endpoint, finished)
+		return nil
+	})
+}
+
+// Unsettled returns what must stay of the messages of all teams with ids in a range: unfinished deliveries with their
+// messages, and messages whose fan-out has not ended.
+func (s *Service) Unsettled(ctx context.Context, r db.Reader, from, to string) ([]partitions.Kept, error) {
+	all, err := unsettledBetween(ctx, r, from, to, unsettledMost+1)
+	if err != nil {
+		return nil, fmt.Errorf("find unfinished deliveries to webhooks: %w", err)
+	}
+	if len(all) > unsettledMost {
+		return nil, fmt.Errorf("more than %d deliveries to webhooks are not finished", unsettledMost)
+	}
+	return all, nil
+}
+
+// Sweep does the work of SweepPart for all teams.
+func (s *Service) Sweep(ctx context.Context) error { return s.SweepPart(ctx, jobs.Whole) }
+
+// SweepPart deletes all rows of deleted endpoints, for the teams whose short ids are in the range of the part. SweepPart
+// works in batches, each in its own transaction.
+func (s *Service) SweepPart(ctx context.Context, p jobs.Part) error {
 	for more := true; more; {
 		var err error
-		if more, err = s.sweepRound(ctx, before); err != nil {
+		if more, err = s.sweepRound(ctx, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sweepRound deletes a limited number of messages, and of rows per endpoint, so that an endpoint with millions of rows
-// does not delay other endpoints. If more rows may remain to be deleted, sweepRound returns true.
-func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err error) {
+// sweepRound deletes a limited number of rows of each deleted endpoint, so that an endpoint with millions of rows does
+// not delay other endpoints. If more rows may remain to be deleted, sweepRound returns true.
+func (s *Service) sweepRound(ctx context.Context, p jobs.Part) (more bool, err error) {
 	for last := ""; ; {
-		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)
+		all, err := deletedEndpoints(ctx, s.p.DB.Reader, p, last, batch)
 		if err != nil {
 			return false, err
 		}
 		for _, e := range all {
-			cut := before
-			if e.Status == deleted {
-				cut = lastID
-			}
-			left, err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepEndpoint(ctx, tx, &e, cut, batch) })
+			left, err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepEndpoint(ctx, tx, &e, batch) })
 			if err != nil {
 				return false, fmt.Errorf("sweep webhook %s: %w", e.ID, err)
 			}
@@ -342,14 +428,9 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 			last = e.ID
 		}
 		if len(all) < batch {
-			break
+			return more, nil
 		}
 	}
-	left, err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepMessages(ctx, tx, before, batch) })
-	if err != nil {
-		return false, fmt.Errorf("sweep messages of webhooks: %w", err)
-	}
-	return more || left, nil
 }
 
 // repeat calls the function do until do deletes nothing, but at most sweepStretch times. If more rows may remain to be

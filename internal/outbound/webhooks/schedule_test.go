@@ -288,25 +288,23 @@ func TestDisableAfterDays(t *testing.T) {
 	}
 }
 
-// The sweep deletes rows older than the retention period and all rows of deleted endpoints, and no other rows.
+// Rows older than the retention period and all rows of deleted endpoints are deleted, and no other rows.
 func TestSweep(t *testing.T) {
-	c := config()
-	c.Retention = 3 * time.Hour
-	bubble(t, c, func(int, http.ResponseWriter, *http.Request) {}, func(t *testing.T, f *fixture, x *receiver) {
+	bubble(t, config(), func(int, http.ResponseWriter, *http.Request) {}, func(t *testing.T, f *fixture, x *receiver) {
 		e, other := f.endpoint(t, x.URL), f.endpoint(t, x.URL)
 		for i := range 3 {
 			f.suppress(t, fmt.Sprintf("a%d@example.net", i))
 			time.Sleep(2 * time.Hour)
 		}
 		must(t, f.Delete(t.Context(), f.Acme.TeamID, other.ID))
-		must(t, f.Sweep(t.Context()))
+		f.sweep(t, 3*time.Hour)
 		got := []int{f.count(t, "webhooks"), f.count(t, "webhook_messages"), f.count(t, "webhook_deliveries"),
 			f.count(t, "webhook_attempts")}
 		if fmt.Sprint(got) != "[2 1 1 1]" || len(f.messages(t, e)) != 1 {
 			t.Errorf("endpoints, messages, deliveries, attempts: %v", got)
 		}
 		time.Sleep(2 * time.Hour)
-		must(t, f.Sweep(t.Context()))
+		f.sweep(t, 3*time.Hour)
 		if n := f.count(t, "webhooks"); n != 1 {
 			t.Errorf("%d endpoints after the deleted one was swept", n)
 		}

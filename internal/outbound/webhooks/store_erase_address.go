@@ -70,9 +70,9 @@ func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID 
 	return some, err
 }
 
-// endpointIDs returns the ids of a team's endpoints, including deleted ones.
+// endpointIDs returns the ids of a team's endpoints, including deleted ones, in order.
 func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]db.ID, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM webhooks WHERE team_id = $1`, db.ID(teamID))
+	rows, err := r.Query(ctx, `SELECT id FROM webhooks WHERE team_id = $1 ORDER BY id`, db.ID(teamID))
 	return db.Collect(rows, err, func(r db.Row) (id db.ID, err error) {
 		err = r.Scan(&id)
 		return id, err

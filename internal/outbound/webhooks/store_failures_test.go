@@ -122,6 +122,16 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"Recover", nil, func() error { return f.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)) }},
 			{"Sweep", func() { one(); f.change(t, `UPDATE webhooks SET status = 'deleted', disabled_at = 1`) },
 				func() error { return f.Sweep(ctx) }},
+			{"RemoveBefore", func() { one(); f.change(t, `UPDATE webhook_deliveries SET status = 'failed'`) },
+				func() error {
+					for after, begun := "", false; after != "" || !begun; begun = true {
+						var err error
+						if after, err = f.RemoveBefore(ctx, team, time.Now().Add(time.Minute), after); err != nil {
+							return err
+						}
+					}
+					return nil
+				}},
 			{"Recorded", func() { one(); n++ }, func() error {
 				_, err := f.Suppressions.Add(ctx, team, []string{fmt.Sprintf("ann%d@one.example", n)})
 				return err
@@ -198,13 +208,16 @@ func TestSweepOfMany(t *testing.T) {
 		f.addresses(t, f.Acme.TeamID, 1)
 		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 			for i := range 250 {
+				tx.Queue(t.Context(), `INSERT INTO webhook_deliveries (webhook_id, message_id, team_id, chain, status, tries,
+					next_at, finished_at) VALUES ($1, $2, $3, 'c', 'failed', 1, 0, 0)`, db.ID(last.ID),
+					db.ID(id.First(time.UnixMilli(int64(i)))), db.ID(f.Acme.TeamID))
 				tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,
 					error, started_at, duration) VALUES ($1, $2, $3, $4, 0, '', '', 0, 0)`, db.ID(last.ID),
 					db.ID(id.First(time.UnixMilli(int64(i)))), db.ID(dbtest.ID("a")), db.ID(f.Acme.TeamID))
 			}
 			return nil
 		}))
-		must(t, f.Sweep(t.Context()))
+		f.sweep(t, 30*24*time.Hour)
 		if n := f.count(t, `webhook_attempts`); n != 0 {
 			t.Errorf("%d attempts are left of 250", n)
 		}

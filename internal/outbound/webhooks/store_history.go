@@ -95,31 +95,70 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 // earlier message in the same chain. The second result is 0 if that attempt is in progress or a fan-out has not yet
 // reached the endpoint, and -1 if no earlier message is unfinished. Go code, not SQL, checks whether a message is
 // unfinished, because PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
-func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
+//
+// On PostgreSQL, the statement looks for earlier messages in the partitions of the last two days. A second statement
+// looks further back if the chain may have begun before, which is seldom so.
+func openMessages(ctx context.Context, d *db.DB, teamID, endpointID string,
 	ids []string) (open []openMessage, held int64, err error) {
 	keys := messageKeys(ids)
-	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at)
+	since := db.NoID
+	if at, ok := id.Time(string(keys[0])); ok && !d.Alone() {
+		since = db.ID(id.First(at.Add(-nearTime)))
+	}
+	rows, err := d.Query(ctx, `SELECT d.message_id, d.tries, d.status, d.chain, m.payload, COALESCE((SELECT MAX(o.next_at)
 		FROM webhook_deliveries o
-			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id < $3 AND o.status IN ('pending',
-			'attempting')),
+			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id >= $5 AND o.message_id < $3
+			AND o.status IN ('pending', 'attempting')),
 			(SELECT 0 FROM webhook_fanouts f WHERE f.team_id = $2 AND f.chain = d.chain AND f.message_id < $3 AND f.after < $1
 			LIMIT 1), -1)
-		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id
+		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id AND m.id = ANY($4)
 		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id = ANY($4) ORDER BY
-		d.message_id`, db.ID(endpointID), db.ID(teamID), keys[0], keys)
+		d.message_id`, db.ID(endpointID), db.ID(teamID), keys[0], keys, since)
 	held = -1
+	var chain string
 	all, err := db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
 		var key db.ID
 		var state string
-		err = r.Scan(&key, &m.Tries, &state, &m.Payload, &held)
+		err = r.Scan(&key, &m.Tries, &state, &chain, &m.Payload, &held)
 		m.ID = messageID(string(key))
-		m.open = State(state) == Pending || State(state) == Attempting
+		m.open = State(state).open()
 		return m, err
 	})
+	if begin := beginOf(chain); err == nil && held < 0 && len(all) > 0 && begin < since {
+		held, err = heldBetween(ctx, d.Reader, teamID, endpointID, chain, begin, since)
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("load messages of webhook %s: %w", endpointID, err)
 	}
 	return slices.DeleteFunc(all, func(m openMessage) bool { return !m.open }), held, nil
+}
+
+const (
+	nearTime   = 2 * 24 * time.Hour // how far back openMessages looks for earlier messages of a chain at first
+	chainSlack = time.Hour          // by how much clocks may differ
+)
+
+// beginOf returns an id that is lower than the ids of all messages in a chain. The messages of an email have ids of
+// later times than the email.
+func beginOf(chain string) db.ID {
+	if !id.Valid(chain) {
+		return db.NoID // the chain of an address
+	}
+	at, ok := id.Time(chain)
+	if !ok {
+		return db.NoID
+	}
+	return db.ID(id.First(at.Add(-chainSlack)))
+}
+
+// heldBetween returns the time of the next attempt for an unfinished message of a chain whose id is between two ids, or
+// -1 if the chain has no such message.
+func heldBetween(ctx context.Context, r db.Reader, teamID, endpointID, chain string, from, to db.ID) (held int64,
+	err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(next_at), -1) FROM webhook_deliveries WHERE webhook_id = $1 AND team_id = $5
+		AND chain = $2 AND message_id >= $3 AND message_id < $4 AND status IN ('pending', 'attempting')`, db.ID(endpointID),
+		chain, from, to, db.ID(teamID)).Scan(&held)
+	return held, err
 }
 
 // openAfter returns, in order, at most limit other unfinished messages in a delivery's chain.
@@ -210,10 +249,11 @@ func failedMessages(ctx context.Context, r db.Reader, teamID string, x *recovery
 	})
 }
 
-func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, state State,
+// listMessages reads the deliveries of a page and then their messages, so that both statements name a range of ids.
+func listMessages(ctx context.Context, d *db.DB, teamID, endpointID string, state State,
 	p page.Page) ([]Message, bool, error) {
-	q := page.Select{Text: `SELECT d.message_id, m.type, m.created_at, d.status, d.next_at FROM webhook_deliveries d
-		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
+	q := page.Select{Text: `SELECT d.message_id, d.status, d.next_at FROM webhook_deliveries d
+		WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id", InSpans: !d.Alone(),
 		Args: []any{db.ID(endpointID), db.ID(teamID)}}
 	p.After, p.Before = string(messageKey(p.After)), string(messageKey(p.Before))
 	if state != "" {
@@ -221,7 +261,50 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 		// state, PostgreSQL can use the partial index on failed messages.
 		q.Text += ` AND d.status = '` + string(state) + `'`
 	}
-	return page.Query(ctx, r, q, p, func(r db.Row) (Message, error) { return scanMessage(r) })
+	all, more, err := page.Query(ctx, d.Reader, q, p, func(r db.Row) (m Message, err error) {
+		var key db.ID
+		var state string
+		var next int64
+		err = r.Scan(&key, &state, &next)
+		m.ID, m.State, m.NextAt = messageID(string(key)), State(state), db.Time(next)
+		return m, err
+	})
+	for some := range slices.Chunk(all, readMessages) {
+		if err == nil {
+			err = describe(ctx, d.Reader, teamID, some)
+		}
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return slices.DeleteFunc(all, func(m Message) bool { return m.Type == "" }), more, nil
+}
+
+const readMessages = 1000 // maximum number of messages that one statement reads for a list
+
+// describe sets the types and times of messages. A message that was deleted in the meantime gets none.
+func describe(ctx context.Context, r db.Reader, teamID string, all []Message) error {
+	keys, places := make([]db.ID, len(all)), map[db.ID]int{}
+	for i := range all {
+		keys[i] = messageKey(all[i].ID)
+		places[keys[i]] = i
+	}
+	rows, err := r.Query(ctx, `SELECT id, type, created_at FROM webhook_messages WHERE id = ANY($1) AND team_id = $2`, keys,
+		db.ID(teamID))
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var key db.ID
+		var kind string
+		var created int64
+		if err = r.Scan(&key, &kind, &created); err == nil {
+			m := &all[places[key]]
+			m.Type, m.CreatedAt = events.Type(kind), db.Time(created)
+		}
+		return none, err
+	})
+	if err != nil {
+		return fmt.Errorf("read webhook events: %w", err)
+	}
+	return nil
 }
 
 func scanMessage(r db.Row, more ...any) (m Message, err error) {
@@ -265,49 +348,4 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageI
 			a.StartedAt, a.Duration = db.Time(started), time.Duration(took)*time.Microsecond
 			return a, err
 		})
-}
-
-// allEndpoints returns endpoints across all teams, including deleted ones, in id order.
-func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]Endpoint, error) {
-	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2`,
-		db.OrNoID(after), limit)
-	all, err := db.Collect(rows, err, scanEndpoint)
-	if err != nil {
-		return nil, fmt.Errorf("list webhooks to sweep: %w", err)
-	}
-	return all, nil
-}
-
-// sweepEndpoint deletes a batch of rows for an endpoint's messages whose ids are below the given id, and returns the
-// number of deleted rows. A deleted endpoint that has no rows left is itself deleted after an hour, when no node
-// inserts messages for it any more.
-func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
-	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
-		gone, err := tx.Exec(ctx, sweepOf(table), db.ID(e.ID), db.ID(e.TeamID), db.ID(before), limit)
-		if err != nil {
-			return 0, err
-		}
-		n += gone
-	}
-	if n == 0 && e.Status == deleted {
-		tx.Queue(ctx, `DELETE FROM webhooks WHERE id = $1 AND team_id = $2 AND status = 'deleted' AND disabled_at < $3`,
-			db.ID(e.ID), db.ID(e.TeamID), tx.Now().Add(-time.Hour).UnixMicro())
-	}
-	return n, nil
-}
-
-// sweepOf returns the SQL statement that deletes rows for an endpoint's oldest messages. The statement selects rows by
-// a range of message ids, so it reads only the rows that it deletes.
-func sweepOf(table string) string {
-	return `DELETE FROM ` + table +
-		` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT message_id FROM (
-		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x
-		ORDER BY message_id DESC LIMIT 1)`
-}
-
-// sweepMessages deletes a batch of messages, across all teams, whose ids are below the given id, and returns their
-// number.
-func sweepMessages(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id <= (SELECT id FROM (SELECT id FROM webhook_messages
-		WHERE id < $1 ORDER BY id LIMIT $2) x ORDER BY id DESC LIMIT 1)`, db.ID(before), limit)
 }

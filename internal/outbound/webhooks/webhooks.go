@@ -133,7 +133,6 @@ func (e *Endpoint) wants(t events.Type) bool {
 type Config struct {
 	Schedule     []time.Duration // delays after failed attempts; a failed attempt after the last delay is final
 	DisableAfter time.Duration   // time for which all attempts must fail before the endpoint is disabled
-	Retention    time.Duration   // retention period of messages and attempts
 	AllowHTTP    bool            // allows endpoints without TLS, for development
 	UserAgent    string
 	Workers      int           // maximum number of concurrent attempts; 0 means 1,024

@@ -23,8 +23,12 @@ var Emails = Family{"emails", []Table{
 // RequestLogs are the entries of the request log.
 var RequestLogs = Family{"request logs", []Table{{"request_logs", "id", "", "team_id"}}}
 
+// Webhooks are the messages to webhooks with their deliveries and attempts.
+var Webhooks = Family{"webhook messages", []Table{{"webhook_messages", "id", "", ""},
+	{"webhook_deliveries", "message_id", "", "webhook_id"}, {"webhook_attempts", "message_id", "", "webhook_id"}}}
+
 // Families are all partitioned tables.
-var Families = []Family{Emails, RequestLogs}
+var Families = []Family{Emails, RequestLogs, Webhooks}
 
 // lockName is the name of the lock under which partitions are changed.
 const lockName = "partitions"
@@ -236,7 +240,11 @@ func drop(ctx context.Context, tx *db.Tx, f Family, names []string, kept []Kept)
 		if _, err := tx.Exec(ctx, `ALTER TABLE `+t.Name+` DETACH PARTITION `+names[i]); err != nil {
 			return err
 		}
-		for some := range slices.Chunk(kept, keepRows) {
+		of := kept
+		if t.owner == "" {
+			of = ofEachID(kept)
+		}
+		for some := range slices.Chunk(of, keepRows) {
 			owners, ids := make([]string, len(some)), make([]string, len(some))
 			for j, k := range some {
 				owners[j], ids[j] = k.Owner, k.ID
@@ -252,6 +260,17 @@ func drop(ctx context.Context, tx *db.Tx, f Family, names []string, kept []Kept)
 		tx.Queue(ctx, `DROP TABLE `+names[i])
 	}
 	return nil
+}
+
+// ofEachID returns one of the kept rows with each id, because several owners may have the same id.
+func ofEachID(kept []Kept) (some []Kept) {
+	seen := map[string]bool{}
+	for _, k := range kept {
+		if !seen[k.ID] {
+			seen[k.ID], some = true, append(some, k)
+		}
+	}
+	return some
 }
 
 // keepRows is the number of kept ids whose rows one statement inserts again.

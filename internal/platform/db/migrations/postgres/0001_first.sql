@@ -1283,6 +1283,8 @@ CREATE TABLE received_emails (
 CREATE INDEX received_emails_thread ON received_emails (team_id, thread_id, id);
 CREATE INDEX received_emails_blob ON received_emails (blob_key) WHERE blob_key <> '';
 CREATE INDEX received_emails_message ON received_emails (team_id, message_id, id);
+-- As for emails, for what reads a range of time of all teams.
+CREATE INDEX received_emails_range ON received_emails USING BRIN (id);
 
 -- Small raw messages: many of them share one commit, where each blob would cost an fsync of its own.
 CREATE TABLE received_raws (
@@ -1313,6 +1315,7 @@ CREATE TABLE webhooks (
 );
 
 CREATE INDEX webhooks_team ON webhooks (team_id, id);
+CREATE INDEX webhooks_deleted ON webhooks (id) WHERE status = 'deleted';
 
 -- Events as they are sent: the bytes that are signed, stored once for all endpoints.
 CREATE TABLE webhook_messages (
@@ -1321,7 +1324,9 @@ CREATE TABLE webhook_messages (
 	type TEXT NOT NULL,
 	created_at BIGINT NOT NULL,
 	payload TEXT NOT NULL
-);
+) PARTITION BY RANGE (id);
+
+CREATE TABLE webhook_messages_default PARTITION OF webhook_messages DEFAULT;
 
 -- Erasing a team or an address reads the messages of one team.
 CREATE INDEX webhook_messages_team ON webhook_messages (team_id, id);
@@ -1348,7 +1353,10 @@ CREATE TABLE webhook_deliveries (
 	next_at BIGINT NOT NULL,         -- the time of the next attempt; 0 if it is due or no attempt follows
 	finished_at BIGINT NOT NULL,     -- 0 while pending or attempting
 	PRIMARY KEY (webhook_id, message_id)
-);
+) PARTITION BY RANGE (message_id);
+
+CREATE TABLE webhook_deliveries_default PARTITION OF webhook_deliveries DEFAULT;
+CREATE INDEX webhook_deliveries_default_id ON webhook_deliveries_default (message_id);
 
 CREATE INDEX webhook_deliveries_open ON webhook_deliveries (webhook_id, chain, message_id)
 	WHERE status IN ('pending', 'attempting');
@@ -1365,7 +1373,10 @@ CREATE TABLE webhook_attempts (
 	started_at BIGINT NOT NULL,
 	duration BIGINT NOT NULL,        -- microseconds
 	PRIMARY KEY (webhook_id, message_id, id)
-);
+) PARTITION BY RANGE (message_id);
+
+CREATE TABLE webhook_attempts_default PARTITION OF webhook_attempts DEFAULT;
+CREATE INDEX webhook_attempts_default_id ON webhook_attempts_default (message_id);
 
 -- Teams whose events are watched (see internal/outbound/eventstream).
 CREATE TABLE live_tails (

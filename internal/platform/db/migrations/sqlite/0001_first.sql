@@ -1288,6 +1288,7 @@ CREATE TABLE webhooks (
 ) STRICT;
 
 CREATE INDEX webhooks_team ON webhooks (team_id, id);
+CREATE INDEX webhooks_deleted ON webhooks (id) WHERE status = 'deleted';
 
 -- Events as they are sent: the bytes that are signed, stored once for all endpoints.
 CREATE TABLE webhook_messages (

@@ -57,7 +57,7 @@ func (n *Node) crons() []jobs.Cron {
 		{Name: "invitations", Every: 24 * time.Hour, Run: n.Members.Sweep},
 		{Name: "attachments", Every: 6 * time.Hour, Run: n.Emails.SweepFiles},
 		{Name: "templates", Every: time.Hour, Run: n.Templates.Sweep},
-		{Name: "contents", Every: time.Hour, Run: n.Emails.SweepContents},
+		{Name: "contents", Every: time.Hour, Parts: parts, RunPart: n.Emails.SweepContentsPart},
 		{Name: "contacts", Every: time.Hour, Run: n.Contacts.Sweep},
 		{Name: "automations", Every: time.Hour, Run: n.Automations.Sweep},
 		{Name: "imports", Every: time.Hour, Run: n.Imports.Sweep},

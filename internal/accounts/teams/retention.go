@@ -106,12 +106,8 @@ func (s *Service) RetentionsOf(ctx context.Context, after, last int64, limit int
 	return all, nil
 }
 
-// Retentions returns a page of up to limit teams that have their own retention, sorted by id and starting after the
-// given id.
-func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]TeamRetention, error) {
-	all, err := listRetentions(ctx, s.DB.Reader, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list for how long teams keep what they have: %w", err)
-	}
-	return all, nil
+// EmailRetentions returns the smallest and the largest value that teams have set for Retention.Emails. The smallest is 0
+// if a team has set none. Both are 0 without teams.
+func (s *Service) EmailRetentions(ctx context.Context) (shortest, longest time.Duration, err error) {
+	return emailRetentions(ctx, s.DB.Reader)
 }

@@ -114,11 +114,14 @@ func getRetention(ctx context.Context, r db.Reader, teamID string) (Retention, e
 	return k.Retention, nil
 }
 
-func listRetentions(ctx context.Context, r db.Reader, after string, limit int) ([]TeamRetention, error) {
-	rows, err := r.Query(ctx, `SELECT `+retentionColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT
-		$2`,
-		db.OrNoID(after), limit)
-	return db.Collect(rows, err, scanRetention)
+// emailRetentions reads two entries of an index.
+func emailRetentions(ctx context.Context, r db.Reader) (shortest, longest time.Duration, err error) {
+	var least, most int64
+	err = r.QueryRow(ctx, `SELECT
+		COALESCE((SELECT email_retention FROM teams WHERE deleted_at = 0 ORDER BY email_retention LIMIT 1), 0),
+		COALESCE((SELECT email_retention FROM teams WHERE deleted_at = 0 ORDER BY email_retention DESC LIMIT 1), 0)`).
+		Scan(&least, &most)
+	return time.Duration(least) * time.Microsecond, time.Duration(most) * time.Microsecond, err
 }
 
 func rangeRetentions(ctx context.Context, r db.Reader, after, last int64, limit int) ([]TeamRetention, error) {

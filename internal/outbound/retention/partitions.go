@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/partitions"
 )
@@ -60,28 +61,14 @@ func (s *Service) Drops() []Drop {
 
 // LongestOfEmails returns the longest retention period of emails of any team, or 0 if a team keeps its emails forever.
 func (s *Service) LongestOfEmails(ctx context.Context) (longest time.Duration, err error) {
-	first := true
-	for after := ""; ; {
-		some, err := s.teams.Retentions(ctx, after, teamsPerQuery)
-		if err != nil {
-			return 0, fmt.Errorf("read the longest retention of any team: %w", err)
-		}
-		for _, team := range some {
-			own := team.Effective(s.most).Emails
-			if own == 0 {
-				return 0, nil
-			}
-			longest, after = max(longest, own), team.TeamID
-			first = false
-		}
-		if len(some) == 0 {
-			break
-		}
+	shortest, longest, err := s.teams.EmailRetentions(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the longest retention of any team: %w", err)
 	}
-	if first {
-		longest = s.most.Emails
+	if shortest == 0 { // a team has no period of its own
+		longest = 0
 	}
-	return longest, nil
+	return teams.Retention{Emails: longest}.Effective(s.most).Emails, nil
 }
 
 // Partition makes the partitions of the next days, drops those that have expired, and empties the default partitions.

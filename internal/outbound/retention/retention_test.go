@@ -23,6 +23,45 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const day = 24 * time.Hour
 
+// The longest retention of any team is known from one statement, however many teams there are.
+func TestLongestRetention(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		all := testnode.Bare(t, d, testnode.Options{}).Teams
+		set := func(values ...time.Duration) {
+			t.Helper()
+			err := d.Update(t.Context(), func(tx *db.Tx) error {
+				tx.Queue(t.Context(), `UPDATE teams SET deleted_at = 1 WHERE deleted_at = 0`)
+				for i, own := range values {
+					tx.Queue(t.Context(), `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended, created_at,
+						email_retention) VALUES ($1, $2, 'team', '', 0, FALSE, 0, $3)`,
+						db.ID(dbtest.ID(fmt.Sprint(own, i, len(values)))), int64(i*1000+len(values)), own.Microseconds())
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range []struct {
+			most   time.Duration
+			own    []time.Duration
+			wanted time.Duration
+		}{
+			{30 * day, nil, 30 * day}, {0, nil, 0}, {30 * day, []time.Duration{2 * day, 9 * day, 3 * day}, 9 * day},
+			{30 * day, []time.Duration{2 * day, 0}, 30 * day}, {5 * day, []time.Duration{2 * day, 9 * day, day, day}, 5 * day},
+			{0, []time.Duration{2 * day, 9 * day, day, day, day}, 9 * day},
+			{0, []time.Duration{2 * day, 0, day, day, day, day}, 0},
+		} {
+			set(c.own...)
+			trace.Take()
+			got, err := retention.New(teams.Retention{Emails: c.most}, all, time.Now).LongestOfEmails(t.Context())
+			if n := len(trace.Take()); err != nil || got != c.wanted || n != 1 {
+				t.Errorf("%v of %v: %v by %d statements, %v", c.own, c.most, got, n, err)
+			}
+		}
+	})
+}
+
 // A team keeps rows for the installation's retention period, or for a shorter period of its own. Run processes teams in
 // turn, and an error for one team does not delay others.
 func TestRun(t *testing.T) {

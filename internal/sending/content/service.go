@@ -207,10 +207,11 @@ func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
 	return nil
 }
 
-// TeamsWithUnused returns a batch of teams, in id order after the given id, that have a Content that is neither kept
-// nor recently used.
-func (s *Service) TeamsWithUnused(ctx context.Context, after string) ([]string, error) {
-	return teamsWithUnused(ctx, s.d.Reader, after, s.d.Now().Add(-usedSlack))
+// TeamsWithUnused looks at a batch of teams whose short ids are greater than after and at most last. It returns those
+// that have a Content that is neither kept nor recently used, and the last short id of the batch, or 0 if the batch has
+// no teams.
+func (s *Service) TeamsWithUnused(ctx context.Context, after, last int64) (teamIDs []string, upTo int64, err error) {
+	return teamsWithUnused(ctx, s.d.Reader, after, last, s.d.Now().Add(-usedSlack))
 }
 
 // EraseTeam deletes all Contents of a team. Callers of EraseTeam must delete the team's emails first.

@@ -18,7 +18,7 @@ const (
 
 const (
 	removeMax = 20 // maximum number of Contents deleted in one transaction, because a Content may be large
-	teamsMax  = 100
+	teamsMax  = 200
 	unusedMax = 500
 )
 
@@ -165,17 +165,24 @@ func removeUnused(ctx context.Context, tx *db.Tx, u Unused) {
 		db.ID(u.ID), db.ID(u.TeamID), u.used, db.ID(u.From))
 }
 
-func teamsWithUnused(ctx context.Context, r db.Reader, after string, before time.Time) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT DISTINCT team_id FROM contents WHERE NOT kept AND team_id > $1 AND used_at < $2
-		ORDER BY team_id LIMIT $3`, db.OrNoID(after), before.UnixMicro(), teamsMax)
-	teams, err := db.Collect(rows, err, func(r db.Row) (teamID string, err error) {
-		err = r.Scan((*db.ID)(&teamID))
-		return teamID, err
+func teamsWithUnused(ctx context.Context, r db.Reader, after, last int64, before time.Time) (teamIDs []string,
+	upTo int64, err error) {
+	rows, err := r.Query(ctx, `SELECT t.id, t.short_id, EXISTS (SELECT 1 FROM contents c WHERE c.team_id = t.id
+		AND NOT c.kept AND c.used_at < $3)
+		FROM (SELECT id, short_id FROM teams WHERE short_id > $1 AND short_id <= $2 ORDER BY short_id LIMIT $4) t
+		ORDER BY t.short_id`, after, last, before.UnixMicro(), teamsMax)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var teamID string
+		var has bool
+		if err = r.Scan((*db.ID)(&teamID), &upTo, &has); err == nil && has {
+			teamIDs = append(teamIDs, teamID)
+		}
+		return none, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find teams with contents that are not used: %w", err)
+		return nil, 0, fmt.Errorf("find teams with contents that are not used: %w", err)
 	}
-	return teams, nil
+	return teamIDs, upTo, nil
 }
 
 func eraseSome(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/render"
@@ -243,4 +244,29 @@ func TestSweepContentsGoesOn(t *testing.T) {
 	if n := f.Count(`SELECT COUNT(*) FROM contents`); n != 0 {
 		t.Errorf("%d contents are left", n)
 	}
+}
+
+// A part of the sweep deletes the contents of the teams whose short ids are in its range, and no others.
+func TestSweepContentsInParts(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		f.add(t, news())
+		f.change(`UPDATE contents SET used_at = 1`)
+		short := int64(f.Count(`SELECT short_id FROM teams WHERE id = $1`, db.ID(f.Acme.TeamID)))
+		own := jobs.Part{Of: 4}
+		for after, last := own.Range(); short <= after || short > last; after, last = own.Range() {
+			own.N++
+		}
+		for n := range own.Of {
+			if p := (jobs.Part{N: n, Of: own.Of}); p != own {
+				f.Must(f.Emails.SweepContentsPart(t.Context(), p))
+			}
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM contents`); n != 1 {
+			t.Errorf("after the parts of other teams, %d contents are left", n)
+		}
+		f.Must(f.Emails.SweepContentsPart(t.Context(), own))
+		if n := f.Count(`SELECT COUNT(*) FROM contents`); n != 0 {
+			t.Errorf("after the part of the team, %d contents are left", n)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
@@ -50,17 +51,25 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 // SweepContents deletes shared content that no email uses and that is not marked as kept. The scheduler calls
 // SweepContents periodically.
 func (s *Service) SweepContents(ctx context.Context) error {
+	return s.SweepContentsPart(ctx, jobs.Whole)
+}
+
+// SweepContentsPart does the work of SweepContents for the teams whose short ids are in the range of the part.
+func (s *Service) SweepContentsPart(ctx context.Context, p jobs.Part) error {
 	var failed error
-	for after := ""; ; {
-		teams, err := s.Contents.TeamsWithUnused(ctx, after)
-		if err != nil || len(teams) == 0 {
+	for after, last := p.Range(); ; {
+		teamIDs, upTo, err := s.Contents.TeamsWithUnused(ctx, after, last)
+		if err != nil || upTo == 0 {
 			return errors.Join(failed, err)
 		}
-		for _, teamID := range teams {
+		after = upTo
+		for _, teamID := range teamIDs {
 			if err := s.sweepContents(ctx, teamID); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("delete contents of team %s that no email has: %w", teamID, err))
 			}
-			after = teamID
+			if ctx.Err() != nil {
+				return failed
+			}
 		}
 	}
 }

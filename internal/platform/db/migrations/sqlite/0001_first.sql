@@ -20,6 +20,8 @@ CREATE TABLE teams (
 ) STRICT;
 
 CREATE UNIQUE INDEX teams_short_id ON teams (short_id);
+-- The shortest and the longest retention of emails of all teams are at its ends.
+CREATE INDEX teams_email_retention ON teams (email_retention);
 
 CREATE TABLE api_keys (
 	id BLOB PRIMARY KEY,

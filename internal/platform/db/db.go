@@ -236,7 +236,7 @@ type engine interface {
 	partitions() *parts // the known partitions; nil on SQLite
 	places() int        // the maximum number of simultaneous long reads
 	readLong(ctx context.Context, fn func(querier) error) error
-	readTogether(ctx context.Context, fn func(querier) error) error
+	readRow(ctx context.Context, q *RowQuery, dest, args []any) error
 	close()
 }
 

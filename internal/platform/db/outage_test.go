@@ -252,7 +252,7 @@ func TestManyLostAnswers(t *testing.T) {
 	makeTable(t, d)
 	proxy.LoseAnswers(20)
 	var wg sync.WaitGroup
-	for i := range 400 {
+	for i := range 2000 {
 		wg.Go(func() {
 			id := fmt.Sprintf("%d", i)
 			err := d.UpdateTogether(t.Context(), db.Accepting, func(tx *db.Tx) error {
@@ -266,8 +266,8 @@ func TestManyLostAnswers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := count(t, d.Reader); n != 400 || proxy.Lost() != 20 {
-		t.Errorf("%d rows and %d lost answers, want 400 and 20", n, proxy.Lost())
+	if n := count(t, d.Reader); n != 2000 || proxy.Lost() != 20 {
+		t.Errorf("%d rows and %d lost answers, want 2000 and 20", n, proxy.Lost())
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -94,25 +93,4 @@ func (s *RowStatement) inPart(table, name string) *RowStatement {
 	}
 	known, _ := s.inParts.LoadOrStore(name, &RowStatement{one: named(s.one), list: named(s.list), table: s.table})
 	return known.(*RowStatement)
-}
-
-// PartTexts holds the texts of a statement for partitions.
-type PartTexts struct {
-	table, text string
-	texts       sync.Map // by the partition's name
-}
-
-// NewPartTexts returns a SELECT from one table, which the text names as `FROM table `.
-func NewPartTexts(table, text string) *PartTexts { return &PartTexts{table: table, text: text} }
-
-// In returns the statement for a partition, or for the table.
-func (p *PartTexts) In(name string) string {
-	if name == p.table {
-		return p.text
-	}
-	if text, ok := p.texts.Load(name); ok {
-		return text.(string)
-	}
-	text, _ := p.texts.LoadOrStore(name, strings.Replace(p.text, "FROM "+p.table+" ", "FROM "+name+" ", 1))
-	return text.(string)
 }

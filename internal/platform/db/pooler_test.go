@@ -71,7 +71,7 @@ func TestLostCommitsWithPooler(t *testing.T) {
 				lose(20)
 				var failed atomic.Int32
 				var wg sync.WaitGroup
-				for i := range 200 {
+				for i := range 1000 { // more than ten shared transactions
 					wg.Go(func() {
 						id := fmt.Sprintf("%d-%d", round, i)
 						err := d.UpdateTogether(t.Context(), db.Accepting, func(tx *db.Tx) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,7 @@ type postgresDB struct {
 	patience time.Duration
 	opening  string // statement that begins each transaction behind a pooler; see openingText
 	parts    parts
+	rowReads sync.Map // *rowReads by *RowQuery
 
 	borrowed bool        // whether the pools belong to another DB; see Options.Borrow
 	closed   atomic.Bool // set by close if the pools are borrowed
@@ -140,8 +142,6 @@ func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
 // longSetting makes each long read use only one server process.
 const longSetting = "SET LOCAL max_parallel_workers_per_gather = 0"
-
-func (p *postgresDB) readTogether(_ context.Context, fn func(querier) error) error { return fn(p) }
 
 // readLong runs fn in a transaction, whose settings are sent together with the first statement. When the context ends,
 // the driver cancels the statement on the server and closes the connection.

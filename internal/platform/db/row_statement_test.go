@@ -193,9 +193,9 @@ func TestKnownPartitions(t *testing.T) {
 		}
 		raise(10)
 		raised(10)
-		text := db.NewPartTexts("things", `SELECT n FROM things WHERE id = $1`)
+		query := db.NewRowQuery("things", `SELECT n FROM things WHERE id = $1`, "UUID")
 		read := func() (n int, err error) {
-			err = d.QueryRow(ctx, text.In(d.PartitionOf("things", thing(1))), thing(1)).Scan(&n)
+			err = d.ReadRow(ctx, query.In(d.PartitionOf("things", thing(1))), thing(1)).Scan(&n)
 			return n, err
 		}
 		if n, err := read(); n != 10 || err != nil {

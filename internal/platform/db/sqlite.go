@@ -184,8 +184,8 @@ func (s *sqliteDB) name() string { return "sqlite" }
 // places returns the maximum number of simultaneous long reads: half of the readers.
 func (s *sqliteDB) places() int { return s.read.Stats().MaxOpenConnections / 2 }
 
-func (s *sqliteDB) readTogether(ctx context.Context, fn func(querier) error) error {
-	return s.short.read(ctx, fn)
+func (s *sqliteDB) readRow(ctx context.Context, q *RowQuery, dest, args []any) error {
+	return s.short.read(ctx, func(r querier) error { return r.queryRow(ctx, q.one, args).Scan(dest...) })
 }
 
 func (s *sqliteDB) readLong(_ context.Context, fn func(querier) error) error {

@@ -21,6 +21,9 @@ func TestReadsShareATransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close()
+		together := func(ctx context.Context, fn func(Reader) error) error {
+			return d.e.(*sqliteDB).short.read(ctx, func(q querier) error { return fn(Reader{q}) })
+		}
 		change := func(text string) {
 			t.Helper()
 			if err := d.Update(ctx, func(tx *Tx) error { tx.Queue(ctx, text); return nil }); err != nil {
@@ -36,7 +39,7 @@ func TestReadsShareATransaction(t *testing.T) {
 		one, all := make(chan struct{}), make(chan struct{}) // end one of the reads that keep the goroutines busy, or all
 		for range max(1, runtime.GOMAXPROCS(0)/2) {
 			others.Go(func() {
-				d.ReadTogether(ctx, func(Reader) error {
+				together(ctx, func(Reader) error {
 					select {
 					case <-one:
 					case <-all:
@@ -50,7 +53,7 @@ func TestReadsShareATransaction(t *testing.T) {
 		var found []int
 		for range 3 {
 			group.Go(func() {
-				err := d.ReadTogether(ctx, func(r Reader) error {
+				err := together(ctx, func(r Reader) error {
 					n, err := count(r)
 					found = append(found, n)
 					if err == nil && len(found) == 1 {
@@ -64,7 +67,7 @@ func TestReadsShareATransaction(t *testing.T) {
 				}
 			})
 			group.Go(func() {
-				err := d.ReadTogether(ctx, func(Reader) error { panic("a mistake") })
+				err := together(ctx, func(Reader) error { panic("a mistake") })
 				if err == nil || !strings.Contains(err.Error(), "a mistake") {
 					t.Errorf("after a panic: %v", err)
 				}
@@ -76,7 +79,7 @@ func TestReadsShareATransaction(t *testing.T) {
 		if len(found) != 3 || found[0]+found[1]+found[2] != 0 {
 			t.Errorf("the reads of one transaction found %v rows", found)
 		}
-		if err := d.ReadTogether(ctx, func(r Reader) error {
+		if err := together(ctx, func(r Reader) error {
 			if n, err := count(r); n != 1 || err != nil {
 				t.Errorf("the next read found %d rows, %v", n, err)
 			}
@@ -88,11 +91,11 @@ func TestReadsShareATransaction(t *testing.T) {
 		others.Wait()
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		if err := d.ReadTogether(ended, func(Reader) error { return nil }); !errors.Is(err, context.Canceled) {
+		if err := together(ended, func(Reader) error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("after the end of the context: %v", err)
 		}
 		d.Close()
-		if err := d.ReadTogether(ctx, func(Reader) error { return nil }); !errors.Is(err, ErrUnavailable) {
+		if err := together(ctx, func(Reader) error { return nil }); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("after Close: %v", err)
 		}
 	})

@@ -6,7 +6,7 @@ import "context"
 type Statement struct {
 	SQL  string
 	Args []any
-	List *Statement // the statement for several rows, with one row, if SQL is the text of a RowStatement
+	List *Statement // the statement for several rows, with one row, if SQL is the text of a RowStatement or RowQuery
 }
 
 // broken replaces a statement that a test wants to fail. Both engines reject the text of broken as invalid SQL.
@@ -57,8 +57,19 @@ func (t traced) readLong(ctx context.Context, fn func(querier) error) error {
 	return t.engine.readLong(ctx, func(q querier) error { return fn(tracedReads{q, t.tracer}) })
 }
 
-// readTogether runs fn apart, because the trace function may read too, for which it would wait in a shared transaction.
-func (t traced) readTogether(_ context.Context, fn func(querier) error) error { return fn(t) }
+// readRow runs the statement apart, because the trace function may read too, for which it would wait in a shared
+// transaction or statement.
+func (t traced) readRow(ctx context.Context, q *RowQuery, dest, args []any) error {
+	text := q.one
+	s := Statement{SQL: text, Args: args}
+	if q.list != "" {
+		s.List = &Statement{SQL: q.list, Args: columns([][]any{args})}
+	}
+	if t.breaksAt(s) {
+		text, args = broken, nil
+	}
+	return t.engine.queryRow(ctx, text, args).Scan(dest...)
+}
 
 type tracedReads struct {
 	querier
@@ -130,8 +141,7 @@ func (t tracedWriter) queueHold(ctx context.Context, missing error, table string
 }
 
 func (t tracedWriter) queueRow(ctx context.Context, missing error, s *RowStatement, args []any) {
-	l := rowList{of: s, rows: [][]any{args}}
-	if t.breaksAt(Statement{SQL: s.one, Args: args, List: &Statement{SQL: s.list, Args: l.columns()}}) {
+	if t.breaksAt(Statement{SQL: s.one, Args: args, List: &Statement{SQL: s.list, Args: columns([][]any{args})}}) {
 		t.writer.queue(ctx, broken, nil)
 		return
 	}

@@ -11,20 +11,21 @@ import (
 
 const (
 	// togetherMax is the maximum number of updates that share a transaction.
-	togetherMax = 16
-	// togetherAtOnce is the maximum number of shared transactions that run at a time in each class. With a higher
-	// number, each transaction would contain fewer updates. With only one transaction at a time, each round trip to a
-	// distant database would wait for the previous round trip.
+	togetherMax = 64
+	// togetherAtOnce is the maximum number of shared transactions that run at a time in each class. A further one begins
+	// only if updates have waited for togetherWait, because each transaction has a fixed cost. With only one transaction
+	// at a time, all updates would wait for one that waits for a lock, or for a distant database.
 	togetherAtOnce = 2
+	togetherWait   = 5 * time.Millisecond
 	togetherTime   = time.Minute
 	// togetherYields is how often other goroutines may queue updates before a shared transaction begins, because each
 	// transaction and each of its statements has a fixed cost.
 	togetherYields = 3
 )
 
-// UpdateTogether is like Update, for many small updates such as recording delivery results. On PostgreSQL, up to 16
+// UpdateTogether is like Update, for many small updates such as recording delivery results. On PostgreSQL, up to 64
 // simultaneous updates in class c share a transaction and its wait for the disk. Updates that arrive during a commit
-// are part of the next shared transaction; no timer is used. On SQLite, UpdateTogether is the same as Update, because
+// are part of the next shared transaction, which begins after that commit, or beside it if they have waited for 5 ms. On SQLite, UpdateTogether is the same as Update, because
 // SQLite's updates always share commits.
 //
 // A failed update does not make other updates in the same transaction fail. If a shared transaction fails, each of its
@@ -52,7 +53,8 @@ const (
 type together struct {
 	mu      sync.Mutex
 	waiting []*shared
-	running int // calls of commitAll
+	running int       // calls of commitAll
+	began   time.Time // when the last transaction began
 }
 
 type shared struct {
@@ -67,14 +69,10 @@ func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error 
 	p := &shared{fn, make(chan error, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, p)
-	start := g.running < togetherAtOnce
-	if start {
-		g.running++
+	if g.running == 0 || time.Since(g.began) >= togetherWait {
+		g.start(WithoutAddition(context.WithoutCancel(ctx)), d)
 	}
 	g.mu.Unlock()
-	if start {
-		go g.commitAll(WithoutAddition(context.WithoutCancel(ctx)), d)
-	}
 	turn := time.NewTimer(d.wait)
 	defer turn.Stop()
 	select {
@@ -99,6 +97,14 @@ func (g *together) leave(p *shared) bool {
 	return i >= 0
 }
 
+// start begins to commit waiting updates, unless enough transactions run. The caller holds g.mu.
+func (g *together) start(ctx context.Context, d *DB) {
+	if len(g.waiting) > 0 && g.running < togetherAtOnce {
+		g.running++
+		go g.commitAll(ctx, d)
+	}
+}
+
 // commitAll commits waiting updates in groups until no updates are waiting. The callers of these updates wait for
 // commitAll, so a shutdown need not wait for it. The context ctx must not be the context of the update that called
 // commitAll, because that context may end first.
@@ -111,6 +117,7 @@ func (g *together) commitAll(ctx context.Context, d *DB) {
 		n := min(len(g.waiting), togetherMax)
 		group := g.waiting[:n:n]
 		g.waiting = g.waiting[n:]
+		g.began = time.Now()
 		if n == 0 {
 			g.running--
 		}
@@ -118,7 +125,14 @@ func (g *together) commitAll(ctx context.Context, d *DB) {
 		if n == 0 {
 			return
 		}
+		// Updates that begin to wait after this time start a transaction themselves.
+		slow := time.AfterFunc(togetherWait, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.start(ctx, d)
+		})
 		commitShared(ctx, d, group)
+		slow.Stop()
 	}
 }
 

@@ -224,7 +224,7 @@ func (s *Service) MailableRecipients(ctx context.Context, m *Mailing, to []Maili
 		}
 		mailable[i], keys[i] = err == nil, r.Key()
 	}
-	blocked, err := s.Suppressions.Suppressed(ctx, s.DB.Reader, m.by.TeamID, keys)
+	blocked, err := s.Suppressions.SuppressedNow(ctx, m.by.TeamID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions: %w", err)
 	}

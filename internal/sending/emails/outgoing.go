@@ -238,7 +238,7 @@ func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []ev
 	if err != nil {
 		return nil, err
 	}
-	blocked, err := s.Suppressions.Suppressed(ctx, s.DB.Reader, o.TeamID, keys)
+	blocked, err := s.Suppressions.SuppressedNow(ctx, o.TeamID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
 	}

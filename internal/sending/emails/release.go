@@ -90,7 +90,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	for _, r := range to {
 		keys = append(keys, r.Key())
 	}
-	blocked, err := s.Suppressions.Suppressed(ctx, s.DB.Reader, e.TeamID, keys)
+	blocked, err := s.Suppressions.SuppressedNow(ctx, e.TeamID, keys)
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}

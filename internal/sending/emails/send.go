@@ -58,11 +58,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			addresses = append(addresses, r.Key())
 		}
 	}
-	var blocked map[string]suppressions.Suppression
-	err := s.DB.ReadTogether(ctx, func(r db.Reader) (err error) {
-		blocked, err = s.Suppressions.Suppressed(ctx, r, by.TeamID, addresses)
-		return err
-	})
+	blocked, err := s.Suppressions.SuppressedNow(ctx, by.TeamID, addresses)
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}

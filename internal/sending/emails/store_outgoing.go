@@ -32,34 +32,43 @@ const (
 	mayBeRefused = `(` + isSuppressed + ` OR NOT ` + contacts.AcceptsEmail + `)`
 )
 
+// outgoing says which statement loads an email.
+type outgoing struct {
+	alone    bool // SQLite
+	audience bool // as in Delivery
+	several  bool // $2 is a list of recipients, not one recipient
+}
+
+// outgoingQueries holds the results of selectOutgoing.
+var outgoingQueries = map[outgoing]*db.RowQuery{}
+
+func init() {
+	for i := range 8 {
+		o := outgoing{i&1 != 0, i&2 != 0, i&4 != 0}
+		outgoingQueries[o] = selectOutgoing(o)
+	}
+}
+
 // selectOutgoing returns the statement that loads an email with its own body and the value of a condition.
-func selectOutgoing(alone, audience bool) string {
-	body, join, condition := "e", "", isSuppressed
-	if alone { // SQLite keeps bodies in a table of their own. On PostgreSQL, the view would look up the email twice.
+func selectOutgoing(o outgoing) *db.RowQuery {
+	body, join, condition, types := "e", "", isSuppressed, ""
+	if o.alone { // SQLite keeps bodies in a table of their own. On PostgreSQL, the view would look up the email twice.
 		body, join = "b", bodyTable
 	}
-	if audience {
+	if o.audience {
 		condition = mayBeRefused
 	}
-	return `SELECT ` + emailColumns + `, ` + strings.ReplaceAll(`b.parts IS NOT NULL, COALESCE(b.html, ''),
-		COALESCE(b.body_text, ''), COALESCE(b.parts, 0), COALESCE(b.headers, '')`, "b.", body+".") + `,
-		e.content_id, e.variables, ` + condition + ` FROM emails e` + join + ` WHERE e.id = $1 AND e.team_id = $3
-		AND COALESCE((SELECT t.deleted_at FROM teams t WHERE t.id = e.team_id), 0) = 0`
+	if !o.several {
+		condition, types = strings.ReplaceAll(condition, "= ANY($2)", "= $2"), "UUID TEXT UUID"
+	}
+	return db.NewRowQuery("emails", `SELECT `+emailColumns+`, `+strings.ReplaceAll(`b.parts IS NOT NULL,
+		COALESCE(b.html, ''), COALESCE(b.body_text, ''), COALESCE(b.parts, 0), COALESCE(b.headers, '')`, "b.", body+".")+`,
+		e.content_id, e.variables, `+condition+` FROM emails e`+join+` WHERE e.id = $1 AND e.team_id = $3
+		AND COALESCE((SELECT t.deleted_at FROM teams t WHERE t.id = e.team_id), 0) = 0`, types)
 }
 
-// outgoing has the arguments of selectOutgoing.
-type outgoing struct{ alone, audience bool }
-
-// outgoingTexts holds the results of selectOutgoing.
-var outgoingTexts = map[outgoing]*db.PartTexts{
-	{}:                            db.NewPartTexts("emails", selectOutgoing(false, false)),
-	{audience: true}:              db.NewPartTexts("emails", selectOutgoing(false, true)),
-	{alone: true}:                 db.NewPartTexts("emails", selectOutgoing(true, false)),
-	{alone: true, audience: true}: db.NewPartTexts("emails", selectOutgoing(true, true)),
-}
-
-// readTogetherMax is the maximum size of an email, in bytes as in [Delivery.Size], that is read in a transaction with
-// other emails. A large email would delay the others.
+// readTogetherMax is the maximum size of an email, in bytes as in [Delivery.Size], that is read in a statement or a
+// transaction with other emails. A large email would delay the others.
 const readTogetherMax = 256 << 10
 
 // readOutgoing reads an email and its body into o, and reports whether the email has its own body. The parameter keys
@@ -68,21 +77,21 @@ const readTogetherMax = 256 << 10
 func readOutgoing(ctx context.Context, d *db.DB, of Delivery, keys []string, o *Outgoing) (own bool, err error) {
 	row := &o.row
 	var variables string
-	texts := outgoingTexts[outgoing{d.Alone(), of.Audience}]
+	var recipients any = keys
+	if len(keys) == 1 {
+		recipients = keys[0]
+	}
+	q := outgoingQueries[outgoing{d.Alone(), of.Audience, len(keys) != 1}]
+	read := d.ReadLargeRow
+	if of.Size > 0 && of.Size <= readTogetherMax && (len(keys) == 1 || d.Alone()) {
+		read = d.ReadRow
+	}
+	dest := row.dest(&own, &o.body.html, &o.body.text, &o.body.flags, &o.body.headers,
+		(*db.ID)(&row.shared.contentID), &variables, &o.MayBeRefused)
 	table := d.PartitionOf("emails", db.ID(of.EmailID))
-	read := func(r db.Reader) error {
-		return r.QueryRow(ctx, texts.In(table), db.ID(of.EmailID), keys, db.ID(of.TeamID)).Scan(row.dest(&own,
-			&o.body.html, &o.body.text, &o.body.flags, &o.body.headers, (*db.ID)(&row.shared.contentID), &variables,
-			&o.MayBeRefused)...)
-	}
-	if of.Size > 0 && of.Size <= readTogetherMax {
-		err = d.ReadTogether(ctx, read)
-	} else {
-		err = read(d.Reader)
-	}
+	err = read(ctx, q.In(table), db.ID(of.EmailID), recipients, db.ID(of.TeamID)).Scan(dest...)
 	if table != "emails" && d.ForgetPartitions(err) {
-		table = "emails"
-		err = read(d.Reader)
+		err = read(ctx, q, db.ID(of.EmailID), recipients, db.ID(of.TeamID)).Scan(dest...)
 	}
 	if err == nil {
 		err = row.shared.decode(variables)

@@ -2,6 +2,7 @@ package suppressions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -187,7 +188,7 @@ func auditEntries(ctx context.Context, all []Suppression) {
 }
 
 // Suppressed returns the suppression entries for the given addresses, as a map keyed by address. Addresses without an
-// entry are left out. The addresses must be in lower case. Suppressed is called for each email that is sent.
+// entry are left out. The addresses must be in lower case.
 func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	addresses []string) (map[string]Suppression, error) {
 	const chunk = 500
@@ -200,6 +201,18 @@ func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 		addresses = addresses[n:]
 	}
 	return found, nil
+}
+
+// SuppressedNow is like Suppressed for the committed entries. It is called for each email that is sent.
+func (s *Service) SuppressedNow(ctx context.Context, teamID string, addresses []string) (map[string]Suppression, error) {
+	if len(addresses) != 1 {
+		return s.Suppressed(ctx, s.d.Reader, teamID, addresses)
+	}
+	found, err := scan(s.d.ReadRow(ctx, selectOne, db.ID(teamID), addresses[0]))
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	return map[string]Suppression{found.Address: found}, err
 }
 
 // Recorded suppresses addresses after hard bounces and complaints. The event recorder calls Recorded for every event.

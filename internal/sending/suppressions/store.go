@@ -79,6 +79,9 @@ func listBatch(ctx context.Context, r db.Reader, teamID string, origin Origin, a
 	return page.Part(ctx, r, of, of, after, batchRows, scan, func(s Suppression) string { return s.ID })
 }
 
+// selectOne is run for each email with one recipient that is sent.
+var selectOne = db.NewRowQuery("", `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = $2`, "UUID TEXT")
+
 func suppressedAmong(ctx context.Context, r db.Reader, teamID string, addresses []string,
 	found map[string]Suppression) error {
 	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = ANY($2)`,

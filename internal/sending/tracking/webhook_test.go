@@ -20,7 +20,7 @@ import (
 func TestWebhooksOfHits(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		n := testnode.New(t, d, testnode.Options{})
-		hooks := testnode.Must(webhooks.New(webhooks.Config{Schedule: []time.Duration{time.Hour}, Retention: time.Hour},
+		hooks := testnode.Must(webhooks.New(webhooks.Config{Schedule: []time.Duration{time.Hour}},
 			webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
 				Log: slog.New(slog.DiscardHandler), Notify: n.Quotas.Notify}))
 		n.Recorder.Listen(hooks)

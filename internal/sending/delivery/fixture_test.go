@@ -64,6 +64,8 @@ func (f *fixture) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		}
 		if !f.quiet {
 			f.seen = append(f.seen, all...)
+			// These functions of two commits in succession may run in another order.
+			slices.SortStableFunc(f.seen, func(a, b events.Event) int { return strings.Compare(a.ID, b.ID) })
 		}
 		close(f.news)
 		f.news = make(chan struct{})

@@ -239,34 +239,13 @@ type choices struct {
 	chosen                   Subscription // "" for neither
 }
 
-// eachChoice calls a function for each contact in a span, in no particular order. The query returns one row per contact
-// instead of counting with GROUP BY, because GROUP BY would make the database sort the rows.
+// eachChoice calls a function for each contact in a span, in no particular order.
 func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID string, do func(c *choices)) error {
-	q, err := of.contacts()
+	q, err := selectChoices(of, in, topicID)
 	if err != nil {
 		return err
 	}
-	if of.maxID != "" {
-		q.and("c.id < $?", db.ID(of.maxID))
-	}
-	q.within("c.id", in)
-	if of.before != 0 && of.segmentID == "" && of.rule == nil {
-		q.and("c.created_at <= $?", of.before)
-	}
-	if of.segmentID != "" {
-		// In a CROSS JOIN, SQLite always scans the left table in the outer loop.
-		q.text = `contact_segments m CROSS JOIN ` + q.text + ` AND c.id = m.contact_id`
-		q.and("m.segment_id = $?", db.ID(of.segmentID))
-		q.within("m.contact_id", in)
-		if of.before != 0 {
-			q.and("m.created_at <= $?", of.before)
-		}
-	}
-	q.args = append(q.args, db.ID(topicID))
-	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT c.address, c.unsubscribed, EXISTS (SELECT 1 FROM suppressions x
-		WHERE x.team_id = c.team_id AND x.address = c.address), COALESCE((SELECT s.subscription FROM contact_topics s
-		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.topic_id = $%d), '') FROM %s`, len(q.args), q.text),
-		q.args...)
+	rows, err := r.Query(ctx, q.text, q.args...)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var c choices
 		if err = r.Scan(&c.address, &c.unsubscribed, &c.suppressed, &c.chosen); err == nil {
@@ -278,6 +257,38 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 		return fmt.Errorf("count who of an audience is mailed: %w", err)
 	}
 	return nil
+}
+
+// selectChoices returns a query with one row per contact instead of a count with GROUP BY, because GROUP BY would make
+// the database sort the rows.
+func selectChoices(of *source, in span, topicID string) (query, error) {
+	q, err := of.contacts()
+	if err != nil {
+		return q, err
+	}
+	id := "c.id"
+	if of.segmentID != "" {
+		// In a CROSS JOIN, SQLite always scans the left table in the outer loop. A span of c.id would let PostgreSQL compare
+		// all memberships with all contacts of the span if it has no statistics of the tables yet, as after an import.
+		id = "m.contact_id"
+		q.text = `contact_segments m CROSS JOIN ` + q.text + ` AND c.id = m.contact_id`
+		q.and("m.segment_id = $?", db.ID(of.segmentID))
+		if of.before != 0 {
+			q.and("m.created_at <= $?", of.before)
+		}
+	}
+	if of.maxID != "" {
+		q.and(id+" < $?", db.ID(of.maxID))
+	}
+	q.within(id, in)
+	if of.before != 0 && of.segmentID == "" && of.rule == nil {
+		q.and("c.created_at <= $?", of.before)
+	}
+	q.args = append(q.args, db.ID(topicID))
+	q.text = fmt.Sprintf(`SELECT c.address, c.unsubscribed, EXISTS (SELECT 1 FROM suppressions x
+		WHERE x.team_id = c.team_id AND x.address = c.address), COALESCE((SELECT s.subscription FROM contact_topics s
+		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.topic_id = $%d), '') FROM %s`, len(q.args), q.text)
+	return q, nil
 }
 
 // errValuesTooLarge means that the property values exceed the allowed number of bytes.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -53,12 +55,35 @@ func (p *postgresDB) readRow(ctx context.Context, q *RowQuery, dest, args []any)
 	if start {
 		go g.readAll(context.WithoutCancel(ctx), p, q)
 	}
-	// The statement writes to dest, so the wait does not end with ctx. The patience of the database bounds it.
-	err := <-r.done
+	turn := time.NewTimer(p.patience)
+	defer turn.Stop()
+	var err error
+	select {
+	case err = <-r.done:
+	case <-ctx.Done():
+		err = g.leave(r, ctx.Err())
+	case <-turn.C:
+		err = g.leave(r, unavailable("wait for a statement", errors.New("those before took too long")))
+	}
 	if err == errApart {
 		return p.queryRow(ctx, q.one, args).Scan(dest...)
 	}
 	return err
+}
+
+// leave removes a waiting read and returns the given error. If the read's statement has begun, leave waits for its end,
+// because the statement writes to the destinations.
+func (g *rowReads) leave(r *pendingRow, why error) error {
+	g.mu.Lock()
+	i := slices.Index(g.waiting, r)
+	if i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
+	g.mu.Unlock()
+	if i >= 0 {
+		return why
+	}
+	return <-r.done
 }
 
 // readAll runs shared statements until no read waits.
@@ -79,7 +104,7 @@ func (g *rowReads) readAll(ctx context.Context, p *postgresDB, q *RowQuery) {
 			return
 		}
 		if n == 1 {
-			group[0].done <- p.queryRow(ctx, q.one, group[0].args).Scan(group[0].dest...)
+			group[0].done <- p.readOne(ctx, q, group[0])
 			continue
 		}
 		err := p.readGroup(ctx, q, group)
@@ -98,8 +123,21 @@ func (g *rowReads) readAll(ctx context.Context, p *postgresDB, q *RowQuery) {
 	}
 }
 
+// apartAfterPanic sets an error because of which a read runs again in its caller's goroutine, where it panics again.
+func apartAfterPanic(err *error) {
+	if recover() != nil {
+		*err = errApart
+	}
+}
+
+func (p *postgresDB) readOne(ctx context.Context, q *RowQuery, r *pendingRow) (err error) {
+	defer apartAfterPanic(&err)
+	return p.queryRow(ctx, q.one, r.args).Scan(r.dest...)
+}
+
 // readGroup runs the statement with lists.
-func (p *postgresDB) readGroup(ctx context.Context, q *RowQuery, group []*pendingRow) error {
+func (p *postgresDB) readGroup(ctx context.Context, q *RowQuery, group []*pendingRow) (err error) {
+	defer apartAfterPanic(&err)
 	c, err := p.acquire(ctx, p.pool)
 	if err != nil {
 		return err

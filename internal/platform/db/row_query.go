@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,12 @@ func NewRowQuery(table, text, types string) *RowQuery {
 		strings.Join(lists, ", ") + `) WITH ORDINALITY AS u (` + strings.Join(names, ", ") + `, n) CROSS JOIN LATERAL (` +
 		parameter.ReplaceAllString(text, "u.c$1") + ` LIMIT 1) AS r`)}
 }
+
+var listParameter = regexp.MustCompile(`CAST\(\$\d+ AS \w+\[\]\)`)
+
+// plannedOnce hides the lengths of lists from PostgreSQL's planner. Otherwise a plan for the lists at hand would look
+// cheaper than a plan for all lists, and the statement would be planned each time it is run.
+func plannedOnce(text string) string { return listParameter.ReplaceAllString(text, "(SELECT $0)") }
 
 // In returns the statement for a partition, or for the table; see [DB.PartitionOf].
 func (q *RowQuery) In(name string) *RowQuery {

@@ -1,10 +1,13 @@
 package db_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -82,4 +85,91 @@ func TestReadRowsTogether(t *testing.T) {
 		}
 		wg.Wait()
 	})
+}
+
+// A read whose turn has not come ends with its context, although the reads before it hang. A panic in Scan reaches the
+// caller, and later reads go on.
+func TestReadRowEnds(t *testing.T) {
+	d := dbtest.Postgres(t)
+	makeTable(t, d)
+	if err := insert(t.Context(), d, "there", "there", 1); err != nil {
+		t.Fatal(err)
+	}
+	read := func(ctx context.Context) error {
+		var n int
+		var id string
+		return d.ReadRow(ctx, thingByID, "there").Scan(&n, &id)
+	}
+	var wg sync.WaitGroup
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `LOCK TABLE things`); err != nil {
+			return err
+		}
+		for n := range 2 { // as many statements may run at a time
+			wg.Go(func() {
+				if err := read(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			for locked := 0; locked <= n; {
+				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE NOT granted
+					AND relation = CAST('things' AS REGCLASS)`).Scan(&locked); err != nil {
+					return err
+				}
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(cancel)
+		if err := read(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a read whose context has ended: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a destination that panics did not panic")
+			}
+		}()
+		d.ReadRow(t.Context(), thingByID, "there").Scan(panics{}, panics{})
+	}()
+	if err := read(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// panics is a destination that panics.
+type panics struct{}
+
+func (panics) ScanInt64(pgtype.Int8) error { panic("scan") }
+
+// While a shared transaction hangs, updates that begin right after another one has ended do not wait for it.
+func TestUpdateBesideAHangingOne(t *testing.T) {
+	d := dbtest.Postgres(t)
+	began, free := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := d.UpdateTogether(t.Context(), db.Accepting, func(*db.Tx) error {
+			close(began)
+			<-free
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-began
+	for range 5 {
+		if err := d.UpdateTogether(t.Context(), db.Accepting, func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `SELECT 1`)
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	close(free)
+	wg.Wait()
 }

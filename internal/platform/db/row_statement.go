@@ -26,14 +26,8 @@ type RowStatement struct {
 // parameter of the same number has in the statement for one row; the statement gives their types by CAST. The first
 // value identifies the row. Rows with the same first value are changed one after another.
 func NewRowStatement(one, list string) *RowStatement {
-	return &RowStatement{one: one, list: plannedOnce(list), table: changedTable.FindStringSubmatch(one)[1]}
+	return &RowStatement{one: one, list: list, table: changedTable.FindStringSubmatch(one)[1]}
 }
-
-var listParameter = regexp.MustCompile(`CAST\(\$\d+ AS \w+\[\]\)`)
-
-// plannedOnce hides the lengths of lists from PostgreSQL's planner. Otherwise a plan for the lists at hand would look
-// cheaper than a plan for all lists, and the statement would be planned each time it is run.
-func plannedOnce(text string) string { return listParameter.ReplaceAllString(text, "(SELECT $0)") }
 
 // changedTable matches the beginning of an UPDATE or a DELETE.
 var changedTable = regexp.MustCompile(`^(?:UPDATE|DELETE FROM) (\w+)`)

@@ -25,8 +25,8 @@ const (
 
 // UpdateTogether is like Update, for many small updates such as recording delivery results. On PostgreSQL, up to 64
 // simultaneous updates in class c share a transaction and its wait for the disk. Updates that arrive during a commit
-// are part of the next shared transaction, which begins after that commit, or beside it if they have waited for 5 ms. On SQLite, UpdateTogether is the same as Update, because
-// SQLite's updates always share commits.
+// are part of the next shared transaction. It begins after that commit, or beside it if they have waited for 5 ms. On
+// SQLite, UpdateTogether is the same as Update, because SQLite's updates always share commits.
 //
 // A failed update does not make other updates in the same transaction fail. If a shared transaction fails, each of its
 // updates runs again in a separate transaction, so fn may run more than once. If the database itself failed, all
@@ -120,6 +120,7 @@ func (g *together) commitAll(ctx context.Context, d *DB) {
 		g.began = time.Now()
 		if n == 0 {
 			g.running--
+			g.began = time.Time{} // another transaction may hang, for which the next update must not wait
 		}
 		g.mu.Unlock()
 		if n == 0 {

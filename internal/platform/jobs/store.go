@@ -26,7 +26,7 @@ const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET p
 // finishJob deletes a job at the end of an attempt, as the following statements do.
 var finishJob = db.NewRowStatement(`DELETE FROM jobs WHERE id = $1 AND attempt = $2`, `DELETE FROM jobs
 	USING UNNEST(CAST($1 AS UUID[]), CAST($2 AS INTEGER[])) AS u (id, attempt)
-	WHERE jobs.id = u.id AND jobs.attempt = u.attempt`)
+	WHERE jobs.id = ANY($1) AND jobs.id = u.id AND jobs.attempt = u.attempt`)
 
 // Statements that end an attempt to run a job. Each of these statements changes the job only if the attempt column
 // still has the given value.

@@ -40,7 +40,7 @@ var advanceState = db.NewRowStatement(
 	`UPDATE emails SET last_event = u.last_event, rank = u.rank, updated_at = u.updated_at
 	FROM UNNEST(CAST($1 AS UUID[]), CAST($2 AS SMALLINT[]), CAST($3 AS SMALLINT[]), CAST($4 AS BIGINT[]),
 		CAST($5 AS UUID[])) AS u (id, last_event, rank, updated_at, team_id)
-	WHERE emails.id = u.id AND emails.team_id = u.team_id AND emails.rank < u.rank`)
+	WHERE emails.id = ANY($1) AND emails.id = u.id AND emails.team_id = u.team_id AND emails.rank < u.rank`)
 
 // advanceEmail updates the state of an event's email. The column updated_at belongs to the email's only recipient, who
 // cannot have the state sent.

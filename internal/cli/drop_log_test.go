@@ -58,7 +58,8 @@ func TestRequestLogByDrop(t *testing.T) {
 			if err := n.Retention(n.DB.Now).Partition(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if found := n.count(`SELECT COUNT(*) FROM request_logs WHERE id = ANY($1)`, db.IDs(logged[3:5])); of() != 0 || found != 0 {
+			if found := n.count(`SELECT COUNT(*) FROM request_logs WHERE id = ANY($1)`,
+				db.IDs(logged[3:5])); of() != 0 || found != 0 {
 				t.Errorf("after the drop, %d entries and %d partitions are left", found, of())
 			}
 		}

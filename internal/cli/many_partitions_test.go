@@ -105,7 +105,8 @@ func TestManyPartitions(t *testing.T) {
 		for _, path := range []string{"/emails?limit=20", "/emails?limit=5&after=" + now[9],
 			"/emails?limit=5&before=" + now[9],
 			"/emails?limit=20&after=" + old[0], "/emails?limit=15&before=" + old[20], "/emails/" + old[3],
-			"/emails/" + old[3] + "/events", "/emails/" + old[3] + "/attempts", "/emails/" + old[3] + "/attachments", "/logs?limit=20",
+			"/emails/" + old[3] + "/events", "/emails/" + old[3] + "/attempts", "/emails/" + old[3] + "/attachments",
+			"/logs?limit=20",
 			"/logs?limit=5&after=" + logged[9], "/logs?limit=5&before=" + logged[9], "/logs?method=GET&limit=20",
 			"/logs?method=GET&limit=5&before=" + logged[249], "/logs/" + logged[3]} {
 			if status, text := n.ask(key, http.MethodGet, path, ""); status != 200 {

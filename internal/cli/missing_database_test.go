@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A command that needs an installation does not create one if data_dir is wrong. Otherwise, an erasure would report that
-// it found nothing.
+// A command that needs an installation does not create one if data_dir is wrong. Otherwise, an erasure would report
+// that it found nothing.
 func TestMissingDatabase(t *testing.T) {
 	t.Parallel()
 	p := &installation{t: t, dir: t.TempDir(), vars: map[string]string{}}

@@ -107,8 +107,8 @@ func showNextDrop(ctx context.Context, e *env, n *node.Node, d retention.Drop) e
 		fmt.Fprintf(e.out, "No partition of %s will be dropped, because there are only default partitions.\n", d.Name)
 		return nil
 	}
-	fmt.Fprintf(e.out, "The next drop of %s: those of %s, from %s on. The longest %s of any team is %s.\n", d.Name, closed[0],
-		closed[0].To.Add(longest).UTC().Format(time.RFC3339), d.Setting, longest)
+	fmt.Fprintf(e.out, "The next drop of %s: those of %s, from %s on. The longest %s of any team is %s.\n", d.Name,
+		closed[0], closed[0].To.Add(longest).UTC().Format(time.RFC3339), d.Setting, longest)
 	return nil
 }
 

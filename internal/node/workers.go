@@ -225,8 +225,8 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 			Prepare: n.prepareWebhookDrop}}})
 }
 
-// prepareWebhookDrop keeps deliveries that are not finished. They are found in the transaction that drops the partition,
-// by an index that has only such deliveries.
+// prepareWebhookDrop keeps deliveries that are not finished. They are found in the transaction that drops the
+// partition, by an index that has only such deliveries.
 func (n *Node) prepareWebhookDrop(ctx context.Context, _ partitions.Span) (
 	keep func(tx *db.Tx, from, to string) ([]partitions.Kept, error), dropped func(ctx context.Context) error, err error) {
 	keep = func(tx *db.Tx, from, to string) ([]partitions.Kept, error) {

@@ -106,8 +106,8 @@ func (s *Service) RetentionsOf(ctx context.Context, after, last int64, limit int
 	return all, nil
 }
 
-// EmailRetentions returns the smallest and the largest value that teams have set for Retention.Emails. The smallest is 0
-// if a team has set none. Both are 0 without teams.
+// EmailRetentions returns the smallest and the largest value that teams have set for Retention.Emails. The smallest is
+// 0 if a team has set none. Both are 0 without teams.
 func (s *Service) EmailRetentions(ctx context.Context) (shortest, longest time.Duration, err error) {
 	return emailRetentions(ctx, s.DB.Reader)
 }

@@ -65,6 +65,6 @@ func countResponses(ctx context.Context, tx *db.Tx, teamID, contactID string, a 
 		opened_at = CASE WHEN contact_engagement.opened_at > excluded.opened_at THEN contact_engagement.opened_at
 			ELSE COALESCE(excluded.opened_at, contact_engagement.opened_at) END,
 		clicked_at = CASE WHEN contact_engagement.clicked_at > excluded.clicked_at THEN contact_engagement.clicked_at
-			ELSE COALESCE(excluded.clicked_at, contact_engagement.clicked_at) END`, db.ID(contactID), db.ID(teamID), a.opened, a.clicked,
-		db.MicrosOrNull(a.openedAt), db.MicrosOrNull(a.clickedAt))
+			ELSE COALESCE(excluded.clicked_at, contact_engagement.clicked_at) END`, db.ID(contactID), db.ID(teamID), a.opened,
+		a.clicked, db.MicrosOrNull(a.openedAt), db.MicrosOrNull(a.clickedAt))
 }

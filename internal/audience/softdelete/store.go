@@ -34,8 +34,8 @@ func markedRows(ctx context.Context, r db.Reader, t Table, limit int) ([]markedR
 	})
 }
 
-// deleteChildren deletes, in index order, up to batchRows rows that refer to a given row. It compares the team in a form
-// for which no index is used, because an index that begins with the team could have all of the team's rows.
+// deleteChildren deletes, in index order, up to batchRows rows that refer to a given row. It compares the team in a
+// form for which no index is used, because an index that begins with the team could have all of the team's rows.
 func deleteChildren(ctx context.Context, tx *db.Tx, c Child, m markedRow) (int64, error) {
 	order := c.Order
 	if !tx.OneWriter() {
@@ -43,10 +43,12 @@ func deleteChildren(ctx context.Context, tx *db.Tx, c Child, m markedRow) (int64
 	}
 	last := strings.ReplaceAll(order, ",", " DESC,") + " DESC"
 	return tx.Exec(ctx, `DELETE FROM `+c.Table+` WHERE `+c.Column+` = $1 AND COALESCE(team_id, team_id) = $3
-		AND (`+order+`) <= (SELECT `+order+` FROM (SELECT `+order+` FROM `+c.Table+` WHERE `+c.Column+` = $1 ORDER BY `+order+` LIMIT $2) x
+		AND (`+order+`) <= (SELECT `+order+` FROM (SELECT `+order+` FROM `+c.Table+` WHERE `+c.Column+` = $1
+		ORDER BY `+order+` LIMIT $2) x
 		ORDER BY `+last+` LIMIT 1)`, db.ID(m.id), batchRows, db.ID(m.teamID))
 }
 
 func deleteRow(ctx context.Context, tx *db.Tx, t Table, m markedRow) {
-	tx.Queue(ctx, `DELETE FROM `+t.Name+` WHERE id = $1 AND team_id = $2 AND deleted_at <> 0`, db.ID(m.id), db.ID(m.teamID))
+	tx.Queue(ctx, `DELETE FROM `+t.Name+` WHERE id = $1 AND team_id = $2 AND deleted_at <> 0`, db.ID(m.id),
+		db.ID(m.teamID))
 }

@@ -101,7 +101,8 @@ func TestChangedSender(t *testing.T) {
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		s.until(id, broadcasts.Sent)
 
-		s.mustCount(n, `SELECT COUNT(DISTINCT contact_id) FROM emails WHERE broadcast_id = $1 AND last_event = 5 /* delivered */
+		s.mustCount(n, `SELECT COUNT(DISTINCT contact_id) FROM emails WHERE broadcast_id = $1
+			AND last_event = 5 /* delivered */
 			AND domain_id = $2`, db.ID(id), db.ID(second.ID))
 		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		all := s.captured()

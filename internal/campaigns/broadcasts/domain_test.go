@@ -75,7 +75,8 @@ func TestDomainLostAndBack(t *testing.T) {
 				s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 5 /* delivered */`, db.ID(id))
 				s.mustCount(n, `SELECT COUNT(a.outcome) FROM email_events a JOIN emails e ON e.id = a.email_id
 					WHERE e.broadcast_id = $1`, db.ID(id))
-				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 4 /* delivery_delayed */`, db.ID(id))
+				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 4 /* delivery_delayed */`,
+					db.ID(id))
 			})
 		})
 	}

@@ -209,7 +209,8 @@ func TestErasingBesideAPage(t *testing.T) {
 	wg.Go(func() {
 		s.Update(func(tx *db.Tx) error {
 			// A page locks the broadcast and inserts recipients.
-			if _, err := tx.Exec(t.Context(), `UPDATE broadcasts SET entered = entered + 1 WHERE id = $1`, db.ID(id)); err != nil {
+			if _, err := tx.Exec(t.Context(), `UPDATE broadcasts SET entered = entered + 1 WHERE id = $1`,
+				db.ID(id)); err != nil {
 				return err
 			}
 			_, err := tx.Exec(t.Context(), `INSERT INTO broadcast_recipients SELECT (JSONB_POPULATE_RECORD(r,

@@ -191,7 +191,8 @@ func TestLeavingWhileItWaits(t *testing.T) {
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		s.until(id, broadcasts.Sent)
 		stop()
-		s.mustCount(1, `SELECT COUNT(*) FROM broadcast_recipients WHERE state = 5 /* failed */ AND reason = 'contact_unsubscribed'
+		s.mustCount(1, `SELECT COUNT(*) FROM broadcast_recipients WHERE state = 5 /* failed */
+			AND reason = 'contact_unsubscribed'
 			AND address = 'r1@reader.example'`)
 		s.mustCount(2, `SELECT COUNT(*) FROM broadcast_recipients WHERE state = 3 /* delivered */`)
 	})

@@ -98,7 +98,8 @@ func TestPauseHoldsWhatIsEntered(t *testing.T) {
 		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 5 /* delivered */`, db.ID(id))
 		s.mustCount(n, `SELECT COUNT(a.outcome) FROM email_events a JOIN emails e ON e.id = a.email_id
 			WHERE e.broadcast_id = $1`, db.ID(id))
-		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 3 /* delivered */`, db.ID(id))
+		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 3 /* delivered */`,
+			db.ID(id))
 		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind IN ('delivery', 'broadcast', 'broadcast.release')`)
 		r, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
 		s.Must(err)
@@ -164,7 +165,8 @@ func TestCancelEndsWhatIsEntered(t *testing.T) {
 		})
 		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 11 /* canceled */`, db.ID(id))
 		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 11 /* canceled */`, db.ID(id))
-		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 7 /* canceled */`, db.ID(id))
+		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 7 /* canceled */`,
+			db.ID(id))
 		s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE outcome IS NOT NULL`)
 		if b := s.broadcast(id); b.Status != broadcasts.Canceled || b.SentAt.IsZero() {
 			t.Errorf("it is %s, sent at %s", b.Status, b.SentAt)

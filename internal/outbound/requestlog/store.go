@@ -143,8 +143,8 @@ func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_
 
 // between returns the ids of up to limit of a team's oldest entries whose ids are between two ids.
 func between(ctx context.Context, r db.Reader, teamID, after, before string, limit int) ([]db.ID, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM request_logs WHERE team_id = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4`,
-		db.ID(teamID), db.OrNoID(after), db.ID(before), limit)
+	rows, err := r.Query(ctx, `SELECT id FROM request_logs WHERE team_id = $1 AND id > $2 AND id < $3 ORDER BY id
+		LIMIT $4`, db.ID(teamID), db.OrNoID(after), db.ID(before), limit)
 	return db.Collect(rows, err, func(r db.Row) (entryID db.ID, err error) {
 		err = r.Scan(&entryID)
 		return entryID, err

@@ -100,8 +100,8 @@ func (s *Service) dropExpired(ctx context.Context, d *Drop) (failed error) {
 	return errors.Join(failed, s.drops.Partitions.Empty(ctx, d.Family, since))
 }
 
-// dropBefore drops all partitions of a family that end at or before the given time, oldest first. A partition that cannot be
-// dropped does not keep the later ones from being dropped, unless the time of ctx is over.
+// dropBefore drops all partitions of a family that end at or before the given time, oldest first. A partition that
+// cannot be dropped does not keep the later ones from being dropped, unless the time of ctx is over.
 func (s *Service) dropBefore(ctx context.Context, d *Drop, before time.Time) error {
 	closed, failed := s.drops.Partitions.Closed(ctx, d.Family, before)
 	for _, span := range closed {

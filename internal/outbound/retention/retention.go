@@ -4,14 +4,14 @@
 // The retention periods are settings of the installation, and each team may have shorter periods of some. The packages
 // that own the rows decide what to delete: each provides a [Step], which deletes one batch of a team's rows in a
 // transaction of a few milliseconds. Package retention decides when to delete. Run visits the teams in rounds, so that
-// no team has to wait for a team with millions of emails. After each batch, Run pauses for as long as the batch took, so
-// that deletion takes at most half of the time that SQLite's only writer has.
+// no team has to wait for a team with millions of emails. After each batch, Run pauses for as long as the batch took,
+// so that deletion takes at most half of the time that SQLite's only writer has.
 //
 // # Partitions
 //
 // On PostgreSQL, emails, the request log and webhook messages are in partitions by time. When the longest retention
-// period of any team has passed for a whole partition, [Service.Partition] drops it. Run leaves rows to such a drop if it
-// is due within a day. A row may therefore be kept up to a day longer than its retention period. All other rows are
+// period of any team has passed for a whole partition, [Service.Partition] drops it. Run leaves rows to such a drop if
+// it is due within a day. A row may therefore be kept up to a day longer than its retention period. All other rows are
 // deleted in batches, for example those of teams with a shorter period, and those of a partition that could not be
 // dropped for two days.
 //

@@ -79,7 +79,10 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 	m, team, ctx := f.messages(t, e)[0], f.Acme.TeamID, t.Context()
 	d.Close()
 	for name, f := range map[string]func() error{
-		"Create":       func() error { _, err := f.Create(ctx, team, "http://127.0.0.1:1", []string{"email.sent"}); return err },
+		"Create": func() error {
+			_, err := f.Create(ctx, team, "http://127.0.0.1:1", []string{"email.sent"})
+			return err
+		},
 		"Get":          func() error { _, err := f.Get(ctx, team, e.ID); return err },
 		"List":         func() error { _, _, err := f.List(ctx, team, page.Page{}); return err },
 		"Update":       func() error { return f.Service.Update(ctx, team, e.ID, webhooks.Change{}) },

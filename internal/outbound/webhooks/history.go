@@ -231,8 +231,6 @@ const (
 	sweepStretch   = 50              // number of transactions for one endpoint before the sweep continues with the next
 
 	unsettledMost = 10_000 // maximum number of unfinished deliveries in a partition that is dropped
-
-	lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff" // greater than every id
 )
 
 // recoverSome handles a recovery job: it reopens a limited number of failed messages, one batch per transaction, and
@@ -399,8 +397,8 @@ func (s *Service) Unsettled(ctx context.Context, r db.Reader, from, to string) (
 // Sweep does the work of SweepPart for all teams.
 func (s *Service) Sweep(ctx context.Context) error { return s.SweepPart(ctx, jobs.Whole) }
 
-// SweepPart deletes all rows of deleted endpoints, for the teams whose short ids are in the range of the part. SweepPart
-// works in batches, each in its own transaction.
+// SweepPart deletes all rows of deleted endpoints, for the teams whose short ids are in the range of the part.
+// SweepPart works in batches, each in its own transaction.
 func (s *Service) SweepPart(ctx context.Context, p jobs.Part) error {
 	for more := true; more; {
 		var err error

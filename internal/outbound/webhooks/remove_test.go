@@ -76,7 +76,8 @@ func TestWaitsForALongEarlierMessage(t *testing.T) {
 		e := f.endpoint(t, "http://127.0.0.1:1")
 		f.suppress(t, "ann@one.example")
 		now := time.Now()
-		for name, chain := range map[string]string{"an address": "ann@one.example", "an email": id.First(now.AddDate(0, 0, -20))} {
+		for name, chain := range map[string]string{"an address": "ann@one.example",
+			"an email": id.First(now.AddDate(0, 0, -20))} {
 			for days, waits := range map[int]bool{0: true, 1: true, 10: true, 19: true} {
 				f.change(t, `DELETE FROM jobs`, `DELETE FROM webhook_attempts`)
 				early, late := db.ID(id.First(now.Add(-time.Hour).AddDate(0, 0, -days))), db.ID(id.First(now))

@@ -289,8 +289,8 @@ func describe(ctx context.Context, r db.Reader, teamID string, all []Message) er
 		keys[i] = messageKey(all[i].ID)
 		places[keys[i]] = i
 	}
-	rows, err := r.Query(ctx, `SELECT id, type, created_at FROM webhook_messages WHERE id = ANY($1) AND team_id = $2`, keys,
-		db.ID(teamID))
+	rows, err := r.Query(ctx, `SELECT id, type, created_at FROM webhook_messages WHERE id = ANY($1) AND team_id = $2`,
+		keys, db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var key db.ID
 		var kind string

@@ -18,10 +18,11 @@ type storedDelivery struct {
 }
 
 // deliveriesBetween returns a batch of an endpoint's deliveries of messages with ids in a range, oldest first.
-func deliveriesBetween(ctx context.Context, r db.Reader, teamID string, endpointID, after, before db.ID) ([]storedDelivery,
-	error) {
+func deliveriesBetween(ctx context.Context, r db.Reader, teamID string, endpointID, after, before db.ID) (
+	[]storedDelivery, error) {
 	rows, err := r.Query(ctx, `SELECT message_id, status FROM webhook_deliveries WHERE webhook_id = $1 AND team_id = $5
-		AND message_id > $2 AND message_id < $3 ORDER BY message_id LIMIT $4`, endpointID, after, before, batch, db.ID(teamID))
+		AND message_id > $2 AND message_id < $3 ORDER BY message_id LIMIT $4`, endpointID, after, before, batch,
+		db.ID(teamID))
 	return db.Collect(rows, err, func(r db.Row) (d storedDelivery, err error) {
 		var state string
 		err = r.Scan(&d.messageID, &state)
@@ -32,8 +33,8 @@ func deliveriesBetween(ctx context.Context, r db.Reader, teamID string, endpoint
 
 // deleteFinished deletes an endpoint's finished deliveries of some messages, with their attempts.
 func deleteFinished(ctx context.Context, tx *db.Tx, teamID string, endpointID db.ID, messages []db.ID) {
-	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($3)`, endpointID,
-		db.ID(teamID), messages)
+	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($3)`,
+		endpointID, db.ID(teamID), messages)
 	tx.Queue(ctx, `DELETE FROM webhook_deliveries WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($3)
 		AND (status = 'success' OR status = 'failed')`, endpointID, db.ID(teamID), messages)
 }
@@ -69,8 +70,8 @@ func scanID(r db.Row) (id db.ID, err error) {
 	return id, err
 }
 
-// unsettledBetween returns the unfinished deliveries and the fan-outs of all teams for messages with ids in a range. The
-// owner of a fan-out's message is its team, which has the id of no endpoint.
+// unsettledBetween returns the unfinished deliveries and the fan-outs of all teams for messages with ids in a range.
+// The owner of a fan-out's message is its team, which has the id of no endpoint.
 func unsettledBetween(ctx context.Context, r db.Reader, from, to string, limit int) ([]partitions.Kept, error) {
 	rows, err := r.Query(ctx, `SELECT webhook_id, message_id FROM webhook_deliveries WHERE message_id >= $1
 		AND message_id < $2 AND status IN ('pending', 'attempting')
@@ -99,7 +100,7 @@ func deletedEndpoints(ctx context.Context, r db.Reader, p jobs.Part, after strin
 // has no rows left is itself deleted after an hour, when no node inserts messages for it any more.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, limit int) (n int64, err error) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
-		gone, err := tx.Exec(ctx, sweepOf(table), db.ID(e.ID), db.ID(e.TeamID), db.ID(lastID), limit)
+		gone, err := tx.Exec(ctx, sweepOf(table), db.ID(e.ID), db.ID(e.TeamID), limit)
 		if err != nil {
 			return 0, err
 		}
@@ -117,6 +118,6 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, limit int) (n in
 func sweepOf(table string) string {
 	return `DELETE FROM ` + table +
 		` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT message_id FROM (
-		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x
+		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 ORDER BY message_id LIMIT $3) x
 		ORDER BY message_id DESC LIMIT 1)`
 }

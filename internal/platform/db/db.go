@@ -251,7 +251,7 @@ type DB struct {
 	wait   time.Duration // maximum wait for the database
 	long   *fairshare.Turns
 
-	together [classes]together
+	together [classes]*gather[shared]
 }
 
 // Options are the parameters of [Open].
@@ -304,7 +304,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		e = traced{e, tracer{o.Trace, o.Break}}
 	}
 	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience, long: newLong(e.places()),
-		parts: e.partitions()}
+		parts: e.partitions(), together: newTogether()}
 	d.hints.init()
 	return d, nil
 }

@@ -38,7 +38,7 @@ type postgresDB struct {
 	patience time.Duration
 	opening  string // statement that begins each transaction behind a pooler; see openingText
 	parts    parts
-	rowReads sync.Map // *rowReads by *RowQuery
+	rowReads sync.Map // *gather[pendingRow] by *RowQuery
 
 	borrowed bool        // whether the pools belong to another DB; see Options.Borrow
 	closed   atomic.Bool // set by close if the pools are borrowed

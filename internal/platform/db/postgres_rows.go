@@ -3,9 +3,6 @@ package db
 import (
 	"context"
 	"errors"
-	"runtime"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,14 +13,7 @@ const (
 	rowsTogetherAtOnce = 2  // maximum number of shared statements that run at a time for each RowQuery
 )
 
-// rowReads collects the reads of one RowQuery that wait at the same time. No timer is used: reads that begin while
-// statements run are part of the next one.
-type rowReads struct {
-	mu      sync.Mutex
-	waiting []*pendingRow
-	running int // calls of readAll
-}
-
+// pendingRow is a call of ReadRow that waits.
 type pendingRow struct {
 	dest, args []any
 	found      bool
@@ -42,28 +32,26 @@ func (p *postgresDB) readRow(ctx context.Context, q *RowQuery, dest, args []any)
 	}
 	known, ok := p.rowReads.Load(q)
 	if !ok {
-		known, _ = p.rowReads.LoadOrStore(q, &rowReads{})
+		known, _ = p.rowReads.LoadOrStore(q, &gather[pendingRow]{most: rowsTogether, atOnce: rowsTogetherAtOnce})
 	}
-	g, r := known.(*rowReads), &pendingRow{dest: dest, args: args, done: make(chan error, 1)}
-	g.mu.Lock()
-	g.waiting = append(g.waiting, r)
-	start := g.running < rowsTogetherAtOnce
-	if start {
-		g.running++
-	}
-	g.mu.Unlock()
-	if start {
-		go g.readAll(context.WithoutCancel(ctx), p, q)
-	}
+	g, r := known.(*gather[pendingRow]), &pendingRow{dest: dest, args: args, done: make(chan error, 1)}
+	all := context.WithoutCancel(ctx)
+	g.add(r, func(group []*pendingRow) { p.readRows(all, q, group) })
 	turn := time.NewTimer(p.patience)
 	defer turn.Stop()
-	var err error
+	var err, late error
 	select {
 	case err = <-r.done:
 	case <-ctx.Done():
-		err = g.leave(r, ctx.Err())
+		late = ctx.Err()
 	case <-turn.C:
-		err = g.leave(r, unavailable("wait for a statement", errors.New("those before took too long")))
+		late = unavailable("wait for a statement", errors.New("those before took too long"))
+	}
+	if late != nil {
+		if g.leave(r) {
+			return late
+		}
+		err = <-r.done // the statement has begun, and writes to dest
 	}
 	if err == errApart {
 		return p.queryRow(ctx, q.one, args).Scan(dest...)
@@ -71,54 +59,23 @@ func (p *postgresDB) readRow(ctx context.Context, q *RowQuery, dest, args []any)
 	return err
 }
 
-// leave removes a waiting read and returns the given error. If the read's statement has begun, leave waits for its end,
-// because the statement writes to the destinations.
-func (g *rowReads) leave(r *pendingRow, why error) error {
-	g.mu.Lock()
-	i := slices.Index(g.waiting, r)
-	if i >= 0 {
-		g.waiting = slices.Delete(g.waiting, i, i+1)
+// readRows reads the rows of a group, and tells each read its error.
+func (p *postgresDB) readRows(ctx context.Context, q *RowQuery, group []*pendingRow) {
+	if len(group) == 1 {
+		group[0].done <- p.readOne(ctx, q, group[0])
+		return
 	}
-	g.mu.Unlock()
-	if i >= 0 {
-		return why
-	}
-	return <-r.done
-}
-
-// readAll runs shared statements until no read waits.
-func (g *rowReads) readAll(ctx context.Context, p *postgresDB, q *RowQuery) {
-	for {
-		for range togetherYields {
-			runtime.Gosched() // other goroutines may add their reads
-		}
-		g.mu.Lock()
-		n := min(len(g.waiting), rowsTogether)
-		group := g.waiting[:n:n]
-		g.waiting = g.waiting[n:]
-		if n == 0 {
-			g.running--
-		}
-		g.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		if n == 1 {
-			group[0].done <- p.readOne(ctx, q, group[0])
-			continue
-		}
-		err := p.readGroup(ctx, q, group)
-		for _, r := range group {
-			switch {
-			case err != nil && !errors.Is(err, ErrUnavailable):
-				r.done <- errApart
-			case err != nil:
-				r.done <- err
-			case !r.found:
-				r.done <- ErrNoRows
-			default:
-				r.done <- nil
-			}
+	err := p.readGroup(ctx, q, group)
+	for _, r := range group {
+		switch {
+		case err != nil && !errors.Is(err, ErrUnavailable):
+			r.done <- errApart
+		case err != nil:
+			r.done <- err
+		case !r.found:
+			r.done <- ErrNoRows
+		default:
+			r.done <- nil
 		}
 	}
 }

@@ -57,8 +57,8 @@ func (q *RowQuery) In(name string) *RowQuery {
 }
 
 // ReadRow runs a RowQuery when Scan is called, which waits for other goroutines' reads that share its statement. Scan
-// returns [ErrNoRows] if no row has these arguments; the destinations may be set even if it returns an error. ReadRow is
-// for small rows: a large one delays the other reads.
+// returns [ErrNoRows] if no row has these arguments; the destinations may be set even if it returns an error. ReadRow
+// is for small rows: a large one delays the other reads.
 func (d *DB) ReadRow(ctx context.Context, q *RowQuery, args ...any) Row {
 	return rowRead{ctx, d, q, args}
 }

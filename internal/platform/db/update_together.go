@@ -3,9 +3,6 @@ package db
 import (
 	"context"
 	"errors"
-	"runtime"
-	"slices"
-	"sync"
 	"time"
 )
 
@@ -18,9 +15,6 @@ const (
 	togetherAtOnce = 2
 	togetherWait   = 5 * time.Millisecond
 	togetherTime   = time.Minute
-	// togetherYields is how often other goroutines may queue updates before a shared transaction begins, because each
-	// transaction and each of its statements has a fixed cost.
-	togetherYields = 3
 )
 
 // UpdateTogether is like Update, for many small updates such as recording delivery results. On PostgreSQL, up to 64
@@ -37,42 +31,15 @@ func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) er
 	if d.Alone() {
 		return d.Update(ctx, fn)
 	}
-	return d.together[c].update(ctx, d, withAddition(ctx, fn))
-}
-
-// Class is a class of updates that may share a transaction. Updates of different classes never share a transaction.
-type Class int
-
-const (
-	Accepting Class = iota // updates for which a client is waiting
-	Recording              // updates that record the outcome of work in progress
-	classes
-)
-
-// together collects updates that may share a transaction. The zero value of together is ready to use.
-type together struct {
-	mu      sync.Mutex
-	waiting []*shared
-	running int       // calls of commitAll
-	began   time.Time // when the last transaction began
-}
-
-type shared struct {
-	fn   func(*Tx) error
-	done chan error
-}
-
-func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p := &shared{fn, make(chan error, 1)}
-	g.mu.Lock()
-	g.waiting = append(g.waiting, p)
-	if g.running == 0 || time.Since(g.began) >= togetherWait {
-		g.start(WithoutAddition(context.WithoutCancel(ctx)), d)
-	}
-	g.mu.Unlock()
+	p := &shared{withAddition(ctx, fn), make(chan error, 1)}
+	// The transaction must not end with the context of one of its updates. Its callers wait for it, so a shutdown need
+	// not.
+	all := WithoutAddition(context.WithoutCancel(ctx))
+	g := d.together[c]
+	g.add(p, func(group []*shared) { commitShared(all, d, group) })
 	turn := time.NewTimer(d.wait)
 	defer turn.Stop()
 	select {
@@ -86,55 +53,26 @@ func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error 
 	return <-p.done
 }
 
-// leave removes a waiting update. If the update's transaction has begun, leave returns false.
-func (g *together) leave(p *shared) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	i := slices.Index(g.waiting, p)
-	if i >= 0 {
-		g.waiting = slices.Delete(g.waiting, i, i+1)
-	}
-	return i >= 0
+// Class is a class of updates that may share a transaction. Updates of different classes never share a transaction.
+type Class int
+
+const (
+	Accepting Class = iota // updates for which a client is waiting
+	Recording              // updates that record the outcome of work in progress
+	classes
+)
+
+// shared is an update that waits for its transaction.
+type shared struct {
+	fn   func(*Tx) error
+	done chan error
 }
 
-// start begins to commit waiting updates, unless enough transactions run. The caller holds g.mu.
-func (g *together) start(ctx context.Context, d *DB) {
-	if len(g.waiting) > 0 && g.running < togetherAtOnce {
-		g.running++
-		go g.commitAll(ctx, d)
+func newTogether() (all [classes]*gather[shared]) {
+	for c := range all {
+		all[c] = &gather[shared]{most: togetherMax, atOnce: togetherAtOnce, beside: togetherWait}
 	}
-}
-
-// commitAll commits waiting updates in groups until no updates are waiting. The callers of these updates wait for
-// commitAll, so a shutdown need not wait for it. The context ctx must not be the context of the update that called
-// commitAll, because that context may end first.
-func (g *together) commitAll(ctx context.Context, d *DB) {
-	for {
-		for range togetherYields {
-			runtime.Gosched() // on an idle node, it returns at once
-		}
-		g.mu.Lock()
-		n := min(len(g.waiting), togetherMax)
-		group := g.waiting[:n:n]
-		g.waiting = g.waiting[n:]
-		g.began = time.Now()
-		if n == 0 {
-			g.running--
-			g.began = time.Time{} // another transaction may hang, for which the next update must not wait
-		}
-		g.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		// Updates that begin to wait after this time start a transaction themselves.
-		slow := time.AfterFunc(togetherWait, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.start(ctx, d)
-		})
-		commitShared(ctx, d, group)
-		slow.Stop()
-	}
+	return all
 }
 
 func commitShared(ctx context.Context, d *DB, group []*shared) {

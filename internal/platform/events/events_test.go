@@ -200,7 +200,8 @@ func TestNumbers(t *testing.T) {
 				t.Fatal(err)
 			}
 			var n int
-			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM email_events WHERE outcome = $1`, i+1).Scan(&n); err != nil || n != 1 {
+			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM email_events WHERE outcome = $1`,
+				i+1).Scan(&n); err != nil || n != 1 {
 				t.Errorf("%s is not %d: %v", outcome, i+1, err)
 			}
 		}

@@ -182,8 +182,8 @@ func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
 	tx.QueueOne(ctx, lost("park", j), parkJob, db.ID(j.ID), j.Attempt, int64(never), true, db.Text(why, whyMax))
 }
 
-// Remove deletes a team's waiting or parked job by its dedupe key. Remove returns false if no such job exists or a worker has
-// claimed it.
+// Remove deletes a team's waiting or parked job by its dedupe key. Remove returns false if no such job exists or a
+// worker has claimed it.
 func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, teamID, dedupe string) (bool, error) {
 	n, err := tx.Exec(ctx, removeJob, kind, dedupe, db.ID(teamID))
 	return n > 0, err

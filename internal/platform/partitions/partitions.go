@@ -161,7 +161,8 @@ type Partition struct {
 const learnEvery = 10 * time.Minute
 
 // Run tells the database which partitions there are, so that statements may name them, until ctx ends. Each node calls
-// Run. Until a partition is known, after it was dropped, or if the user has no rights for it, statements name its table.
+// Run. Until a partition is known, after it was dropped, or if the user has no rights for it, statements name its
+// table.
 func (s *Service) Run(ctx context.Context) error {
 	if s.d.Alone() {
 		return nil

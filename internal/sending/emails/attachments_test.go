@@ -169,7 +169,8 @@ func TestFetchThatFailsEndsTheEmail(t *testing.T) {
 		// All attempts to fetch the file fail; the test skips the waits between them.
 		f.release(t, func() bool {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, f.Acme.TeamID, id, time.Now().Add(-time.Second))
+				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, f.Acme.TeamID, id,
+					time.Now().Add(-time.Second))
 				return err
 			}); err != nil {
 				t.Fatal(err)

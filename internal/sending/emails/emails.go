@@ -84,8 +84,8 @@ const (
 
 // states holds the numbers of the states in emails.last_event and email_recipients.state. A state has the number of the
 // type of its event in [events.Types], because packages that cannot import this one compare them.
-var states = db.NewNames("emails.last_event", map[State]int16{Scheduled: 1, Queued: 2, Sent: 3, Delayed: 4, Delivered: 5,
-	Opened: 6, Clicked: 7, Bounced: 8, Failed: 9, Suppressed: 10, Canceled: 11, Complained: 12})
+var states = db.NewNames("emails.last_event", map[State]int16{Scheduled: 1, Queued: 2, Sent: 3, Delayed: 4,
+	Delivered: 5, Opened: 6, Clicked: 7, Bounced: 8, Failed: 9, Suppressed: 10, Canceled: 11, Complained: 12})
 
 // recipientKinds holds the numbers of the kinds in email_recipients.kind.
 var recipientKinds = db.NewNames("email_recipients.kind", map[string]int16{"to": 1, "cc": 2, "bcc": 3})

@@ -184,7 +184,8 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		f.Run(f.Emails.Kinds()...)
 		testnode.Until(t, "an email that fails to fetch goes on", func() bool {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, f.Acme.TeamID, fails, time.Now().Add(-time.Second))
+				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, f.Acme.TeamID, fails,
+					time.Now().Add(-time.Second))
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -226,7 +227,8 @@ func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 		}
 		due := func() {
 			err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, f.Acme.TeamID, id, time.Now().Add(-time.Second))
+				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, f.Acme.TeamID, id,
+					time.Now().Add(-time.Second))
 				return err
 			})
 			if err != nil {
@@ -307,7 +309,8 @@ func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 		id := f.Send(e)
 		due := func() {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, f.Acme.TeamID, id, time.Now().Add(-time.Second))
+				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, f.Acme.TeamID, id,
+					time.Now().Add(-time.Second))
 				return err
 			}); err != nil {
 				t.Fatal(err)

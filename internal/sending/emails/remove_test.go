@@ -357,8 +357,8 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 	now := tx.Now().UnixMicro()
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, actor_id, domain_id, message_id, sender, subject, recipients, tags,
 		topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind)
-		VALUES ($1, $2, NULL, $3, $5, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, NULL, NULL, 5, 40, NULL, $4,
-			1)`, db.ID(emailID), db.ID(teamID), db.ID(domainID), now, emailID)
+		VALUES ($1, $2, NULL, $3, $5, 'a@acme.example', 's', '{"to":["b@one.example"]}', '', NULL, NULL, NULL, 5, 40, NULL,
+			$4, 1)`, db.ID(emailID), db.ID(teamID), db.ID(domainID), now, emailID)
 	if tx.OneWriter() {
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers) VALUES ($1, $2,
 			'<p>Hello.', 'Hello.', 3, '')`, db.ID(emailID), db.ID(teamID))

@@ -62,7 +62,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email, b *body) error {
 	tx.Proof(`SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, db.ID(e.ID), db.ID(e.TeamID))
 	args := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.Actor.ID), db.ID(e.DomainID), messageID, e.From, e.Subject, to,
 		tags, db.ID(e.TopicID), db.ID(e.TemplateID), db.ID(e.BroadcastID), states.Number(e.LastEvent), rank[e.LastEvent],
-		db.MicrosOrNull(e.ScheduledAt), e.CreatedAt.UnixMicro(), teams.ActorKinds.Number(e.Actor.Kind), db.ID(e.shared.contentID), variables, db.ID(e.ContactID), e.only}
+		db.MicrosOrNull(e.ScheduledAt), e.CreatedAt.UnixMicro(), teams.ActorKinds.Number(e.Actor.Kind),
+		db.ID(e.shared.contentID), variables, db.ID(e.ContactID), e.only}
 	if b == nil {
 		tx.QueueRow(ctx, insertOnly, args...)
 		return nil

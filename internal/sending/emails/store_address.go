@@ -117,8 +117,8 @@ func replaceInEvents(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, 
 	for _, column := range columns {
 		text += `, COALESCE(` + column + `, '')`
 	}
-	rows, err := tx.Query(ctx, text+` FROM email_events WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2`, db.ID(emailID),
-		db.ID(teamID))
+	rows, err := tx.Query(ctx, text+` FROM email_events WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2`,
+		db.ID(emailID), db.ID(teamID))
 	all, err := db.Collect(rows, err, func(r db.Row) ([]string, error) {
 		texts := make([]string, 1+len(columns))
 		dest := make([]any, len(texts))

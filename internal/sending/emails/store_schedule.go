@@ -46,8 +46,8 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err == nil && e.only == "" {
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND team_id = $5 AND rank < $3`, db.ID(emailID), states.Number(to), rank[to], tx.Now().UnixMicro(),
-			db.ID(teamID))
+			WHERE email_id = $1 AND team_id = $5 AND rank < $3`, db.ID(emailID), states.Number(to), rank[to],
+			tx.Now().UnixMicro(), db.ID(teamID))
 	}
 	return &e, err
 }

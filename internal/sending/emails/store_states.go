@@ -25,12 +25,12 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 			states.Number(to), rankOf(e), e.At.UnixMicro(), settled, db.ID(e.TeamID))
 	case e.Recipient != "":
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND team_id = $6 AND rank < $4`, db.ID(e.EmailID), e.Recipient, states.Number(to),
-			rankOf(e), e.At.UnixMicro(), db.ID(e.TeamID))
+			WHERE email_id = $1 AND address = $2 AND team_id = $6 AND rank < $4`, db.ID(e.EmailID), e.Recipient,
+			states.Number(to), rankOf(e), e.At.UnixMicro(), db.ID(e.TeamID))
 	case to != Sent && !isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND team_id = $5 AND rank < $3`, db.ID(e.EmailID), states.Number(to), rankOf(e), e.At.UnixMicro(),
-			db.ID(e.TeamID))
+			WHERE email_id = $1 AND team_id = $5 AND rank < $3`, db.ID(e.EmailID), states.Number(to), rankOf(e),
+			e.At.UnixMicro(), db.ID(e.TeamID))
 	}
 }
 
@@ -50,8 +50,8 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		advanceUnmailed(ctx, tx, e, to)
 	case isTrackingState(to):
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5
-			WHERE id = $1 AND team_id = $6 AND rank < $3 AND rank >= $4`, db.ID(e.EmailID), states.Number(to), rankOf(e), settled,
-			e.At.UnixMicro(), db.ID(e.TeamID))
+			WHERE id = $1 AND team_id = $6 AND rank < $3 AND rank >= $4`, db.ID(e.EmailID), states.Number(to), rankOf(e),
+			settled, e.At.UnixMicro(), db.ID(e.TeamID))
 	case to == Sent:
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND team_id = $4 AND rank < $3`,
 			db.ID(e.EmailID), states.Number(to), rankOf(e), db.ID(e.TeamID))
@@ -74,13 +74,16 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) 
 	// for the first one, so that the next statement sees the changes that the first transaction made. A statement that
 	// matched no row would not wait for the other transaction.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2`, db.ID(e.EmailID), db.ID(e.TeamID))
-	tx.Queue(ctx, `UPDATE emails SET rank = $2, updated_at = $4, last_event = CASE WHEN recipient <> '' THEN CAST($3 AS SMALLINT)
-		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = `+states.SQL(Failed)+`) THEN `+states.SQL(Failed)+`
-		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = `+states.SQL(Canceled)+`) THEN `+states.SQL(Canceled)+`
+	tx.Queue(ctx, `UPDATE emails SET rank = $2, updated_at = $4, last_event = CASE WHEN recipient <> ''
+		THEN CAST($3 AS SMALLINT)
+		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = `+states.SQL(Failed)+`)
+		THEN `+states.SQL(Failed)+`
+		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = `+states.SQL(Canceled)+`)
+		THEN `+states.SQL(Canceled)+`
 		ELSE `+states.SQL(Suppressed)+` END
 		WHERE id = $1 AND team_id = $5 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
-		AND r.state NOT IN (`+states.SQL(Failed)+`, `+states.SQL(Suppressed)+`, `+states.SQL(Canceled)+`))`, db.ID(e.EmailID), rank[Suppressed], states.Number(to),
-		e.At.UnixMicro(), db.ID(e.TeamID))
+		AND r.state NOT IN (`+states.SQL(Failed)+`, `+states.SQL(Suppressed)+`, `+states.SQL(Canceled)+`))`, db.ID(e.EmailID),
+		rank[Suppressed], states.Number(to), e.At.UnixMicro(), db.ID(e.TeamID))
 }
 
 // recipientRows returns a table with the states of an email's recipients, and a condition for the addresses in $2 of

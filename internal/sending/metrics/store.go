@@ -144,7 +144,9 @@ var (
 // comment). The only recipient of an email has no row in email_recipients. The subqueries by email do not filter by
 // team, because SQLite would then read all of the team's events instead of using the email's key.
 var recipientsOf = `CASE
-			WHEN e.type = ` + events.Types.SQL(events.EmailSent) + ` THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <> ` + suppressed + `) + (SELECT COUNT(*) FROM emails m WHERE m.id = e.email_id AND m.team_id = e.team_id
+			WHEN e.type = ` + events.Types.SQL(events.EmailSent) + ` THEN (SELECT COUNT(*) FROM email_recipients p
+			WHERE p.email_id = e.email_id AND p.state <> ` + suppressed + `) + (SELECT COUNT(*) FROM emails m
+			WHERE m.id = e.email_id AND m.team_id = e.team_id
 				AND m.recipient <> '' AND m.last_event <> ` + suppressed + `)
 			WHEN e.type IN ` + hits + ` AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
 			ELSE 1 END`

@@ -204,7 +204,8 @@ func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 }
 
 // SuppressedNow is like Suppressed for the committed entries. It is called for each email that is sent.
-func (s *Service) SuppressedNow(ctx context.Context, teamID string, addresses []string) (map[string]Suppression, error) {
+func (s *Service) SuppressedNow(ctx context.Context, teamID string, addresses []string) (map[string]Suppression,
+	error) {
 	if len(addresses) != 1 {
 		return s.Suppressed(ctx, s.d.Reader, teamID, addresses)
 	}

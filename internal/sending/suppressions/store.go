@@ -80,7 +80,8 @@ func listBatch(ctx context.Context, r db.Reader, teamID string, origin Origin, a
 }
 
 // selectOne is run for each email with one recipient that is sent.
-var selectOne = db.NewRowQuery("", `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = $2`, "UUID TEXT")
+var selectOne = db.NewRowQuery("", `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = $2`,
+	"UUID TEXT")
 
 func suppressedAmong(ctx context.Context, r db.Reader, teamID string, addresses []string,
 	found map[string]Suppression) error {

@@ -21,12 +21,14 @@ type hitKind struct {
 func countStored(ctx context.Context, r db.Reader, teamIDs, emailIDs, recipients []string) (map[hitKind]int, error) {
 	n := map[hitKind]int{}
 	rows, err := r.Query(ctx, `SELECT w.email_id, w.recipient, t.type, d.detail, (SELECT COUNT(*) FROM
-		(SELECT 1 FROM email_events v WHERE v.type IN `+events.AnyOf(events.EmailOpened, events.EmailClicked)+` AND v.email_id = w.email_id
+		(SELECT 1 FROM email_events v WHERE v.type IN `+events.AnyOf(events.EmailOpened, events.EmailClicked)+`
+		AND v.email_id = w.email_id
 		AND v.type = t.type AND v.recipient = w.recipient AND v.detail = d.detail LIMIT $3) hits)
 		FROM (SELECT email_id, address AS recipient FROM email_recipients WHERE email_id = ANY($1) AND address = ANY($2)
 		UNION SELECT id, recipient FROM emails WHERE id = ANY($1) AND team_id = ANY($4) AND recipient = ANY($2)
 		UNION SELECT id, '' FROM emails WHERE id = ANY($1) AND team_id = ANY($4)) w,
-		(SELECT `+events.Types.SQL(events.EmailOpened)+` AS type UNION ALL SELECT `+events.Types.SQL(events.EmailClicked)+`) t,
+		(SELECT `+events.Types.SQL(events.EmailOpened)+` AS type
+		UNION ALL SELECT `+events.Types.SQL(events.EmailClicked)+`) t,
 		(SELECT '' AS detail UNION ALL SELECT 'machine') d`, db.IDs(emailIDs), recipients, recordedMax,
 		db.IDs(teamIDs))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {

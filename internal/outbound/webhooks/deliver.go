@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/netguard"
@@ -22,6 +23,8 @@ const (
 	lease       = 5 * time.Minute // of a job
 	handleTime  = 2 * time.Minute // after this time, a job that still has messages releases its worker
 	holdTime    = 200 * time.Millisecond
+
+	leastRetention = 24 * time.Hour // minimum retention period of messages (see config)
 )
 
 // Kinds returns this package's job kinds: deliveries, recoveries, fan-outs to many endpoints, and backlog measurements.
@@ -53,8 +56,8 @@ func laneEndpoint(lane string) string { return lane[strings.LastIndexByte(lane, 
 
 // handle delivers a job's messages in order, until one of them must be retried.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
-	if id, ok := strings.CutPrefix(j.Payload, replayMark); ok {
-		return s.replayOne(ctx, j, id)
+	if messageID, ok := strings.CutPrefix(j.Payload, replayMark); ok {
+		return s.replayOne(ctx, j, messageID)
 	}
 	endpoint := laneEndpoint(j.Lane)
 	e, err := s.endpoints.endpoint(ctx, j.TeamID, endpoint)
@@ -167,6 +170,13 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	}
 	return v.state != Attempting && !v.gone, s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		d := deliveryResult{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID, State: v.state, Tries: m.Tries + 1}
+		exists := true
+		if mayBeDeleted(m.ID, tx.Now()) {
+			var err error
+			if exists, err = lockDelivery(ctx, tx, &d); err != nil {
+				return err
+			}
+		}
 		switch {
 		case v.state == Attempting:
 			d.NextAt = tx.Now().Add(v.wait)
@@ -176,10 +186,19 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 		case last:
 			s.p.Queue.Finish(ctx, tx, j)
 		}
-		saveDelivery(ctx, tx, &d)
-		insertAttempt(ctx, tx, &d, a, v.reason)
+		if exists {
+			saveDelivery(ctx, tx, &d)
+			insertAttempt(ctx, tx, &d, a, v.reason)
+		}
 		return s.judged(ctx, tx, e, v)
 	})
+}
+
+// mayBeDeleted reports whether a message is so old that retention may delete it as soon as it is finished, as by a
+// replay during a scheduled attempt.
+func mayBeDeleted(messageID string, now time.Time) bool {
+	at, ok := id.Time(string(messageKey(messageID)))
+	return !ok || now.Sub(at) > leastRetention/2
 }
 
 // post sends the request and returns the response as an answer. An error means either that no request was made

@@ -162,6 +162,13 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)
 		d := deliveryResult{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID}
+		found, err := lockDelivery(ctx, tx, &d)
+		if err != nil {
+			return err
+		}
+		if !found { // deleted during the attempt
+			return s.judged(ctx, tx, e, v)
+		}
 		if v.state == Success {
 			markSuccess(ctx, tx, &d)
 			if err := s.follow(ctx, tx, &d); err != nil {

@@ -199,6 +199,17 @@ func saveDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 		finished)
 }
 
+// lockDelivery locks a delivery until the end of the transaction, so that it is not deleted meanwhile. The UPDATE changes
+// no value. If the delivery was deleted, lockDelivery returns false.
+func lockDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) (found bool, err error) {
+	n, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET status = status WHERE webhook_id = $1 AND message_id = $2
+		AND team_id = $3`, db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID))
+	if err != nil {
+		return false, fmt.Errorf("lock the delivery of %s: %w", d.MessageID, err)
+	}
+	return n > 0, nil
+}
+
 func markSuccess(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'success', next_at = 0, finished_at = $4
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id =
@@ -217,6 +228,8 @@ func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string
 		db.ID(teamID))
 }
 
+// insertAttempt records an attempt for a delivery. The delivery must be open or locked, so that it is not deleted before
+// the attempt is inserted.
 func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, reason string) {
 	attemptID, endpointID, messageID := attemptKey(newAttemptID(tx.Now())), db.ID(d.EndpointID), messageKey(d.MessageID)
 	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, endpointID,

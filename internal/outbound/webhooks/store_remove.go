@@ -31,12 +31,13 @@ func deliveriesBetween(ctx context.Context, r db.Reader, teamID string, endpoint
 	})
 }
 
-// deleteFinished deletes an endpoint's finished deliveries of some messages, with their attempts.
+// deleteFinished deletes an endpoint's finished deliveries of some messages, with their attempts. The deliveries are
+// deleted first, so that a transaction that adds an attempt ends before the attempts are deleted (see lockDelivery).
 func deleteFinished(ctx context.Context, tx *db.Tx, teamID string, endpointID db.ID, messages []db.ID) {
-	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($3)`,
-		endpointID, db.ID(teamID), messages)
 	tx.Queue(ctx, `DELETE FROM webhook_deliveries WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($3)
 		AND (status = 'success' OR status = 'failed')`, endpointID, db.ID(teamID), messages)
+	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND team_id = $2 AND message_id = ANY($3)`,
+		endpointID, db.ID(teamID), messages)
 }
 
 // messagesBetween returns the ids of a batch of a team's messages with ids in a range, oldest first.

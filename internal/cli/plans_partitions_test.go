@@ -48,8 +48,10 @@ var listsOfFew = []string{
 	"SELECT x.id FROM (SELECT id, team_id, api_key_id, request_id", // the end of a search in the request log
 }
 
-// fewPartitions are parts of the statements that read the partitions of two days before a message.
-var fewPartitions = []string{"FROM webhook_deliveries o WHERE"}
+// fewPartitions are parts of the statements that read the partitions of two days before a message, or since the time
+// before which an endpoint has no unfinished message.
+var fewPartitions = []string{"FROM webhook_deliveries o WHERE",
+	"FROM webhook_deliveries WHERE webhook_id = $1 AND team_id = $2 AND chain ="}
 
 // allPartitions lists statements that may read all partitions, because they look for emails or events by team and time.
 var allPartitions = []string{
@@ -57,7 +59,6 @@ var allPartitions = []string{
 	"FROM email_events WHERE team_id = $1 AND created_at >= $2", // the next event that is not counted
 	"FROM email_events e WHERE e.team_id = t.id",                // the teams with events that are not counted
 	"FROM email_counts_late l",
-	"FROM webhook_deliveries d JOIN webhook_deliveries o", // after a successful replay
 }
 
 var (

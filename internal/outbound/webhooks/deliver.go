@@ -67,14 +67,18 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	if e == nil || e.Status != Enabled {
 		return s.drop(ctx, j, e)
 	}
-	open, held, err := openMessages(ctx, s.p.DB, j.TeamID, endpoint, strings.Split(j.Payload, ","))
+	w, err := openMessages(ctx, s.p.DB, j.TeamID, endpoint, strings.Split(j.Payload, ","))
+	if err == nil {
+		err = s.raise(ctx, j.TeamID, endpoint, w.back)
+	}
+	open := w.open
 	switch {
 	case err != nil:
 		return err
 	case len(open) == 0:
 		return s.p.Queue.End(ctx, j)
-	case held >= 0:
-		return s.waitForEarlier(ctx, j, held)
+	case w.held >= 0:
+		return s.waitForEarlier(ctx, j, w.held)
 	}
 	started := time.Now()
 	for i := range open {
@@ -173,7 +177,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 		exists := true
 		if mayBeDeleted(m.ID, tx.Now()) {
 			var err error
-			if exists, err = lockDelivery(ctx, tx, &d); err != nil {
+			if _, exists, err = lockDelivery(ctx, tx, &d); err != nil {
 				return err
 			}
 		}

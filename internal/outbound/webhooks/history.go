@@ -162,7 +162,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)
 		d := deliveryResult{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID}
-		found, err := lockDelivery(ctx, tx, &d)
+		chain, found, err := lockDelivery(ctx, tx, &d)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 		}
 		if v.state == Success {
 			markSuccess(ctx, tx, &d)
-			if err := s.follow(ctx, tx, &d); err != nil {
+			if err := s.follow(ctx, tx, &d, chain); err != nil {
 				return err
 			}
 		}
@@ -183,8 +183,8 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 
 // follow enqueues a job for the messages that waited for a replayed message. The existing jobs of the waiting messages
 // are due only at the replayed message's next scheduled attempt, and will be unnecessary by then.
-func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) error {
-	next, err := openAfter(ctx, tx.Reader, d, perJob)
+func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult, chain string) error {
+	next, err := openAfter(ctx, tx, d, chain, perJob)
 	if err != nil || len(next) == 0 {
 		return err
 	}
@@ -290,6 +290,9 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 		if all, err = failedMessages(ctx, tx.Reader, j.TeamID, r, limit); err != nil {
 			return false, err
 		}
+	}
+	if len(all) > 0 {
+		lowerOpenSince(ctx, tx, j.TeamID, r.Endpoint, all[0].ID)
 	}
 	var out outbox
 	for _, m := range all {

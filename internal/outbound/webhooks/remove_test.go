@@ -84,6 +84,7 @@ func TestWaitsForALongEarlierMessage(t *testing.T) {
 				must(t, d.Update(t.Context(), func(tx *db.Tx) error {
 					tx.Queue(t.Context(), `DELETE FROM webhook_deliveries`)
 					tx.Queue(t.Context(), `DELETE FROM webhook_messages`)
+					tx.Queue(t.Context(), `UPDATE webhooks SET open_since = $1`, db.NoID) // of an old endpoint
 					for _, key := range []db.ID{early, late} {
 						tx.Queue(t.Context(), `INSERT INTO webhook_messages (id, team_id, type, payload, created_at)
 							VALUES ($1, $2, 'email.sent', '{}', 0)`, key, db.ID(f.Acme.TeamID))

@@ -27,6 +27,7 @@ type Service struct {
 	endpoints endpointCache
 	health    health
 	recent    entryCounter
+	raises    raises
 	client    *http.Client
 }
 

@@ -41,10 +41,10 @@ func splitTypes(text string) (all []events.Type) {
 
 func insertEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Proof(`SELECT 1 FROM webhooks WHERE id = $1`, db.ID(e.ID))
-	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+
-		`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9, 0, 0)`,
+	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+`, open_since)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9, 0, 0, $10)`,
 		db.ID(e.ID), db.ID(e.TeamID), e.URL, join(e.Events, ","), string(e.Status), e.sealed, []byte{}, false,
-		e.CreatedAt.UnixMicro())
+		e.CreatedAt.UnixMicro(), db.ID(id.First(e.CreatedAt.Add(-clockSlack))))
 }
 
 func saveEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {

@@ -91,15 +91,23 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 	return fmt.Errorf("insert deliveries of %s, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
 }
 
-// openMessages returns a job's unfinished messages, in order. The second result is the time of the next attempt for an
-// earlier message in the same chain. The second result is 0 if that attempt is in progress or a fan-out has not yet
-// reached the endpoint, and -1 if no earlier message is unfinished. Go code, not SQL, checks whether a message is
-// unfinished, because PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
+// waiting is what a job needs to know before its first attempt.
+type waiting struct {
+	open []openMessage // the job's unfinished messages, in order
+
+	// held is the time of the next attempt for an earlier message in the same chain. It is 0 if that attempt is in
+	// progress or a fan-out has not yet reached the endpoint, and -1 if no earlier message is unfinished.
+	held int64
+
+	back time.Duration // over what time of earlier messages a second statement looked
+}
+
+// openMessages returns a job's unfinished messages. Go code, not SQL, checks whether a message is unfinished, because
+// PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
 //
 // On PostgreSQL, the statement looks for earlier messages in the partitions of the last two days. A second statement
-// looks further back if the chain may have begun before, which is seldom so.
-func openMessages(ctx context.Context, d *db.DB, teamID, endpointID string,
-	ids []string) (open []openMessage, held int64, err error) {
+// looks further back if the chain may have begun before, but not before the endpoint's column open_since.
+func openMessages(ctx context.Context, d *db.DB, teamID, endpointID string, ids []string) (w waiting, err error) {
 	keys := messageKeys(ids)
 	since := db.NoID
 	if at, ok := id.Time(string(keys[0])); ok && !d.Alone() {
@@ -110,33 +118,43 @@ func openMessages(ctx context.Context, d *db.DB, teamID, endpointID string,
 			WHERE o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id >= $5 AND o.message_id < $3
 			AND o.status IN ('pending', 'attempting')),
 			(SELECT 0 FROM webhook_fanouts f WHERE f.team_id = $2 AND f.chain = d.chain AND f.message_id < $3 AND f.after < $1
-			LIMIT 1), -1)
+			LIMIT 1), -1), COALESCE((SELECT w.open_since FROM webhooks w WHERE w.id = $1 AND w.team_id = $2), $5)
 		FROM webhook_deliveries d JOIN webhook_messages m ON m.id = d.message_id AND m.id = ANY($4)
 		WHERE d.webhook_id = $1 AND d.team_id = $2 AND d.message_id = ANY($4) ORDER BY
 		d.message_id`, db.ID(endpointID), db.ID(teamID), keys[0], keys, since)
-	held = -1
+	w.held = -1
 	var chain string
+	var bound db.ID
 	all, err := db.Collect(rows, err, func(r db.Row) (m openMessage, err error) {
 		var key db.ID
 		var state string
-		err = r.Scan(&key, &m.Tries, &state, &chain, &m.Payload, &held)
+		err = r.Scan(&key, &m.Tries, &state, &chain, &m.Payload, &w.held, &bound)
 		m.ID = messageID(string(key))
 		m.open = State(state).open()
 		return m, err
 	})
-	if begin := beginOf(chain); err == nil && held < 0 && len(all) > 0 && begin < since {
-		held, err = heldBetween(ctx, d.Reader, teamID, endpointID, chain, begin, since)
+	if begin := max(beginOf(chain), bound); err == nil && w.held < 0 && len(all) > 0 && begin < since {
+		w.held, err = heldBetween(ctx, d.Reader, teamID, endpointID, chain, begin, since)
+		w.back = timeBetween(begin, since)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("load messages of webhook %s: %w", endpointID, err)
+		return w, fmt.Errorf("load messages of webhook %s: %w", endpointID, err)
 	}
-	return slices.DeleteFunc(all, func(m openMessage) bool { return !m.open }), held, nil
+	w.open = slices.DeleteFunc(all, func(m openMessage) bool { return !m.open })
+	return w, nil
 }
 
 const (
 	nearTime   = 2 * 24 * time.Hour // how far back openMessages looks for earlier messages of a chain at first
-	chainSlack = time.Hour          // by how much clocks may differ
+	clockSlack = time.Hour          // by how much clocks may differ
 )
+
+// timeBetween returns the time between two ids. An id that is not of a time is from long ago.
+func timeBetween(from, to db.ID) time.Duration {
+	begin, _ := id.Time(string(from))
+	end, _ := id.Time(string(to))
+	return end.Sub(begin)
+}
 
 // beginOf returns an id that is lower than the ids of all messages in a chain. The messages of an email have ids of
 // later times than the email.
@@ -148,7 +166,7 @@ func beginOf(chain string) db.ID {
 	if !ok {
 		return db.NoID
 	}
-	return db.ID(id.First(at.Add(-chainSlack)))
+	return db.ID(id.First(at.Add(-clockSlack)))
 }
 
 // heldBetween returns the time of the next attempt for an unfinished message of a chain whose id is between two ids, or
@@ -162,11 +180,15 @@ func heldBetween(ctx context.Context, r db.Reader, teamID, endpointID, chain str
 }
 
 // openAfter returns, in order, at most limit other unfinished messages in a delivery's chain.
-func openAfter(ctx context.Context, r db.Reader, d *deliveryResult, limit int) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
-			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
-		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3 AND o.status IN ('pending', 'attempting')
-		ORDER BY o.message_id LIMIT $4`, db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID), limit)
+func openAfter(ctx context.Context, tx *db.Tx, d *deliveryResult, chain string, limit int) ([]string, error) {
+	from, err := openSince(ctx, tx.Reader, d.TeamID, d.EndpointID)
+	if err != nil {
+		return nil, fmt.Errorf("find messages that wait for %s: %w", d.MessageID, err)
+	}
+	rows, err := tx.Query(ctx, `SELECT message_id FROM webhook_deliveries WHERE webhook_id = $1 AND team_id = $2
+		AND chain = $3 AND message_id >= $4 AND message_id < $5 AND message_id <> $6
+		AND status IN ('pending', 'attempting') ORDER BY message_id LIMIT $7`, db.ID(d.EndpointID), db.ID(d.TeamID), chain,
+		max(beginOf(chain), from), db.ID(id.First(tx.Now().Add(clockSlack))), messageKey(d.MessageID), limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (string, error) {
 		var key db.ID
 		err := r.Scan(&key)
@@ -187,27 +209,32 @@ type deliveryResult struct {
 }
 
 // saveDelivery records the result of a scheduled attempt. If a replay has already succeeded, the delivery keeps the
-// state Success.
+// state Success. A delivery that failed meanwhile is not retried, because only [reopen] may make a finished delivery
+// unfinished (see [raiseOpenSince]).
 func saveDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	finished := int64(0)
 	if d.State == Success || d.State == Failed {
 		finished = tx.Now().UnixMicro()
 	}
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = $4, tries = $5, next_at = $6, finished_at = $7
-		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND status <> 'success'`,
+		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND status <> 'success'
+		AND (status <> 'failed' OR $4 <> 'attempting')`,
 		db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID), string(d.State), d.Tries, db.Micros(d.NextAt),
 		finished)
 }
 
-// lockDelivery locks a delivery until the end of the transaction, so that it is not deleted meanwhile. The UPDATE changes
-// no value. If the delivery was deleted, lockDelivery returns false.
-func lockDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) (found bool, err error) {
-	n, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET status = status WHERE webhook_id = $1 AND message_id = $2
-		AND team_id = $3`, db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID))
-	if err != nil {
-		return false, fmt.Errorf("lock the delivery of %s: %w", d.MessageID, err)
+// lockDelivery locks a delivery until the end of the transaction, so that it is not deleted meanwhile, and returns its
+// chain. The UPDATE changes no value. If the delivery was deleted, lockDelivery returns false.
+func lockDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) (chain string, found bool, err error) {
+	err = tx.QueryRow(ctx, `UPDATE webhook_deliveries SET status = status WHERE webhook_id = $1 AND message_id = $2
+		AND team_id = $3 RETURNING chain`, db.ID(d.EndpointID), messageKey(d.MessageID), db.ID(d.TeamID)).Scan(&chain)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", false, nil
 	}
-	return n > 0, nil
+	if err != nil {
+		return "", false, fmt.Errorf("lock the delivery of %s: %w", d.MessageID, err)
+	}
+	return chain, true, nil
 }
 
 func markSuccess(ctx context.Context, tx *db.Tx, d *deliveryResult) {
@@ -228,8 +255,8 @@ func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string
 		db.ID(teamID))
 }
 
-// insertAttempt records an attempt for a delivery. The delivery must be open or locked, so that it is not deleted before
-// the attempt is inserted.
+// insertAttempt records an attempt for a delivery. The delivery must be open or locked, so that it is not deleted
+// before the attempt is inserted.
 func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, reason string) {
 	attemptID, endpointID, messageID := attemptKey(newAttemptID(tx.Now())), db.ID(d.EndpointID), messageKey(d.MessageID)
 	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, endpointID,

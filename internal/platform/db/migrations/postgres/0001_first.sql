@@ -1313,7 +1313,8 @@ CREATE TABLE webhooks (
 	created_at BIGINT NOT NULL,
 	-- When the endpoint reached the limit of waiting messages; 0 while it accepts messages.
 	full_since BIGINT NOT NULL DEFAULT 0,
-	full_told BIGINT NOT NULL DEFAULT 0 -- when the team was last notified that the endpoint is full
+	full_told BIGINT NOT NULL DEFAULT 0, -- when the team was last notified that the endpoint is full
+	open_since UUID NOT NULL         -- no unfinished delivery has a message with a lower id
 );
 
 CREATE INDEX webhooks_team ON webhooks (team_id, id);

@@ -1286,7 +1286,8 @@ CREATE TABLE webhooks (
 	created_at INTEGER NOT NULL,
 	-- When the endpoint reached the limit of waiting messages; 0 while it accepts messages.
 	full_since INTEGER NOT NULL DEFAULT 0,
-	full_told INTEGER NOT NULL DEFAULT 0 -- when the team was last notified that the endpoint is full
+	full_told INTEGER NOT NULL DEFAULT 0, -- when the team was last notified that the endpoint is full
+	open_since BLOB NOT NULL         -- no unfinished delivery has a message with a lower id
 ) STRICT;
 
 CREATE INDEX webhooks_team ON webhooks (team_id, id);

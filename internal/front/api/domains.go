@@ -135,9 +135,6 @@ func (a *API) createDomain(ctx context.Context, c *wire.Call, in createDomainIn)
 	return a.domainToWire(d), err
 }
 
-// warningHeader is the name of a response header that warns about a request that was carried out.
-const warningHeader = "Postrider-Warning"
-
 // warnOfTracking adds a warning to the response if a domain's tracking is switched on but inactive.
 func (a *API) warnOfTracking(c *wire.Call, d domains.Domain) {
 	text := ""
@@ -152,7 +149,7 @@ func (a *API) warnOfTracking(c *wire.Call, d domains.Domain) {
 		text = "Opens and clicks are not tracked until the domain is verified. Install its records and verify it."
 	}
 	if text != "" {
-		c.Header.Set(warningHeader, text)
+		c.Header.Set(wire.WarningHeader, text)
 	}
 }
 

@@ -122,7 +122,7 @@ func (a *API) once(ctx context.Context, c *wire.Call, key emails.Idempotency,
 			return emails.Response{}, err
 		}
 		body, err := wire.Encode(out)
-		return emails.Response{Body: body, Warning: c.Header.Get(warningHeader)}, err
+		return emails.Response{Body: body, Warning: c.Header.Get(wire.WarningHeader)}, err
 	})
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (a *API) once(ctx context.Context, c *wire.Call, key emails.Idempotency,
 		return wire.Encode(out)
 	}
 	if r.Warning != "" {
-		c.Header.Set(warningHeader, r.Warning)
+		c.Header.Set(wire.WarningHeader, r.Warning)
 	}
 	return r.Body, nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -106,13 +107,13 @@ func (f *fixture) checkKeys(t *testing.T, c *creation) {
 	if first.Code/100 != 2 {
 		t.Fatalf("after a refused request: %d %s", first.Code, first.Body)
 	}
-	if warned := first.Header().Get(warningHeader) != ""; warned != (c.path == "/domains") {
+	if warned := first.Header().Get(wire.WarningHeader) != ""; warned != (c.path == "/domains") {
 		t.Errorf("warned: %v", warned)
 	}
 	same := func(w *httptest.ResponseRecorder, when string) {
 		t.Helper()
-		if w.Header().Get(warningHeader) != first.Header().Get(warningHeader) {
-			t.Errorf("%s: the warning is %q, want %q", when, w.Header().Get(warningHeader), first.Header().Get(warningHeader))
+		if w.Header().Get(wire.WarningHeader) != first.Header().Get(wire.WarningHeader) {
+			t.Errorf("%s: the warning is %q, want %q", when, w.Header().Get(wire.WarningHeader), first.Header().Get(wire.WarningHeader))
 		}
 		if w.Code != first.Code || w.Body.String() != first.Body.String() || c.count(f) != before+1 {
 			t.Errorf("%s: %d %s and %d rows, want %d %s and %d", when, w.Code, w.Body, c.count(f), first.Code, first.Body,

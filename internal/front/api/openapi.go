@@ -28,9 +28,12 @@ func responseHeaders(o *wire.Operation, success bool) map[string]*huma.Header {
 		return quotaHeaders()
 	case success && (o.Method == http.MethodPost && o.Path == "/domains" ||
 		o.Method == http.MethodPatch && o.Path == "/domains/{domain_id}"):
-		return map[string]*huma.Header{warningHeader: {Schema: &huma.Schema{Type: huma.TypeString},
+		return map[string]*huma.Header{wire.WarningHeader: {Schema: &huma.Schema{Type: huma.TypeString},
 			Description: "Why opens and clicks are not tracked although tracking is on, and what to do. Otherwise absent. " +
 				"Postrider only."}}
+	case success && o.TakesFilters():
+		return map[string]*huma.Header{wire.WarningHeader: {Schema: &huma.Schema{Type: huma.TypeString},
+			Description: "One line for each unknown query parameter, which was ignored. Otherwise absent. Postrider only."}}
 	}
 	return nil
 }

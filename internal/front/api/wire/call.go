@@ -112,7 +112,8 @@ func (c *Call) ID(name string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// Query returns the query parameters. Operations ignore unknown query parameters.
+// Query returns the query parameters. Operations ignore unknown query parameters;
+// see [WarningHeader].
 func (c *Call) Query() url.Values { return c.query }
 
 // Page reads the pagination parameters "limit", "after" and "before" for a list whose cursors are UUIDs. If the request

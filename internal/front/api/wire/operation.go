@@ -180,6 +180,7 @@ func (s *Server) perform(w *recorder, r *http.Request, o *Operation) {
 		s.fail(w, r, err)
 		return
 	}
+	o.warnUnknown(c.Header, c.query)
 	stream, streams := out.(Stream)
 	if l, ok := out.(interface{ stream() (Stream, bool) }); ok {
 		stream, streams = l.stream()

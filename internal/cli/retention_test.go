@@ -40,10 +40,11 @@ func (n *started) made(key, path, body string) string {
 	return answer.ID
 }
 
-// happened backdates all events by one hour, and then runs the job that counts events for the metrics.
+// happened backdates all events and received emails by one hour, and then runs the job that counts them for the metrics.
 func (n *started) happened() {
 	n.t.Helper()
 	n.change(`UPDATE email_events SET created_at = created_at - $1`, time.Hour.Microseconds())
+	n.change(`UPDATE received_emails SET created_at = created_at - $1`, time.Hour.Microseconds())
 	d := &driver{started: n}
 	d.cron("cron.metrics")
 }

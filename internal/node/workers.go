@@ -236,8 +236,7 @@ func (n *Node) prepareWebhookDrop(ctx context.Context, _ partitions.Span) (
 }
 
 // prepareDrop examines the emails of a partition before it is dropped. The transaction that drops it keeps unsettled
-// emails, and emails with events that are not counted. It also keeps the events of received emails, which have a
-// retention of their own.
+// emails, and emails with events that are not counted.
 func (n *Node) prepareDrop(ctx context.Context, span partitions.Span) (
 	keep func(tx *db.Tx, from, to string) ([]partitions.Kept, error), dropped func(ctx context.Context) error, err error) {
 	survey, err := n.Emails.Survey(ctx, span.From, span.To)
@@ -245,11 +244,7 @@ func (n *Node) prepareDrop(ctx context.Context, span partitions.Span) (
 		return nil, nil, err
 	}
 	keep = func(tx *db.Tx, from, to string) ([]partitions.Kept, error) {
-		received, err := n.Receiving.Between(ctx, tx.Reader, from, to)
-		if err != nil {
-			return nil, err
-		}
-		ids, err := n.Metrics.Release(ctx, tx, from, to, append(received, survey.Unsettled...))
+		ids, err := n.Metrics.Release(ctx, tx, from, to, survey.Unsettled)
 		if err != nil {
 			return nil, err
 		}

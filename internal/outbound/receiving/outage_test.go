@@ -52,6 +52,23 @@ func TestTakeWithoutDatabase(t *testing.T) {
 	}
 }
 
+// If only the answer to the commit of a message is lost, the message is accepted and stored once.
+func TestAnswerOfCommitLost(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	f := newFixture(t, d)
+	c, err := f.begin(t, f.Service, "jo@sender.example", "a@in.acme.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.LoseAnswers(1)
+	if _, err := c.Data(t.Context(), strings.NewReader(crlf("Subject: Hi\n\nHello.\n"))); err != nil || proxy.Lost() != 1 {
+		t.Errorf("%d answers were lost: %v", proxy.Lost(), err)
+	}
+	if all := f.list(t, f.Acme.TeamID); len(all) != 1 {
+		t.Errorf("%d emails are stored", len(all))
+	}
+}
+
 // If the database fails at any point while a bounce is accepted, the bounce is either refused temporarily or recorded
 // completely.
 func TestReportWithoutDatabase(t *testing.T) {

@@ -29,8 +29,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 }
 
 // RemoveBefore deletes, oldest first, a team's emails that were received before the given time and whose ids are above
-// the given id. RemoveBefore deletes as many emails as fit in one short transaction. Metrics still count the events of
-// deleted emails. RemoveBefore returns the id at which the next call must continue, or "" if no email remains to be
+// the given id. RemoveBefore deletes as many emails as fit in one short transaction. Metrics still count deleted
+// emails. RemoveBefore returns the id at which the next call must continue, or "" if no email remains to be
 // deleted.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
@@ -45,8 +45,8 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// Delete deletes one received email with all its data; metrics still count its event. In the first few minutes, until
-// metrics have counted the event, Delete fails with an Unavailable fault.
+// Delete deletes one received email with all its data; metrics still count it. In the first few minutes, until metrics
+// have counted the email, Delete fails with an Unavailable fault.
 func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 
 // remove deletes a team's emails in one transaction, and then deletes their blobs, except those that another team's
 // emails use. If remove is interrupted before it deletes all blobs, the sweep deletes the remaining blobs. If
-// countersStay is true, remove keeps emails whose events are not yet counted. The ids of the deleted emails are
+// countersStay is true, remove keeps emails that are not yet counted. The ids of the deleted emails are
 // returned.
 func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail, countersStay bool) (gone []string,
 	err error) {
@@ -76,7 +76,7 @@ func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail,
 			gone = append(gone, e.id)
 		}
 		if countersStay {
-			if gone, err = metrics.RetainCounts(ctx, tx, teamID, gone); err != nil {
+			if gone, err = metrics.RetainReceived(ctx, tx, teamID, gone); err != nil {
 				return err
 			}
 		}
@@ -106,14 +106,4 @@ func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail,
 		}
 	}
 	return gone, nil
-}
-
-// Between returns the received emails of all teams with ids in a range. Their events are in the partitions of sent
-// emails.
-func (s *Service) Between(ctx context.Context, r db.Reader, from, to string) ([]string, error) {
-	all, err := receivedBetween(ctx, r, from, to)
-	if err != nil {
-		return nil, fmt.Errorf("list received emails: %w", err)
-	}
-	return all, nil
 }

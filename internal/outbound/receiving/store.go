@@ -36,6 +36,7 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 		}
 		texts[i] = db.Text(string(text), len(text))
 	}
+	tx.Proof(`SELECT 1 FROM received_emails WHERE team_id = $1 AND id = $2`, db.ID(e.TeamID), db.ID(e.ID))
 	tx.Queue(ctx, `INSERT INTO received_emails (`+columns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
 		db.ID(e.TeamID), db.ID(e.ID), db.ID(e.DomainID), e.From, e.Subject, e.MessageID, texts[0], texts[1], texts[2],

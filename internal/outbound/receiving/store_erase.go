@@ -25,20 +25,8 @@ func storedBetween(ctx context.Context, r db.Reader, teamID, after, before strin
 	})
 }
 
-// deleteReceived deletes received emails with their raw messages and events. The query finds events by their email; the
-// expression on team_id keeps SQLite from scanning all of the team's events.
+// deleteReceived deletes received emails with their raw messages.
 func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, db.ID(teamID), db.IDs(ids))
-	tx.Queue(ctx, `DELETE FROM email_events WHERE COALESCE(team_id, team_id) = $1 AND email_id = ANY($2)`, db.ID(teamID),
-		db.IDs(ids))
 	tx.Queue(ctx, `DELETE FROM received_emails WHERE team_id = $1 AND id = ANY($2)`, db.ID(teamID), db.IDs(ids))
-}
-
-// receivedBetween returns the received emails of all teams with ids in a range.
-func receivedBetween(ctx context.Context, r db.Reader, from, to string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT id FROM received_emails WHERE id >= $1 AND id < $2`, db.ID(from), db.ID(to))
-	return db.Collect(rows, err, func(r db.Row) (emailID string, err error) {
-		err = r.Scan((*db.ID)(&emailID))
-		return emailID, err
-	})
 }

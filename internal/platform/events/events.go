@@ -1,11 +1,12 @@
 // Package events records changes to emails, domains, suppressions and contacts. [Recorder.Record] stores an event in
 // the transaction that makes the change.
 //
-// Record writes email events to the email's timeline, except for the first event of an email that is queued when it is
-// accepted, and then calls each listener in the same transaction. Listeners
-// advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks. Listeners let
-// packages in lower layers call packages in higher layers. Package node registers the listeners, which run in the order
-// of registration. Before the commit, a listener must not have effects outside the database.
+// Record writes the events of sent emails to their timelines, and then calls each listener in the same transaction. The
+// first event of an email that is queued when it is accepted has no row, and neither has the event of a received email:
+// the emails' own rows say the same. Listeners advance the email's state, suppress an address after a hard bounce or a
+// complaint, and queue webhooks. Listeners let packages in lower layers call packages in higher layers. Package node
+// registers the listeners, which run in the order of registration. Before the commit, a listener must not have effects
+// outside the database.
 //
 // # Failures
 //
@@ -49,8 +50,8 @@ const (
 	EmailSuppressed Type = "email.suppressed"
 	// EmailUnsubscribed appears only in the timeline and in counts; webhooks send contact.updated for an unsubscription.
 	EmailUnsubscribed Type = "email.unsubscribed"
-	// EmailReceived events have Data of type *Received and an empty EmailID; they appear in the received email's
-	// timeline.
+	// EmailReceived events have Data of type *Received and an empty EmailID. They have no row, because the row of the
+	// received email says the same.
 	EmailReceived Type = "email.received"
 
 	DomainCreated Type = "domain.created"
@@ -70,7 +71,8 @@ const (
 	ApprovalDecided   Type = "approval.decided"
 )
 
-// Types holds the numbers of the types in email_events.type. The states in emails.last_event have the same numbers.
+// Types holds the numbers of the types in email_events.type and in the counters of metrics. The states in
+// emails.last_event have the same numbers.
 var Types = db.NewNames("email_events.type", map[Type]int16{EmailScheduled: 1, EmailQueued: 2, EmailSent: 3,
 	EmailDelayed: 4, EmailDelivered: 5, EmailOpened: 6, EmailClicked: 7, EmailBounced: 8, EmailFailed: 9,
 	EmailSuppressed: 10, EmailCanceled: 11, EmailComplained: 12, EmailUnsubscribed: 13, EmailReceived: 14})
@@ -102,7 +104,7 @@ type Event struct {
 	At     time.Time // time of the event; if zero, Record sets it to the transaction's time
 
 	// The following fields are set only for email events.
-	EmailID     string
+	EmailID     string // id of the sent email; empty for a received email
 	DomainID    string
 	BroadcastID string
 	Recipient   string // envelope address; empty if the event concerns the whole email
@@ -312,8 +314,8 @@ type Recorder struct{ listeners []Listener }
 // Listen adds a listener. Listeners are called in the order in which they were added.
 func (h *Recorder) Listen(l Listener) { h.listeners = append(h.listeners, l) }
 
-// Record writes email events to the emails' timelines and calls all listeners, both in the transaction tx. Record sets
-// missing ids and times.
+// Record writes the events of sent emails to the emails' timelines and calls all listeners, both in the transaction tx.
+// Record sets missing ids and times.
 func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	for i := range all {
 		e := &all[i]
@@ -333,15 +335,6 @@ func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 		}
 	}
 	return nil
-}
-
-// TimelineID returns the id of the sent or received email in whose timeline the event appears, or "" for an event that
-// belongs to no timeline.
-func (e *Event) TimelineID() string {
-	if r, ok := e.Data.(*Received); ok {
-		return r.ID
-	}
-	return e.EmailID
 }
 
 // isFirst reports whether an event says that an email was queued when it was accepted. Such an event is not stored,
@@ -366,8 +359,8 @@ func (e *Event) Detail() string {
 }
 
 func (e *Event) encoded() (string, error) {
-	if _, received := e.Data.(*Received); received || e.Data == nil {
-		return "", nil // the received email itself is stored in another table
+	if e.Data == nil {
+		return "", nil
 	}
 	text, err := json.Marshal(e.Data)
 	if err != nil {

@@ -31,7 +31,7 @@ const attemptValues = 10 // number of attemptColumns
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	for i := range all {
 		e := &all[i]
-		if e.TimelineID() == "" || e.isFirst() {
+		if e.EmailID == "" || e.isFirst() {
 			continue
 		}
 		data, err := e.encoded()
@@ -42,9 +42,8 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 		if _, err := Types.Name(number); err != nil {
 			return fmt.Errorf("record an event of the type %s: %w", e.Type, err)
 		}
-		row := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.TimelineID()),
-			db.ID(e.DomainID), db.ID(e.BroadcastID), number, e.Detail(), e.Recipient, data,
-			e.At.UnixMicro()}
+		row := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.EmailID), db.ID(e.DomainID), db.ID(e.BroadcastID), number,
+			e.Detail(), e.Recipient, data, e.At.UnixMicro()}
 		attempt := make([]any, attemptValues) // NULL
 		if e.Attempt != nil {
 			if attempt, err = e.Attempt.values(e.Recipient); err != nil {

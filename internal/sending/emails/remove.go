@@ -137,9 +137,8 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 }
 
 // RemoveTimelines deletes the events and attempts of settled emails whose last event was earlier than the given time.
-// RemoveTimelines also deletes the events of received emails. Each call handles the emails with the oldest events that
-// are later than the parameter after, a Unix time in microseconds. The metrics still include all deleted events.
-// RemoveTimelines returns the value to pass as after in the next call, or "" if no old events are left.
+// Each call handles the emails with the oldest events that are later than the parameter after, a Unix time in
+// microseconds. The metrics still include all deleted events. RemoveTimelines returns the value to pass as after in the next call, or "" if no old events are left.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)

@@ -28,8 +28,8 @@ var (
 )
 
 // isSettled is an SQL condition that is true if all recipients of an email are settled; e is the row of the table
-// emails. If the email was deleted or received, e may be missing from an outer join. The condition uses COUNT, because
-// with EXISTS, PostgreSQL might scan the recipients of all emails.
+// emails. If the email was deleted, e may be missing from an outer join. The condition uses COUNT, because with EXISTS,
+// PostgreSQL might scan the recipients of all emails.
 var isSettled = fmt.Sprintf(`(CASE WHEN e.recipient <> '' THEN e.rank >= %[1]d ELSE
 	(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = e.id AND s.rank < %[1]d) = 0 END)`, settled)
 

@@ -1,4 +1,4 @@
-// Package metrics counts email events for teams' metrics and usage.
+// Package metrics counts email events and received emails for teams' metrics and usage.
 //
 // # How it works
 //
@@ -13,10 +13,13 @@
 // than [lateness] before the transaction that records it, the same transaction inserts a late entry. Queries
 // immediately recount the quarter hours of late events; the next RollUp corrects the counters of those quarter hours.
 //
+// A received email counts as one event, at the time when it arrived. It has no row in email_events, so statements that
+// count or look for events read received_emails too. In this package, events include received emails.
+//
 // Nodes share the work of RollUp: [Service.RollUpPart] does it for one range of teams.
 //
-// Events for deleted emails are still counted. [RetainCounts] adds them to separate counts per quarter hour
-// (email_counts_kept). A recount of a quarter hour adds the retained counts of deleted events to the count of the
+// Events for deleted emails are still counted. [RetainCounts] and [RetainReceived] add them to separate counts per
+// quarter hour (email_counts_kept). A recount of a quarter hour adds the retained counts of deleted events to the count of the
 // remaining events. Deleted events count at the start of their quarter hour and are missing from breakdowns by email.
 // If an email's earlier opens or clicks were deleted, its next open or click counts as the first.
 //

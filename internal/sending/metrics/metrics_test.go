@@ -81,19 +81,41 @@ func (w *fixture) update(t *testing.T, f func(tx *db.Tx) error) {
 	}
 }
 
-// happen records events for the fixture's emails in one transaction.
+// happen records events for the fixture's emails, and stores received emails, in one transaction.
 func (w *fixture) happen(t *testing.T, all ...events.Event) {
 	t.Helper()
 	var recorded []events.Event
 	w.update(t, func(tx *db.Tx) error {
 		recorded = slices.Clone(all)
-		return w.recorder.Record(t.Context(), tx, recorded...)
+		if err := w.recorder.Record(t.Context(), tx, recorded...); err != nil {
+			return err
+		}
+		for i := range recorded {
+			e := &recorded[i]
+			if r, ok := e.Data.(*events.Received); ok {
+				e.EmailID = r.ID // for recount
+				insertReceived(t, tx, e)
+			}
+		}
+		return nil
 	})
 	w.all = append(w.all, recorded...)
 }
 
+// insertReceived inserts the row of a received email.
+func insertReceived(t *testing.T, tx *db.Tx, e *events.Event) {
+	tx.Queue(t.Context(), `INSERT INTO received_emails (team_id, id, domain_id, sender, subject, message_id, recipients,
+		received_for, files, thread_id, origin, authentication, spam, size, blob_key, created_at)
+		VALUES ($1, $2, $3, '', '', '', '', '', '', $2, '', '', '', 0, '', $4)`, db.ID(e.TeamID), db.ID(e.EmailID),
+		db.ID(e.DomainID), e.At.UnixMicro())
+}
+
 func (w *fixture) event(r *rand.Rand, now time.Time) events.Event {
 	e := w.emails[r.IntN(len(w.emails))]
+	if r.IntN(8) == 0 { // emails are received at the current time
+		return events.Event{TeamID: dbtest.ID("team"), DomainID: e.domain, Type: events.EmailReceived,
+			Data: &events.Received{ID: id.New()}}
+	}
 	v := events.Event{TeamID: dbtest.ID("team"), EmailID: e.id, DomainID: e.domain, BroadcastID: e.broadcast,
 		Recipient: e.to[r.IntN(len(e.to))]}
 	switch v.Type = []events.Type{events.EmailQueued, events.EmailSent, events.EmailDelivered, events.EmailOpened,

@@ -14,7 +14,7 @@ const releaseMost = 10_000
 // Release makes the counters of all slots final that ended a day ago, so that the events of the emails with ids in a
 // range can be dropped in the same transaction. Release returns the emails whose events must be kept, because some of
 // them are not counted yet. The caller adds further emails that it keeps. Events of the last day are added to the
-// counts of deleted events.
+// counts of deleted events. Received emails are not in the partitions that are dropped.
 func (s *Service) Release(ctx context.Context, tx *db.Tx, from, to string, alsoKept []string) (kept []string,
 	err error) {
 	final := down(tx.Now().Add(-finality).UnixMicro())

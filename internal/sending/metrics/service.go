@@ -24,25 +24,26 @@ func New(d *db.DB) *Service { return &Service{d} }
 func (s *Service) Now() time.Time { return s.d.Now() }
 
 // Recorded inserts a late entry for each event that happened so long ago that RollUp may already have counted the
-// events of that time. The recorder calls Recorded for every event.
+// events of that time. The recorder calls Recorded for every event. A received email is counted at the time of the
+// transaction that stores it, so it is never late.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {
 		e := &all[i]
-		if e.TimelineID() == "" || !e.At.Before(tx.Now().Add(-lateness)) {
+		if e.EmailID == "" || !e.At.Before(tx.Now().Add(-lateness)) {
 			continue
 		}
 		if e.At.Before(tx.Now().Add(-finality)) {
 			if final, err := isFinal(ctx, tx.Reader, e.TeamID, down(e.At.UnixMicro())); err != nil {
 				return fmt.Errorf("read whether an old event is of a final count: %w", err)
 			} else if final {
-				addEvent(ctx, tx, e.TimelineID(), e.ID)
+				addEvent(ctx, tx, e.EmailID, e.ID)
 				continue
 			}
 		}
 		switch e.Type {
 		case events.EmailQueued, events.EmailScheduled, events.EmailCanceled:
 		case events.EmailOpened, events.EmailClicked:
-			insertLate(ctx, tx, e.TeamID, late{id.New(), e.TimelineID(), e.At.UnixMicro()})
+			insertLate(ctx, tx, e.TeamID, late{id.New(), e.EmailID, e.At.UnixMicro()})
 		default:
 			insertLate(ctx, tx, e.TeamID, late{id.New(), "", e.At.UnixMicro()})
 		}

@@ -171,9 +171,10 @@ func earlier(detail string) string {
 // counted is the SQL condition for events that are counted.
 var counted = `e.type NOT IN ` + events.AnyOf(events.EmailQueued, events.EmailScheduled, events.EmailCanceled)
 
-// countEvents counts the events in a span and returns at most limit rows. The results of countEvents also determine the
-// values of the counters. The SQL statement of countEvents also adds the counts from [RetainCounts], so that a
-// concurrent deletion neither duplicates nor loses events. Deleted events count at the start of their slot.
+// countEvents counts the events and the received emails in a span and returns at most limit rows. The results of
+// countEvents also determine the values of the counters. The SQL statement of countEvents also adds the counts from
+// [RetainCounts] and [RetainReceived], so that a concurrent deletion neither duplicates nor loses events. Deleted events
+// count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
 	limit int) ([]row, error) {
 	where, args := f.where("e.", []any{db.ID(teamID), s.from, s.to})
@@ -188,6 +189,11 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 		column(g.domain, "e.domain_id", noID),
 		column(g.email, "e.email_id", noID), column(g.broadcast, "e.broadcast_id", noID), recipientsOf, peopleOf,
 		when, counted, where)
+	if len(f.broadcasts) == 0 { // no received email belongs to a broadcast
+		var received string
+		received, args = countReceived(g, f, args)
+		text += ` UNION ALL ` + received
+	}
 	if !g.email && len(f.emails) == 0 { // deleted events cannot be assigned to an email
 		args = append(args, up(s.from), up(s.to))
 		low, high := len(args)-1, len(args)
@@ -280,6 +286,8 @@ func teamsAfter(ctx context.Context, r db.Reader, after, last, target int64, lim
 	rows, err := r.Query(ctx, `SELECT t.id, t.short_id,
 		EXISTS (SELECT 1 FROM email_events e WHERE e.team_id = t.id AND e.created_at >= COALESCE(u.until, 0)
 			AND e.created_at < $3)
+		OR EXISTS (SELECT 1 FROM received_emails r WHERE r.team_id = t.id AND r.created_at >= COALESCE(u.until, 0)
+			AND r.created_at < $3)
 		OR EXISTS (SELECT 1 FROM email_counts_late l WHERE l.team_id = t.id)
 		FROM (SELECT id, short_id FROM teams WHERE short_id > $1 AND short_id <= $2 ORDER BY short_id LIMIT $4) t
 		LEFT JOIN email_counts_until u ON u.team_id = t.id ORDER BY t.short_id`, after, last, target, limit)
@@ -288,10 +296,13 @@ func teamsAfter(ctx context.Context, r db.Reader, after, last, target int64, lim
 	})
 }
 
-// nextEvent returns the time of a team's first event at or after the given time, or false if there is none.
+// nextEvent returns the time of a team's first event or received email at or after the given time, or false if there is
+// none.
 func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at int64, ok bool, err error) {
-	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2
-		ORDER BY created_at LIMIT 1`,
+	err = r.QueryRow(ctx, `SELECT x.created_at FROM (SELECT e.created_at FROM (SELECT created_at FROM email_events
+			WHERE team_id = $1 AND created_at >= $2 ORDER BY created_at LIMIT 1) e
+		UNION ALL SELECT m.created_at FROM (SELECT created_at FROM received_emails
+			WHERE team_id = $1 AND created_at >= $2 ORDER BY created_at LIMIT 1) m) x ORDER BY x.created_at LIMIT 1`,
 		db.ID(teamID), from).Scan(&at)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, false, nil

@@ -9,8 +9,8 @@ import (
 
 const eraseSlots = 100 // maximum number of slots or entries deleted in one transaction
 
-// EraseTeam deletes a team's counters. Callers must delete the team's events first, because RollUp would otherwise
-// count them again.
+// EraseTeam deletes a team's counters. Callers must delete the team's events and received emails first, because RollUp
+// would otherwise count them again.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, text := range []string{
 		`DELETE FROM email_counts WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts WHERE team_id = $1

@@ -666,7 +666,7 @@ CREATE TABLE email_bodies_left (
 	PRIMARY KEY (team_id, email_id)
 );
 
--- How often what happened to emails, by quarter hours since 1970, counted from email_events by
+-- How often what happened to emails, by quarter hours since 1970, counted from email_events and received_emails by
 -- internal/sending/metrics.
 CREATE TABLE email_counts (
 	team_id UUID NOT NULL,
@@ -1285,8 +1285,8 @@ CREATE TABLE received_emails (
 CREATE INDEX received_emails_thread ON received_emails (team_id, thread_id, id);
 CREATE INDEX received_emails_blob ON received_emails (blob_key) WHERE blob_key <> '';
 CREATE INDEX received_emails_message ON received_emails (team_id, message_id, id);
--- As for emails, for what reads a range of time of all teams.
-CREATE INDEX received_emails_range ON received_emails USING BRIN (id);
+-- internal/sending/metrics counts received emails by their time and their domain.
+CREATE INDEX received_emails_time ON received_emails (team_id, created_at, domain_id);
 
 -- Small raw messages: many of them share one commit, where each blob would cost an fsync of its own.
 CREATE TABLE received_raws (

@@ -16,7 +16,7 @@ func borrow(d *DB) (*postgresDB, error) {
 		return nil, errors.New("only connections to PostgreSQL can be borrowed")
 	}
 	p := &postgresDB{pool: owner.pool, apart: owner.apart, config: owner.config, patience: owner.patience,
-		opening: owner.opening, borrowed: true}
+		opening: owner.opening, borrowed: true, parts: newParts()}
 	p.clock.last.Store(owner.clock.last.Load())
 	return p, nil
 }

@@ -21,13 +21,27 @@ type partMap map[string][]Part
 // parts are the partitions that a node knows. A statement that names a partition instead of its table is planned once,
 // because it concerns no other partition; a statement on the table is planned each time, or locks all partitions. The
 // zero value knows none, so all statements name the table.
-type parts struct{ known atomic.Pointer[partMap] }
+type parts struct {
+	known atomic.Pointer[partMap]
+	stale chan struct{} // has an element if the partitions must be read again; its capacity is 1
+}
+
+func newParts() parts { return parts{stale: make(chan struct{}, 1)} }
 
 // KnowPartitions replaces the partitions that [DB.PartitionOf] returns.
 func (d *DB) KnowPartitions(all []Part) {
 	if d.parts != nil {
 		d.parts.set(all)
 	}
+}
+
+// PartitionsStale returns a channel that receives a value when the known partitions must be read again: after they were
+// forgotten, or after a statement concerned a row that is newer than all of them.
+func (d *DB) PartitionsStale() <-chan struct{} {
+	if d.parts == nil {
+		return nil
+	}
+	return d.parts.stale
 }
 
 // PartitionOf returns the name of the known partition for an id, or of the table if no such partition is known. Another
@@ -68,7 +82,18 @@ func (p *parts) of(table string, id ID) string {
 	if i >= 0 && id < list[i].To {
 		return list[i].Name
 	}
+	if i == len(list)-1 {
+		p.askAgain()
+	}
 	return table
+}
+
+// askAgain makes PartitionsStale receive a value.
+func (p *parts) askAgain() {
+	select {
+	case p.stale <- struct{}{}:
+	default: // it was asked already
+	}
 }
 
 // forget does the work of ForgetPartitions. A second caller also gets true, because its statement may have been sent
@@ -80,6 +105,7 @@ func (p *parts) forget(err error) bool {
 		return false
 	}
 	p.known.Store(nil)
+	p.askAgain()
 	return true
 }
 

@@ -72,7 +72,7 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	p := &postgresDB{pool: pool, apart: apart, config: direct.ConnConfig, patience: o.Patience}
+	p := &postgresDB{pool: pool, apart: apart, config: direct.ConnConfig, patience: o.Patience, parts: newParts()}
 	if err := p.begin(ctx, o); err != nil {
 		p.close()
 		return nil, err

@@ -15,7 +15,7 @@ func (s *Service) Closed(ctx context.Context, f Family, before time.Time) (close
 	if s.d.Alone() {
 		return nil, nil
 	}
-	all, err := list(ctx, s.d.Reader)
+	all, err := list(ctx, s.d.Reader, false)
 	if err != nil {
 		return nil, fmt.Errorf("list the partitions of %s: %w", f.Name, err)
 	}

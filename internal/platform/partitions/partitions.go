@@ -157,36 +157,62 @@ type Partition struct {
 	Usable bool
 }
 
-// learnEvery is the time after which a node reads again which partitions there are.
-const learnEvery = 10 * time.Minute
+const (
+	learnEvery = 10 * time.Minute // after this time, a node reads again which partitions there are
+	learnPause = time.Second      // minimum time between two reads; see nextPause
+)
 
 // Run tells the database which partitions there are, so that statements may name them, until ctx ends. Each node calls
 // Run. Until a partition is known, after it was dropped, or if the user has no rights for it, statements name its
-// table.
+// table. Run reads the partitions again when a statement has met a dropped partition, or a row that is newer than all
+// partitions.
 func (s *Service) Run(ctx context.Context) error {
 	if s.d.Alone() {
 		return nil
 	}
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
-	for {
-		if err := s.learn(ctx); err != nil && ctx.Err() == nil {
+	var known []db.Part
+	pause := learnPause
+	for asked := false; ; {
+		last := known
+		var err error
+		if known, err = s.learn(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("read the partitions", "error", err)
+		}
+		pause = nextPause(pause, asked && (err != nil || slices.Equal(known, last)))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		if asked = true; err != nil {
+			continue
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			asked = false
+		case <-s.d.PartitionsStale():
 		}
 	}
 }
 
-func (s *Service) learn(ctx context.Context) error {
-	all, err := list(ctx, s.d.Reader)
-	if err != nil {
-		return err
+// nextPause returns for how long the partitions are not read again. If they were the same although a statement asked
+// for them, the pause doubles each time, because the reason may last: for example, no partitions can be made.
+func nextPause(last time.Duration, same bool) time.Duration {
+	if !same {
+		return learnPause
 	}
-	var known []db.Part
+	return min(max(2*last, learnPause), learnEvery)
+}
+
+func (s *Service) learn(ctx context.Context) (known []db.Part, err error) {
+	all, err := list(ctx, s.d.Reader, false)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range all {
 		if !p.Default && p.Usable {
 			from, to := db.ID(id.First(p.From)), db.ID(id.First(p.To))
@@ -194,7 +220,7 @@ func (s *Service) learn(ctx context.Context) error {
 		}
 	}
 	s.d.KnowPartitions(known)
-	return nil
+	return known, nil
 }
 
 // Service makes and drops partitions.
@@ -373,7 +399,7 @@ func (s *Service) List(ctx context.Context) ([]Partition, error) {
 	if s.d.Alone() {
 		return nil, nil
 	}
-	all, err := list(ctx, s.d.Reader)
+	all, err := list(ctx, s.d.Reader, true)
 	for i := range all {
 		if p := &all[i]; p.Default && err == nil {
 			var n int64

@@ -47,13 +47,20 @@ func alone(ctx context.Context, tx *db.Tx) error {
 var bounds = regexp.MustCompile(`^FOR VALUES FROM \('([^']*)'\) TO \('([^']*)'\)$`)
 
 // list reads the partitions of all tables from the catalog. The number of rows is that of the last ANALYZE or VACUUM.
-func list(ctx context.Context, r db.Reader) ([]Partition, error) {
-	rows, err := r.Query(ctx, `SELECT CAST(p.relname AS TEXT), CAST(c.relname AS TEXT), PG_GET_EXPR(c.relpartbound, c.oid),
-		CAST(GREATEST(c.reltuples, 0) AS BIGINT), PG_TOTAL_RELATION_SIZE(c.oid),
-		HAS_TABLE_PRIVILEGE(c.oid, 'SELECT') AND HAS_TABLE_PRIVILEGE(c.oid, 'UPDATE')
-		FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent JOIN pg_class c ON c.oid = i.inhrelid
-		WHERE p.relkind = 'p' AND p.relnamespace = current_schema()::regnamespace
-		ORDER BY p.relname, PG_GET_EXPR(c.relpartbound, c.oid) COLLATE "C"`)
+// The sizes are read only on request, because this opens each partition and waits for a drop. A partition that is
+// dropped meanwhile is left out, because its bounds are NULL.
+func list(ctx context.Context, r db.Reader, sizes bool) ([]Partition, error) {
+	size := "CAST(0 AS BIGINT)"
+	if sizes {
+		size = "COALESCE(PG_TOTAL_RELATION_SIZE(oid), 0)"
+	}
+	rows, err := r.Query(ctx, `SELECT parent, name, bounds, amount, `+size+`,
+		COALESCE(HAS_TABLE_PRIVILEGE(oid, 'SELECT') AND HAS_TABLE_PRIVILEGE(oid, 'UPDATE'), FALSE)
+		FROM (SELECT c.oid, CAST(p.relname AS TEXT) AS parent, CAST(c.relname AS TEXT) AS name,
+			PG_GET_EXPR(c.relpartbound, c.oid) AS bounds, CAST(GREATEST(c.reltuples, 0) AS BIGINT) AS amount
+			FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent JOIN pg_class c ON c.oid = i.inhrelid
+			WHERE p.relkind = 'p' AND p.relnamespace = current_schema()::regnamespace) x
+		WHERE bounds IS NOT NULL ORDER BY parent, bounds COLLATE "C"`)
 	return db.Collect(rows, err, func(r db.Row) (p Partition, err error) {
 		var text string
 		if err := r.Scan(&p.Table, &p.Name, &text, &p.Rows, &p.Bytes, &p.Usable); err != nil {
@@ -78,7 +85,7 @@ func list(ctx context.Context, r db.Reader) ([]Partition, error) {
 
 // spansOf returns the spans of all partitions of a family's tables.
 func spansOf(ctx context.Context, r db.Reader, f Family) (spans []Span, err error) {
-	all, err := list(ctx, r)
+	all, err := list(ctx, r, false)
 	for i := range all {
 		for _, t := range f.Tables {
 			if t.Name == all[i].Table && !all[i].Default {
@@ -199,7 +206,7 @@ func attach(ctx context.Context, tx *db.Tx, f Family, span Span) error {
 
 // namesOf returns the names of the partitions of a span, one for each table of the family.
 func namesOf(ctx context.Context, tx *db.Tx, f Family, span Span) ([]string, error) {
-	all, err := list(ctx, tx.Reader)
+	all, err := list(ctx, tx.Reader, false)
 	if err != nil {
 		return nil, err
 	}

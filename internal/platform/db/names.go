@@ -25,16 +25,23 @@ func NewNames[T ~string](column string, numbers map[T]int16) *Names[T] {
 	return n
 }
 
-// unknownNumber is stored for a name that has no number. No table of names has it, so that the value cannot be read as
-// another one.
-const unknownNumber = -1
-
-// Number returns the number of a name, or -1 for a name without a number.
+// Number returns the number of a name. It panics if the name has none, so that no row gets a wrong number: the panic is
+// the error of the update in which Number is called. Names of users' requests are checked before.
 func (n *Names[T]) Number(name T) int16 {
-	if number, ok := n.numbers[name]; ok {
-		return number
+	number, err := n.Find(name)
+	if err != nil {
+		panic(err)
 	}
-	return unknownNumber
+	return number
+}
+
+// Find is like Number, but returns an error for a name without a number.
+func (n *Names[T]) Find(name T) (int16, error) {
+	number, ok := n.numbers[name]
+	if !ok {
+		return 0, fmt.Errorf("%q has no number for the column %s", name, n.column)
+	}
+	return number, nil
 }
 
 // SQL returns the number of a name as the text of a literal.

@@ -38,9 +38,9 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 		if err != nil {
 			return err
 		}
-		number := Types.Number(e.Type)
-		if _, err := Types.Name(number); err != nil {
-			return fmt.Errorf("record an event of the type %s: %w", e.Type, err)
+		number, err := Types.Find(e.Type)
+		if err != nil {
+			return fmt.Errorf("record an event: %w", err)
 		}
 		row := []any{db.ID(e.ID), db.ID(e.TeamID), db.ID(e.EmailID), db.ID(e.DomainID), db.ID(e.BroadcastID), number,
 			e.Detail(), e.Recipient, data, e.At.UnixMicro()}
@@ -59,9 +59,9 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 
 // values returns the values of attemptColumns for an event with the given recipient.
 func (a *Attempt) values(recipient string) ([]any, error) {
-	outcome := outcomes.Number(a.Outcome)
-	if _, err := outcomes.Name(outcome); err != nil {
-		return nil, fmt.Errorf("record the outcome %q: %w", a.Outcome, err)
+	outcome, err := outcomes.Find(a.Outcome)
+	if err != nil {
+		return nil, fmt.Errorf("record an attempt: %w", err)
 	}
 	var next, destination, recipients any // NULL
 	if !a.NextAt.IsZero() {

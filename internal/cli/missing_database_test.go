@@ -4,7 +4,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
+
+// needInstallation are commands that do not create an installation.
+var needInstallation = []string{"storage", "jobs", "audit list", "teams list", "teams delete Acme --yes",
+	"keys list --team Acme", "users list", "emails erase a@one.example",
+	"emails delete 0190f6a1-0000-7000-8000-00000000000a --team Acme", "export contacts --team Acme"}
 
 // A command that needs an installation does not create one if data_dir is wrong. Otherwise, an erasure would report
 // that it found nothing.
@@ -12,9 +19,7 @@ func TestMissingDatabase(t *testing.T) {
 	t.Parallel()
 	p := &installation{t: t, dir: t.TempDir(), vars: map[string]string{}}
 	p.vars["POSTRIDER_DATA_DIR"] = p.dir
-	for _, command := range []string{"storage", "jobs", "audit list", "teams list", "teams delete Acme --yes",
-		"keys list --team Acme", "users list", "emails erase a@one.example",
-		"emails delete 0190f6a1-0000-7000-8000-00000000000a --team Acme", "export contacts --team Acme"} {
+	for _, command := range needInstallation {
 		p.refused("set data_dir to the directory of the node", strings.Fields(command)...)
 	}
 	p.refused("", "backup", t.TempDir()+"/backup.tar")
@@ -23,4 +28,30 @@ func TestMissingDatabase(t *testing.T) {
 	}
 	p.must("keys", "create", "--team", "Acme")
 	p.must("teams", "list")
+}
+
+// A command that needs an installation leaves an empty database empty, as one that database_url names by mistake.
+func TestEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	file := t.TempDir()
+	if err := os.WriteFile(file+"/postrider.db", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, vars := range []map[string]string{{"POSTRIDER_DATA_DIR": file},
+		{"POSTRIDER_DATA_DIR": t.TempDir(), "POSTRIDER_DATABASE_URL": dbtest.EmptyPostgresURL(t)}} {
+		p := &installation{t: t, dir: vars["POSTRIDER_DATA_DIR"], vars: vars}
+		for _, command := range needInstallation {
+			p.refused("run `postrider migrate` or `postrider serve`", strings.Fields(command)...)
+		}
+		if url := vars["POSTRIDER_DATABASE_URL"]; url != "" {
+			var n int
+			err := dbtest.Open(t, url).QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_tables
+				WHERE schemaname = 'public'`).Scan(&n)
+			if err != nil || n != 0 {
+				t.Errorf("the database has %d tables, %v", n, err)
+			}
+		}
+		p.must("migrate")
+		p.must("teams", "list")
+	}
 }

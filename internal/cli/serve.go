@@ -93,15 +93,15 @@ func migrate(ctx context.Context, e *env, args []string) error {
 // with SQLite, which tolerates a second process for a short time. Closing the returned node notifies running nodes of
 // the command's changes.
 //
-// Unless create is true, the installation must exist. If openBeside created a database for a wrong data_dir, a command
-// that reads or erases data would report that there is none.
+// Unless create is true, the installation must exist. If openBeside created a database for a wrong data_dir, or tables
+// in a wrong database, a command that reads or erases data would report that there is none.
 func openBeside(ctx context.Context, c config.Config, e *env, create bool) (*node.Node, error) {
 	if url := node.DatabaseURL(c); !create && !db.IsPostgres(url) {
 		if _, err := os.Stat(url); err != nil {
 			return nil, fmt.Errorf("find the database: %w; set data_dir to the directory of the node", err)
 		}
 	}
-	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true})
+	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true, Existing: !create})
 }
 
 // openDB opens the configured database for a command. A running node may use the same database.

@@ -53,6 +53,10 @@ type Options struct {
 	// node cannot run, because it has no jobs and no protocols.
 	Beside bool
 
+	// Existing is set by commands that do not create an installation. If Existing is set, Open refuses a database without
+	// tables.
+	Existing bool
+
 	KeysConsent bool               // API keys may consent to OAuth grants, so that tests do not need a browser
 	Unsigned    bool               // emails are not signed, for measurements
 	Loopback    bool               // direct delivery may connect to loopback addresses, for measurements
@@ -123,6 +127,9 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
+var errEmpty = errors.New("the database is empty: correct database_url or data_dir, or run `postrider migrate` or " +
+	"`postrider serve` to create the tables")
+
 // openBase opens and migrates the database, opens the blob store and reads the keys. If an error occurs, b contains
 // everything that was opened before the error, so that the caller can close it.
 func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options) (b resources.Base, err error) {
@@ -134,6 +141,13 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 	if b.DB, err = db.Open(ctx, db.Options{URL: DatabaseURL(c), DirectURL: string(c.DatabaseDirectURL), Log: log,
 		Beside: o.Beside, Trace: o.Trace}); err != nil {
 		return b, err
+	}
+	if o.Existing {
+		if empty, err := b.DB.IsEmpty(ctx); err != nil {
+			return b, err
+		} else if empty {
+			return b, errEmpty
+		}
 	}
 	if c.MigrateOnStart || o.Beside {
 		if _, err := b.DB.Migrate(ctx); err != nil {

@@ -122,6 +122,19 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 	return applied, nil
 }
 
+// IsEmpty reports whether no migration was ever applied to the database.
+func (d *DB) IsEmpty(ctx context.Context) (bool, error) {
+	query := `SELECT COUNT(*) FROM sqlite_schema WHERE name = 'migrations'`
+	if d.Engine() == "postgres" {
+		query = `SELECT COUNT(to_regclass('migrations'))`
+	}
+	var n int
+	if err := d.QueryRow(ctx, query).Scan(&n); err != nil {
+		return false, fmt.Errorf("look for the table of migrations: %w", err)
+	}
+	return n == 0, nil
+}
+
 func appliedMigrations(ctx context.Context, q querier) (map[string]string, error) {
 	rows, err := q.query(ctx, `SELECT name, checksum FROM migrations`, nil)
 	if err != nil {

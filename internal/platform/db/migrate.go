@@ -79,7 +79,11 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 	}
 	// PostgreSQL refuses CREATE TABLE IF NOT EXISTS to a user who may not create tables, even if the table exists. Such a
 	// user can use a database that is up to date. If this read fails, the transaction below says why.
-	have, err := appliedMigrations(ctx, d.q)
+	have := map[string]string{}
+	empty, err := d.IsEmpty(ctx) // because to read a missing table would write an error to the server's log
+	if err == nil && !empty {
+		have, err = appliedMigrations(ctx, d.q)
+	}
 	if err == nil && !slices.ContainsFunc(all, func(m migration) bool { return have[m.name] != m.checksum }) {
 		return nil, nil
 	}

@@ -61,19 +61,17 @@ func TestOfficialClientSends(t *testing.T) {
 	}
 
 	t.Run("what would have been sent is signed with both keys", func(t *testing.T) {
-		var all []struct {
-			ID      string
-			EmailID string `json:"email_id"`
-			To      []string
+		var all struct {
+			Data []struct{ ID string }
 		}
 		// The email goes to two destinations: bob and dave share one message, and carol gets a separate message.
 		eventually(t, 20*time.Second, "a message for each of 2 destinations is in the outbox", func() bool {
 			n.must(http.MethodGet, "/dev/outbox", "", &all)
-			return len(all) == 2
+			return len(all.Data) == 2
 		})
-		for _, m := range all {
+		for _, m := range all.Data {
 			var raw string
-			n.must(http.MethodGet, "/dev/outbox/"+m.ID, "", &raw)
+			n.must(http.MethodGet, "/dev/outbox/"+m.ID+"/raw", "", &raw)
 			n.checkSignatures(t, raw)
 			if strings.Contains(raw, "dave@example.net") {
 				t.Error("a hidden recipient stands in the message")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -225,18 +226,15 @@ func (n *node) captured(to string) *mailparse.Parsed {
 	n.t.Helper()
 	var raw string
 	eventually(n.t, 20*time.Second, "a message to "+to+" is in the outbox", func() bool {
-		var all []struct {
-			ID string
-			To []string
+		var all struct {
+			Data []struct{ ID string }
 		}
-		n.must("GET", "/dev/outbox", "", &all)
-		for _, m := range all {
-			if len(m.To) > 0 && strings.Contains(m.To[0], to) {
-				n.must("GET", "/dev/outbox/"+m.ID, "", &raw)
-				return true
-			}
+		n.must("GET", "/dev/outbox?to="+url.QueryEscape(to), "", &all)
+		if len(all.Data) == 0 {
+			return false
 		}
-		return false
+		n.must("GET", "/dev/outbox/"+all.Data[0].ID+"/raw", "", &raw)
+		return true
 	})
 	return mailparse.Parse([]byte(raw))
 }

@@ -101,7 +101,9 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err := errors.Join(n.ListenInboundDev(*smtpIn), n.ListenSubmissionDev(*smtpSubmit)); err != nil {
 		return err
 	}
-	n.ServeOutbox(*key)
+	if err := n.ServeOutbox(*key); err != nil {
+		return err
+	}
 	greet(e, n, greeting{url, url + signIn, *key, verified})
 	if path := e.getenv(bench.EnvProfile); path != "" {
 		f, err := os.Create(path)

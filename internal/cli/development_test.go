@@ -23,7 +23,7 @@ func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 		}
 		var id string
 		eventually(t, "the email is captured", func() bool {
-			all, err := n.Delivery.Outbox(t.Context())
+			all, err := n.Outbox.All(t.Context())
 			if err == nil && len(all) == 1 {
 				id = all[0].ID
 			}

@@ -211,7 +211,7 @@ func TestDeletedTeam(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		eventually(t, "the first is captured", func() bool {
-			all, err := n.Delivery.Outbox(t.Context())
+			all, err := n.Outbox.All(t.Context())
 			return err == nil &&
 				len(all) == 1
 		})
@@ -276,7 +276,7 @@ func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 		})
 		eventually(t, "the jobs end",
 			func() bool { return n.count(`SELECT COUNT(*) FROM jobs WHERE team_id IS NOT NULL`) == 0 })
-		if all, err := n.Delivery.Outbox(t.Context()); err != nil || len(all) > 0 {
+		if all, err := n.Outbox.All(t.Context()); err != nil || len(all) > 0 {
 			t.Errorf("%d messages were sent, %v", len(all), err)
 		}
 		if found := n.count(`SELECT COUNT(*) FROM email_events WHERE type NOT IN (2, 1)`); found > 0 {

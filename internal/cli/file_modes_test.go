@@ -49,7 +49,7 @@ func TestDataIsPrivate(t *testing.T) {
 			t.Fatalf("%d %s", status, body)
 		}
 		eventually(t, "the email is captured", func() bool {
-			all, err := n.Delivery.Outbox(t.Context())
+			all, err := n.Outbox.All(t.Context())
 			return err == nil &&
 				len(all) == 1
 		})

@@ -126,7 +126,9 @@ func (p *installation) start(before ...func(n *node.Node)) *started {
 	if err := n.ListenSubmission(); err != nil {
 		p.t.Fatal(err)
 	}
-	n.ServeOutbox(devTestKey)
+	if err := n.ServeOutbox(devTestKey); err != nil {
+		p.t.Fatal(err)
+	}
 	for _, f := range before {
 		f(n)
 	}

@@ -212,9 +212,9 @@ func TestInvitationInDevelopment(t *testing.T) {
 		}
 		var raw string
 		eventually(t, "the invitation is in the outbox", func() bool {
-			all, err := n.Delivery.Outbox(t.Context())
+			all, err := n.Outbox.All(t.Context())
 			if err == nil && len(all) == 1 {
-				raw = read(http.Get(n.url + "/dev/outbox/" + all[0].ID))
+				raw = read(http.Get(n.url + "/dev/outbox/" + all[0].ID + "/raw"))
 			}
 			return raw != ""
 		})

@@ -240,15 +240,15 @@ func (d *driver) everything(otherKey string) {
 		t.Fatal(err)
 	}
 	eventually(t, "all is captured", func() bool {
-		all, err := d.Delivery.Outbox(t.Context())
+		all, err := d.Outbox.All(t.Context())
 		return err == nil && len(all) == 12 // the emails include a domain claim notice and four invitations
 	})
-	all, err := d.Delivery.Outbox(t.Context())
+	all, err := d.Outbox.All(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range all { // sends a bounce for each email
-		if err := d.mail(d.Port(node.PortInbound), nil, "", c.From, fmt.Sprintf(bounce, c.To[0])); err != nil {
+		if err := d.mail(d.Port(node.PortInbound), nil, "", c.ReturnPath, fmt.Sprintf(bounce, c.Recipients[0])); err != nil {
 			t.Error(err)
 		}
 	}

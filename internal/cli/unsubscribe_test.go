@@ -103,11 +103,11 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 func (n *started) signedHeader() map[string]string {
 	t := n.t
 	t.Helper()
-	all, err := n.Delivery.Outbox(t.Context())
+	all, err := n.Outbox.All(t.Context())
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d messages, %v", len(all), err)
 	}
-	opened, err := n.Delivery.OpenCaptured(t.Context(), all[0].ID)
+	opened, err := n.Outbox.Open(t.Context(), all[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +171,11 @@ func TestSubmittedMessageHasATopic(t *testing.T) {
 			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 5 /* delivered */`) == 1 &&
 				n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 9 /* failed */`) == 1
 		})
-		all, err := n.Delivery.Outbox(t.Context())
-		if err != nil || len(all) != 1 || all[0].To[0] != "in@one.example" {
+		all, err := n.Outbox.All(t.Context())
+		if err != nil || len(all) != 1 || all[0].Recipients[0] != "in@one.example" {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		opened, err := n.Delivery.OpenCaptured(t.Context(), all[0].ID)
+		opened, err := n.Outbox.Open(t.Context(), all[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // forDeveloper refuses requests for the development pages that come from another machine, unless they have the
@@ -19,10 +21,14 @@ import (
 func (n *Node) forDeveloper(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isFromHere(r) && !n.hasDevelopmentKey(r) {
+			const message = "Open this page on the machine that runs `postrider dev`, at localhost or 127.0.0.1. From " +
+				"elsewhere, send the header `Authorization: Bearer` with the key that `postrider dev` prints."
 			w.Header().Set("WWW-Authenticate", `Bearer realm="postrider dev"`)
-			http.Error(w, "Open this page on the machine that runs `postrider dev`, at localhost or 127.0.0.1. From "+
-				"elsewhere, send the header `Authorization: Bearer` with the key that `postrider dev` prints.",
-				http.StatusUnauthorized)
+			if strings.Contains(r.Header.Get("Accept"), "text/html") {
+				http.Error(w, message, http.StatusUnauthorized)
+			} else {
+				wire.WriteError(w, fault.New(fault.NoCredential, "", message))
+			}
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -30,6 +30,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/front/api"
 	"github.com/postrider/postrider/internal/front/mcp"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/config"
@@ -71,6 +72,7 @@ type Node struct {
 
 	o         Options
 	mux       *http.ServeMux
+	api       *api.API
 	handler   http.Handler
 	site      *web.Site
 	developer *developer       // signs browsers in by a link; nil unless the node is for development

@@ -25,7 +25,8 @@ func (n *Node) newProtocols() error {
 	if err := n.newPages(); err != nil {
 		return err
 	}
-	rest := n.newAPI()
+	n.api = n.newAPI()
+	rest := n.api
 	tools := mcp.New(mcp.Options{API: rest, Keys: n.Keys, Log: n.Log, Version: n.o.Version, Now: n.DB.Now,
 		Authenticate: rest.Authenticate, Scope: rest.Scope, DryRun: api.WithDryRun, Usage: n.Grants.Usage,
 		EarlierResult: n.Emails.EarlierResult})

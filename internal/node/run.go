@@ -25,6 +25,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 		ErrorLog: slog.NewLogLogger(n.Log.Handler(), slog.LevelDebug)}
 	server.RegisterOnShutdown(n.EventStream.Close)
 	server.RegisterOnShutdown(n.Imports.Close)
+	server.RegisterOnShutdown(n.Outbox.Close)
 	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // served ends after the last request
 	defer shut()
 	g.Go(func() error { return n.RequestLog.Run(served) })

@@ -33,12 +33,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 	"github.com/postrider/postrider/internal/platform/partitions"
 	"github.com/postrider/postrider/internal/sending/delivery"
+	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
 // cachedAnswers is the maximum number of DNS answers that a node caches.
 const cachedAnswers = 50_000
+
+// captureTopic is the topic of hints about captured messages. Their payload is the message's id.
+const captureTopic = "outbox"
 
 // workers holds the services that act when a job is due, an event is recorded or a message arrives.
 type workers struct {
@@ -47,6 +51,7 @@ type workers struct {
 	Broadcasts    *broadcasts.Service
 	Automations   *automations.Service
 	Delivery      *delivery.Service
+	Outbox        *capture.Outbox
 	Receiving     *receiving.Service
 	EventStream   *eventstream.Service
 	Imports       *imports.Service
@@ -164,13 +169,16 @@ func (n *Node) newAutomations(resources.Hooks) (err error) {
 
 func (n *Node) newDelivery(resources.Hooks) (err error) {
 	c := n.Config
+	n.Outbox = capture.New(n.Blobs, func(captureID string) { n.DB.Hint(captureTopic, captureID) })
+	n.DB.OnHint(captureTopic, n.Outbox.Hear)
+	n.DB.OnListening(n.Outbox.Resync)
 	n.Delivery, err = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
 		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS),
 		SMTPPort: c.SMTPPort, Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers,
 		LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate, MaxConnections: c.ConnectionsMax,
 		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere()},
 		delivery.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains, Keys: n.Keys,
-			DNS: n.dns, Blobs: n.Blobs, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
+			DNS: n.dns, Blobs: n.Blobs, Outbox: n.Outbox, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
 			OnLimitRaised: func(group string) { n.runner.LimitRaised(emails.DeliveryKind, group) }})
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -33,17 +34,17 @@ func (s *sender) mustRefuse(broadcastID string, c broadcasts.Change, kind fault.
 // line.
 func (s *sender) captured() map[string]string {
 	s.T.Helper()
-	service := s.capture()
-	all, err := service.Outbox(s.T.Context())
+	outbox := capture.New(s.Blobs, nil)
+	all, err := outbox.All(s.T.Context())
 	s.Must(err)
 	texts := map[string]string{}
 	for _, m := range all {
-		r, err := service.OpenCaptured(s.T.Context(), m.ID)
+		r, err := outbox.Open(s.T.Context(), m.ID)
 		s.Must(err)
 		text, err := io.ReadAll(r)
 		s.Must(err)
 		s.Must(r.Close())
-		texts[m.To[0]] = m.From + "\r\n" + string(text)
+		texts[m.Recipients[0]] = m.ReturnPath + "\r\n" + string(text)
 	}
 	return texts
 }

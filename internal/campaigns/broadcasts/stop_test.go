@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/delivery"
+	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -24,7 +25,8 @@ func (s *sender) delivery() jobs.Kind { return s.capture().Kind() }
 func (s *sender) capture() *delivery.Service {
 	return testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test",
 		Unsigned: true, LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
-		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Broadcasts: s.b, Log: s.Log,
+		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Outbox: capture.New(s.Blobs, nil),
+		Broadcasts: s.b, Log: s.Log,
 		OnLimitRaised: func(string) {}}))
 }
 

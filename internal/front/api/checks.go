@@ -139,6 +139,16 @@ func (a *API) checkSent(ctx context.Context, c *wire.Call, emailID string) (emai
 	return a.check(ctx, c, p, emailID)
 }
 
+// CheckEmail runs all checks on a sent email, for pages that belong to no team. The result is the response of the
+// operation that checks an email.
+func (a *API) CheckEmail(ctx context.Context, teamID, emailID string) (any, error) {
+	p, err := a.Services.Emails.PreviewSent(ctx, teamID, emailID)
+	if err != nil {
+		return nil, err
+	}
+	return a.check(ctx, &wire.Call{Actor: teams.System(teamID)}, p, emailID)
+}
+
 // check runs all checks on an email that belongs to the actor's team. For a draft, emailID is "".
 func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID string) (emailChecksWire, error) {
 	from, err := a.checkedSender(ctx, c, p.From.Domain)

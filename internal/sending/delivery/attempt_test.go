@@ -1,15 +1,10 @@
 package delivery
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
-	"github.com/postrider/postrider/internal/platform/blob"
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -61,43 +56,4 @@ func TestAttempt(t *testing.T) {
 			t.Errorf("%v, unknown %d: %s by %q, again in %v after %v", c.states, c.unknown, a.Outcome, a.Reply, next, a.Duration)
 		}
 	}
-}
-
-// If the file store fails, the outbox returns an error both for storing and for listing messages.
-func TestOutboxWithoutItsStore(t *testing.T) {
-	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
-	keep := func() error {
-		_, err := f.service.outbox.store(t.Context(), &emails.Outgoing{},
-			smtpclient.Envelope{To: []string{"ann@one.example"}},
-			[][]byte{[]byte("Hi")})
-		return err
-	}
-	if all, err := f.service.Outbox(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("%d are kept, %v", len(all), err)
-	}
-	if err := keep(); err != nil {
-		t.Fatal(err)
-	}
-	f.service.outbox.blobs = lostStore(t)
-	if err := keep(); err == nil {
-		t.Error("a message is kept without a store")
-	}
-	if all, err := f.service.Outbox(t.Context()); err == nil {
-		t.Errorf("%d are kept without a store", len(all))
-	}
-}
-
-// lostStore returns a file store whose folder was deleted, so that writing and listing fail.
-func lostStore(t *testing.T) *blob.Store {
-	t.Helper()
-	folder := filepath.Join(t.TempDir(), "files")
-	s, err := blob.Open(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	if err := os.RemoveAll(folder); err != nil {
-		t.Fatal(err)
-	}
-	return s
 }

@@ -181,7 +181,7 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 		if err := t.job.Sure(ctx); err != nil {
 			return err
 		}
-		out, err := s.outbox.store(ctx, t.o, env, msg)
+		out, err := s.capture(ctx, t.o, env, msg)
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/resolve"
-	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -253,13 +251,13 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 	f.wait(first, events.EmailDelivered)
 	second := f.send(address(2), address(3))
 	f.wait(second, events.EmailDelivered, events.EmailDelivered)
-	all, err := f.service.Outbox(t.Context())
+	all, err := f.service.p.Outbox.All(t.Context())
 	if err != nil || len(all) != 2 || all[0].EmailID != second || all[1].EmailID != first ||
-		!slices.Equal(all[0].To, []string{address(2), address(3)}) ||
+		!slices.Equal(all[0].Recipients, []string{address(2), address(3)}) ||
 		all[0].TeamID != f.Acme.TeamID {
 		t.Fatalf("outbox %+v, %v", all, err)
 	}
-	r, err := f.service.OpenCaptured(t.Context(), all[0].ID)
+	r, err := f.service.p.Outbox.Open(t.Context(), all[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +268,7 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 		t.Errorf("captured %q, %v", b.String(), err)
 	}
 	for _, wrong := range []string{"", "../secret.key", "x"} {
-		if _, err := f.service.OpenCaptured(t.Context(), wrong); err == nil {
+		if _, err := f.service.p.Outbox.Open(t.Context(), wrong); err == nil {
 			t.Errorf("message %q is there", wrong)
 		}
 	}
@@ -354,22 +352,6 @@ func TestDeliverWithALostLease(t *testing.T) {
 		}
 		f.service.pool.prune(time.Now().Add(time.Hour))
 	})
-}
-
-func TestOutboxIsBounded(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
-	for i := range capturedMax + 3 {
-		if _, err := f.service.outbox.store(t.Context(), &emails.Outgoing{ID: strconv.Itoa(i)},
-			smtpclient.Envelope{To: []string{"a@b.c"}}, [][]byte{[]byte("x")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	all, err := f.service.Outbox(t.Context())
-	if err != nil || len(all) != capturedMax || all[0].EmailID != strconv.Itoa(capturedMax+2) ||
-		all[capturedMax-1].EmailID != "3" {
-		t.Errorf("%d messages are kept, %v", len(all), err)
-	}
 }
 
 // refuseDial fails the test if a connection is dialed.

@@ -71,6 +71,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/nodelimits"
+	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -144,7 +145,8 @@ type Deps struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store        `deps:"optional"` // blob store used by the capture transport
+	Blobs    *blob.Store        `deps:"optional"` // probed after a file could not be read
+	Outbox   *capture.Outbox    // used by the capture transport
 	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of the limits; nil means the full limits
 
 	Broadcasts Broadcasts // decides whether emails from a broadcast may still be sent
@@ -163,7 +165,6 @@ type Service struct {
 	pool               *pool
 	hosts              *hosts
 	shape              *shaper
-	outbox             *outbox
 	guard              *netguard.Guard
 	memory             *fairshare.Pool // bytes
 	preparing          *fairshare.Turns
@@ -216,7 +217,7 @@ func newService(c Config, p Deps) *Service {
 	}
 	shape.useShares(p.Shares, p.OnLimitRaised)
 	return &Service{c: c, p: p, pool: connections, hosts: known,
-		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
+		shape: shape, guard: netguard.New(o),
 		memory: fairshare.New(memory, memoryGreed), preparing: fairshare.NewTurns(c.Workers, c.Workers/8),
 		signing: fairshare.NewTurns(c.Signers, 0), shortGreeting: shortGreeting, suppressionsMaxAge: suppressionsMaxAge}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -111,7 +112,7 @@ func newFixtureIn(t testing.TB, d *db.DB, c Config, dns resolve.Resolver, blobs 
 	}
 	c.AllowPrivate = true
 	f.service = newService(c, Deps{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains,
-		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Log: n.Log, OnLimitRaised: func(string) {}})
+		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Outbox: capture.New(n.Blobs, nil), Log: n.Log, OnLimitRaised: func(string) {}})
 	f.service.hosts.backoffFirst = 0
 	f.runner = jobs.NewRunner(d, n.Queue, n.Log, time.Second)
 	f.runner.Handle(f.service.Kind())

@@ -1,23 +1,16 @@
 package delivery
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
-	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -251,85 +244,6 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	cancel()
 	if size, err := s.reserveMemory(gone, "other", 1); err == nil || size != 0 {
 		t.Errorf("while there is no memory %d is taken, %v", size, err)
-	}
-}
-
-// The outbox keeps a limited number of messages, including messages stored by other nodes. If a message cannot be read,
-// Outbox returns an error.
-func TestOutboxOfBefore(t *testing.T) {
-	t.Parallel()
-	blobs, err := blob.Open(t.Context(), "mem://")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { blobs.Close() })
-	put := func(key, text string) {
-		t.Helper()
-		if _, err := blobs.Put(t.Context(), key, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	oldest := id.New()
-	for i := range capturedMax + 1 {
-		x := id.New()
-		if i == 0 {
-			x = oldest
-		}
-		put(capturedPrefix+x+".eml", "raw")
-		put(capturedPrefix+x+".json", "{}")
-	}
-	s := newService(Config{Transport: Capture}, Deps{Blobs: blobs})
-	if all, err := s.Outbox(t.Context()); err != nil || len(all) != capturedMax {
-		t.Errorf("%d are listed, %v", len(all), err)
-	}
-	o := &emails.Outgoing{ID: "email", TeamID: "team"}
-	out, err := s.outbox.store(t.Context(), o, smtpclient.Envelope{From: "f@a.example", To: []string{"a@b.example",
-		"c@b.example"}},
-		[][]byte{[]byte("one "), []byte("two")})
-	if err != nil || len(out.answers) != 2 || !out.answers[1].reply.Positive() {
-		t.Fatalf("%+v, %v", out, err)
-	}
-	all, err := s.Outbox(t.Context())
-	if err != nil || len(all) != capturedMax {
-		t.Fatalf("%d are listed, %v", len(all), err)
-	}
-	newest := all[0]
-	want := CapturedMessage{ID: newest.ID, EmailID: "email", TeamID: "team", From: "f@a.example",
-		To: []string{"a@b.example", "c@b.example"}, Size: 7, At: newest.At}
-	if diff := cmp.Diff(want, newest); diff != "" {
-		t.Error(diff)
-	}
-	if ids, err := s.outbox.ids(t.Context()); err != nil || len(ids) != capturedMax || slices.Contains(ids, oldest) {
-		t.Errorf("%d are kept, %v", len(ids), err)
-	}
-	r, err := s.OpenCaptured(t.Context(), newest.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if raw, err := io.ReadAll(r); err != nil || !bytes.Equal(raw, []byte("one two")) {
-		t.Errorf("%q, %v", raw, err)
-	}
-	r.Close()
-	for _, x := range []string{oldest, "../secret", ""} {
-		if _, err := s.OpenCaptured(t.Context(), x); !errors.Is(err, blob.ErrNotFound) {
-			t.Errorf("%q: %v", x, err)
-		}
-	}
-	put(capturedPrefix+newest.ID+".json", "junk")
-	if all, err := s.Outbox(t.Context()); err == nil {
-		t.Errorf("an envelope that cannot be read is one of %d", len(all))
-	}
-	if _, err := s.outbox.envelope(t.Context(), oldest); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("an envelope that is gone: %v", err)
-	}
-	s.outbox.blobs = lostStore(t)
-	s.outbox.stored = make([]string, capturedMax)
-	if err := s.outbox.prune(t.Context(), "newest"); err == nil {
-		t.Error("nobody hears that the oldest cannot be removed")
-	}
-	s.outbox.stored = nil
-	if err := s.outbox.prune(t.Context(), "newest"); err == nil {
-		t.Error("nobody hears that the outbox cannot be listed")
 	}
 }
 

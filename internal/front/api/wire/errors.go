@@ -56,7 +56,7 @@ func (s *Server) fail(w *recorder, r *http.Request, err error) {
 	if s.opts.PublicURL != "" {
 		s.addChallenge(w, r, e.Kind)
 	}
-	writeError(w, e)
+	WriteError(w, e)
 }
 
 // addChallenge adds the WWW-Authenticate header. The header tells the client where to get a token (RFC 9728 section
@@ -107,7 +107,8 @@ func isOverload(cause error) bool {
 	return errors.Is(cause, db.ErrCrowded) || errors.Is(cause, db.ErrTooLong) || errors.Is(cause, errNoMemory)
 }
 
-func writeError(w http.ResponseWriter, e *fault.Error) {
+// WriteError sends a fault as an error response. The message of an internal failure is not sent.
+func WriteError(w http.ResponseWriter, e *fault.Error) {
 	x, ok := errorNames[e.Kind]
 	if !ok {
 		x = errorNames[fault.Internal]

@@ -187,7 +187,7 @@ func (s *Server) serveRoutes(routes chi.Router, w *recorder, r *http.Request) {
 			}
 			w.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 			if w.status == 0 {
-				writeError(w, fault.New(fault.Internal, "", ""))
+				WriteError(w, fault.New(fault.Internal, "", ""))
 			}
 		}
 		s.finish(w, r)

@@ -37,7 +37,8 @@ RACE = -race "-gcflags=modernc.org/...=-race=false -d=checkptr=0" -skip TestDele
 CONCURRENT = ./internal/cli ./internal/node/... ./internal/platform/jobs ./internal/campaigns/automations \
 	./internal/campaigns/broadcasts ./internal/outbound/webhooks ./internal/outbound/receiving \
 	./internal/outbound/eventstream ./internal/outbound/requestlog ./internal/outbound/notifications \
-	./internal/sending/delivery ./internal/sending/domains ./internal/sending/tracking ./internal/sending/preflight \
+	./internal/sending/delivery ./internal/sending/delivery/capture ./internal/sending/domains \
+	./internal/sending/tracking ./internal/sending/preflight \
 	./internal/audience/contacts ./internal/audience/imports ./internal/accounts/users ./internal/accounts/teams \
 	./internal/front/submission ./internal/front/links ./internal/platform/audit ./internal/platform/blob \
 	./internal/platform/fairshare ./internal/platform/netguard ./internal/platform/nodelimits ./internal/mail/authres \

@@ -248,3 +248,32 @@ func TestOutboxStream(t *testing.T) {
 		}
 	})
 }
+
+// A request that waits at one node is answered if another node captures the email.
+func TestOutboxOfTwoNodes(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *installation) {
+		if p.vars["POSTRIDER_DATABASE_URL"] == "" {
+			return // only one node can use an SQLite database
+		}
+		key := p.must("keys", "create", "--team", "Acme")
+		p.vars["POSTRIDER_ROLES"] = "api"
+		n := p.start()
+		start := time.Now().UTC().Format(time.RFC3339Nano)
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				a := n.awaits(t.Context(), fmt.Sprintf("subject=number%d&since=%s&timeout=120s", i, start))
+				if a.status != 200 || a.email.Subject != fmt.Sprintf("number%d", i) {
+					t.Errorf("%d: %d %s", i, a.status, a.text)
+				}
+			})
+		}
+		p.vars["POSTRIDER_ROLES"] = "delivery,jobs"
+		p.start()
+		for i := range 5 {
+			n.made(key, "/emails", emailTo("ann@one.example", fmt.Sprintf("number%d", i)))
+		}
+		wg.Wait()
+	})
+}

@@ -22,5 +22,6 @@ func (n *Node) ServeOutbox(key string) error {
 		}
 		fmt.Fprint(w, waiting)
 	})
-	return outbox.Register(n.mux, outbox.Deps{Outbox: n.Outbox, Check: n.api.CheckEmail, Log: n.Log})
+	return outbox.Register(n.mux, outbox.Deps{Outbox: n.Outbox, Check: n.api.CheckEmail, Release: n.Delivery.Release,
+		Log: n.Log})
 }

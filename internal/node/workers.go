@@ -178,7 +178,7 @@ func (n *Node) newDelivery(resources.Hooks) (err error) {
 		LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate, MaxConnections: c.ConnectionsMax,
 		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere()},
 		delivery.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains, Keys: n.Keys,
-			DNS: n.dns, Blobs: n.Blobs, Outbox: n.Outbox, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
+			DNS: n.dns, Blobs: n.Blobs, Outbox: n.Outbox, Guard: n.Guard, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
 			OnLimitRaised: func(group string) { n.runner.LimitRaised(emails.DeliveryKind, group) }})
 	return err
 }

@@ -25,7 +25,7 @@ func (s *sender) delivery() jobs.Kind { return s.capture().Kind() }
 func (s *sender) capture() *delivery.Service {
 	return testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test",
 		Unsigned: true, LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
-		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Outbox: capture.New(s.Blobs, nil),
+		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Outbox: capture.New(s.Blobs, nil), Guard: s.Guard,
 		Broadcasts: s.b, Log: s.Log,
 		OnLimitRaised: func(string) {}}))
 }

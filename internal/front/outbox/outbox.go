@@ -50,7 +50,9 @@ type Deps struct {
 	Outbox *capture.Outbox
 	// Check runs the checks of a sent email. Its result is sent as JSON.
 	Check func(ctx context.Context, teamID, emailID string) (any, error)
-	Log   *slog.Logger
+	// Release sends a captured email through a mail server.
+	Release func(ctx context.Context, captureID string, r capture.Release) (capture.Released, error)
+	Log     *slog.Logger
 }
 
 // server serves the outbox.
@@ -80,8 +82,9 @@ func Register(mux *http.ServeMux, d Deps) error {
 		"GET " + Path + "/{id}/html":                s.html,
 		"GET " + Path + "/{id}/checks":              s.checks,
 		"GET " + Path + "/{id}/attachments/{index}": s.attachment,
-		Path:       unknown,
-		Path + "/": unknown,
+		"POST " + Path + "/{id}/release":            s.release,
+		Path:                                        unknown,
+		Path + "/":                                  unknown,
 	} {
 		mux.HandleFunc(pattern, s.serve(h))
 	}

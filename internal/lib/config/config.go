@@ -52,7 +52,7 @@ type Config struct {
 	ImportMaxSize    Size           `toml:"import_max_size" default:"50MB" doc:"Maximum size of a file of contacts to import."`
 
 	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipients' mail hosts), relay (through relay_addr), or capture (stored in the blobs, never sent; the command dev shows it)."`
-	RelayAddr       string          `toml:"relay_addr" doc:"Address of the relay, as host:port."`
+	RelayAddr       string          `toml:"relay_addr" doc:"Address of the relay, as host:port. The command dev can release emails in its outbox to it."`
 	RelayUsername   string          `toml:"relay_username" doc:"User name at the relay. Empty: no authentication."`
 	RelayPassword   Secret          `toml:"relay_password" doc:"Password at the relay."`
 	RelayTLS        string          `toml:"relay_tls" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS if offered), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none. With relay_username, opportunistic means required, unless the relay is on this machine. Mail of a domain with enforced TLS needs a valid certificate for the host of relay_addr under opportunistic and none too. The exception is a relay on this machine under none."`

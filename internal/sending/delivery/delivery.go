@@ -147,6 +147,7 @@ type Deps struct {
 	DNS      resolve.Resolver
 	Blobs    *blob.Store        `deps:"optional"` // probed after a file could not be read
 	Outbox   *capture.Outbox    // used by the capture transport
+	Guard    *netguard.Guard    // for releases of captured emails to an address that a user gives
 	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of the limits; nil means the full limits
 
 	Broadcasts Broadcasts // decides whether emails from a broadcast may still be sent

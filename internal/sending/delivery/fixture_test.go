@@ -112,7 +112,8 @@ func newFixtureIn(t testing.TB, d *db.DB, c Config, dns resolve.Resolver, blobs 
 	}
 	c.AllowPrivate = true
 	f.service = newService(c, Deps{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains,
-		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Outbox: capture.New(n.Blobs, nil), Log: n.Log, OnLimitRaised: func(string) {}})
+		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Outbox: capture.New(n.Blobs, nil), Guard: n.Guard, Log: n.Log,
+		OnLimitRaised: func(string) {}})
 	f.service.hosts.backoffFirst = 0
 	f.runner = jobs.NewRunner(d, n.Queue, n.Log, time.Second)
 	f.runner.Handle(f.service.Kind())

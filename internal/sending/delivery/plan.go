@@ -172,6 +172,12 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		}
 		return smtpclient.TLSOpportunistic
 	}
+	return s.relayMode(enforced)
+}
+
+// relayMode returns the TLS mode for connections to the operator's relay. With enforced, the sending domain requires
+// TLS.
+func (s *Service) relayMode(enforced bool) smtpclient.TLSMode {
 	switch s.c.RelayTLS {
 	case smtpclient.TLSNone: // the operator may choose plain text, for example for a relay on the same machine
 		if enforced && !onThisMachine(s.c.RelayAddr) {

@@ -61,13 +61,14 @@ func newCopier(ctx context.Context, d *db.DB, m *modelTable, keys []string) (c c
 			values[i] = changed
 		}
 	}
-	rows, order := `SELECT $1 AS id, $2 AS model, $3 AS email_id, $4 AS at, $5 AS email`, ``
+	rows, order := `SELECT UNHEX(value ->> 0) AS id, UNHEX(value ->> 1) AS model, UNHEX(value ->> 2) AS email_id,
+		value ->> 3 AS at, value ->> 4 AS email FROM json_each($1)`, ``
 	if !d.Alone() {
 		order = ` ORDER BY x.id`
 		rows = `SELECT UNNEST(CAST($1 AS UUID[])) AS id, UNNEST(CAST($2 AS UUID[])) AS model,
 			UNNEST(CAST($3 AS UUID[])) AS email_id, UNNEST(CAST($4 AS BIGINT[])) AS at, UNNEST(CAST($5 AS TEXT[])) AS email`
 	}
-	c.text = fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM (%s) x JOIN %s m ON m.%s = x.model%s`, m.name,
+	c.text = fmt.Sprintf(`INSERT INTO %s (%s) SELECT %s FROM (%s) x CROSS JOIN %s m WHERE m.%s = x.model%s`, m.name,
 		strings.Join(columns, ", "), strings.Join(values, ", "), rows, m.models(), m.key, order)
 	return c, d.Update(ctx, func(tx *db.Tx) error {
 		for _, text := range []string{`DROP TABLE IF EXISTS ` + m.models(), // a fill that was killed may have left it
@@ -96,15 +97,22 @@ func columnsOf(ctx context.Context, d *db.DB, table string) ([]string, error) {
 	return db.Collect(rows, err, func(r db.Row) (name string, err error) { err = r.Scan(&name); return name, err })
 }
 
-// insert inserts the rows: all of them with one statement on PostgreSQL, or each with its own on SQLite.
+// insert inserts the rows with one statement. SQLite has no arrays, so it takes the rows as JSON.
 func (c copier) insert(ctx context.Context, tx *db.Tx, rows *copies) {
 	if !tx.OneWriter() {
 		tx.Queue(ctx, c.text, rows.ids, rows.models, rows.emailIDs, rows.at, rows.emails)
 		return
 	}
+	hexOf := func(x db.ID) string { return strings.ReplaceAll(string(x), "-", "") }
+	all := []byte{'['}
 	for i := range rows.ids {
-		tx.Queue(ctx, c.text, rows.ids[i], rows.models[i], rows.emailIDs[i], rows.at[i], rows.emails[i])
+		if i > 0 {
+			all = append(all, ',')
+		}
+		all = fmt.Appendf(all, `["%s","%s","%s",%d,"%s"]`, hexOf(rows.ids[i]), hexOf(rows.models[i]), hexOf(rows.emailIDs[i]),
+			rows.at[i], rows.emails[i])
 	}
+	tx.Queue(ctx, c.text, string(append(all, ']')))
 }
 
 // modelEvent is an event of a model email.

@@ -53,6 +53,11 @@
 // any point, and may run concurrently on several nodes. While RollUp is not running, results remain correct but queries
 // become slower. Database errors are returned to the caller.
 //
+// If the clock is set back after it was ahead, the counters may reach into the future. The next RollUp then deletes the
+// counters of the last day and of all later times, and counts the events of the last day again. Until then, events that
+// are recorded after the clock was set back are missing from results. If partitions were dropped while the clock was
+// ahead by more than a day, some of the slots to come are final, and their events are not counted.
+//
 // # Out of scope
 //
 // Package metrics records no events and enforces no limits.

@@ -18,6 +18,10 @@ const (
 	lateMax     = 100_000   // maximum number of late entries per pass
 
 	teamsPerQuery = 200 // number of teams that one query examines
+
+	// clockSlack is how far counters may reach beyond the target time without a clock that was set back: the clocks of
+	// nodes differ a little, and the target time is a whole minute.
+	clockSlack = time.Minute
 )
 
 // counterGroups specifies the columns by which counters are grouped.
@@ -32,7 +36,8 @@ func (s *Service) RollUpPart(ctx context.Context, p jobs.Part) error {
 	var failed error
 	for after, last := p.Range(); ; {
 		now := s.d.Now()
-		some, err := teamsAfter(ctx, s.d.Reader, after, last, targetAt(now), teamsPerQuery)
+		target := targetAt(now)
+		some, err := teamsAfter(ctx, s.d.Reader, after, last, target, target+clockSlack.Microseconds(), teamsPerQuery)
 		if err != nil || len(some) == 0 {
 			return errors.Join(failed, err)
 		}
@@ -55,7 +60,7 @@ func (s *Service) RollUpPart(ctx context.Context, p jobs.Part) error {
 func targetAt(now time.Time) int64 { return now.Add(-margin).Truncate(time.Minute).UnixMicro() }
 
 func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) error {
-	for _, step := range []func(context.Context, string, state, int64) (bool, error){s.correct, s.advance} {
+	for _, step := range []func(context.Context, string, state, int64) (bool, error){s.rewind, s.correct, s.advance} {
 		for more := true; more; {
 			at, err := getState(ctx, s.d.Reader, teamID)
 			if err != nil {
@@ -69,6 +74,19 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 	return ctx.Err()
 }
 
+// rewind makes the events of the last day be counted again if counters reach beyond the target time by more than
+// [clockSlack], because a clock that was ahead was set back. Otherwise, events that are recorded until that time would
+// never be counted. Slots that are final stay as they are. The result is always false, because one step is enough.
+func (s *Service) rewind(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
+	from := max(down(target-finality.Microseconds()), at.final)
+	until := from * slot.Microseconds()
+	if at.until <= target+clockSlack.Microseconds() || until >= at.until {
+		return false, nil
+	}
+	_, err = s.advanceState(ctx, teamID, &at, until, func(tx *db.Tx) { deleteCountersSince(ctx, tx, teamID, from) })
+	return false, err
+}
+
 // advance counts the next events before the target time, and reports whether more events may remain. The events are
 // read before the transaction, because events that are old enough to be counted no longer change. Late events, which
 // are the exception, are handled through their late entries.
@@ -79,10 +97,11 @@ func (s *Service) advance(ctx context.Context, teamID string, at state, target i
 	}
 	began := first - first%time.Minute.Microseconds()
 	until := min(target, began+rollStep.Microseconds())
-	rows, err := countEvents(ctx, s.d.Reader, teamID, span{first, until}, counterGroups, filters{}, rowsMax+1)
+	// The span begins where the counters end: after a rewind, deleted events may be earlier than the first event.
+	rows, err := countEvents(ctx, s.d.Reader, teamID, span{at.until, until}, counterGroups, filters{}, rowsMax+1)
 	for err == nil && len(rows) > rowsMax && until-began > 2*time.Minute.Microseconds() {
 		until = began + (until-began)/2
-		rows, err = countEvents(ctx, s.d.Reader, teamID, span{first, until}, counterGroups, filters{}, rowsMax+1)
+		rows, err = countEvents(ctx, s.d.Reader, teamID, span{at.until, until}, counterGroups, filters{}, rowsMax+1)
 	}
 	if err != nil {
 		return false, err

@@ -258,6 +258,11 @@ func deleteCounters(ctx context.Context, tx *db.Tx, teamID string, slot int64) {
 	tx.Queue(ctx, `DELETE FROM email_counts WHERE team_id = $1 AND slot = $2`, db.ID(teamID), slot)
 }
 
+// deleteCountersSince deletes a team's counters of a slot and of all later ones.
+func deleteCountersSince(ctx context.Context, tx *db.Tx, teamID string, slot int64) {
+	tx.Queue(ctx, `DELETE FROM email_counts WHERE team_id = $1 AND slot >= $2`, db.ID(teamID), slot)
+}
+
 func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 	for _, x := range all {
 		tx.Queue(ctx, `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events, recipients,
@@ -276,21 +281,21 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 type team struct {
 	id    string
 	short int64
-	work  bool // whether events or late entries of the team wait to be counted
+	work  bool // whether events or late entries of the team wait to be counted, or counters reach too far
 }
 
 // teamsAfter returns up to limit teams whose short ids are greater than after and at most last, in the order of these
 // ids. Deleted teams have a row until their events are deleted. The target is the time up to which events are counted
-// now.
-func teamsAfter(ctx context.Context, r db.Reader, after, last, target int64, limit int) ([]team, error) {
+// now. Counters that reach beyond the time far are wrong; see [Service.rewind].
+func teamsAfter(ctx context.Context, r db.Reader, after, last, target, far int64, limit int) ([]team, error) {
 	rows, err := r.Query(ctx, `SELECT t.id, t.short_id,
 		EXISTS (SELECT 1 FROM email_events e WHERE e.team_id = t.id AND e.created_at >= COALESCE(u.until, 0)
 			AND e.created_at < $3)
 		OR EXISTS (SELECT 1 FROM received_emails r WHERE r.team_id = t.id AND r.created_at >= COALESCE(u.until, 0)
 			AND r.created_at < $3)
-		OR EXISTS (SELECT 1 FROM email_counts_late l WHERE l.team_id = t.id)
+		OR EXISTS (SELECT 1 FROM email_counts_late l WHERE l.team_id = t.id) OR COALESCE(u.until, 0) > $5
 		FROM (SELECT id, short_id FROM teams WHERE short_id > $1 AND short_id <= $2 ORDER BY short_id LIMIT $4) t
-		LEFT JOIN email_counts_until u ON u.team_id = t.id ORDER BY t.short_id`, after, last, target, limit)
+		LEFT JOIN email_counts_until u ON u.team_id = t.id ORDER BY t.short_id`, after, last, target, limit, far)
 	return db.Collect(rows, err, func(r db.Row) (t team, err error) {
 		return t, r.Scan((*db.ID)(&t.id), &t.short, &t.work)
 	})

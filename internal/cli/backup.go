@@ -107,6 +107,11 @@ func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot st
 		return err
 	}
 	defer d.Close()
+	if empty, err := d.IsEmpty(ctx); err != nil {
+		return err
+	} else if empty {
+		return errors.New("the database has no tables: correct data_dir")
+	}
 	blobs, err := blob.Open(ctx, c.BlobURL)
 	if err != nil {
 		return fmt.Errorf("open blob_url: %w", err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
@@ -40,6 +41,9 @@ func TestEmptyDatabase(t *testing.T) {
 	for _, vars := range []map[string]string{{"POSTRIDER_DATA_DIR": file},
 		{"POSTRIDER_DATA_DIR": t.TempDir(), "POSTRIDER_DATABASE_URL": dbtest.EmptyPostgresURL(t)}} {
 		p := &installation{t: t, dir: vars["POSTRIDER_DATA_DIR"], vars: vars}
+		if vars["POSTRIDER_DATABASE_URL"] == "" {
+			p.refused("the database has no tables", "backup", t.TempDir()+"/backup.tar")
+		}
 		for _, command := range needInstallation {
 			p.refused("run `postrider migrate` or `postrider serve`", strings.Fields(command)...)
 		}
@@ -53,5 +57,30 @@ func TestEmptyDatabase(t *testing.T) {
 		}
 		p.must("migrate")
 		p.must("teams", "list")
+	}
+}
+
+// No command writes to a database whose table of migrations belongs to another program.
+func TestForeignDatabase(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for _, vars := range []map[string]string{{"POSTRIDER_DATA_DIR": folder},
+		{"POSTRIDER_DATA_DIR": t.TempDir(), "POSTRIDER_DATABASE_URL": dbtest.EmptyPostgresURL(t)}} {
+		url := vars["POSTRIDER_DATABASE_URL"]
+		if url == "" {
+			url = folder + "/postrider.db"
+		}
+		d := dbtest.Open(t, url)
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `CREATE TABLE migrations (id INTEGER PRIMARY KEY, name TEXT)`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
+		p := &installation{t: t, dir: vars["POSTRIDER_DATA_DIR"], vars: vars}
+		for _, command := range append([]string{"migrate", "serve", "teams create Acme"}, needInstallation...) {
+			p.refused("a database that only Postrider uses", strings.Fields(command)...)
+		}
 	}
 }

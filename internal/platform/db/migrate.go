@@ -81,6 +81,9 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 	// user can use a database that is up to date. If this read fails, the transaction below says why.
 	have := map[string]string{}
 	empty, err := d.IsEmpty(ctx) // because to read a missing table would write an error to the server's log
+	if errors.Is(err, errForeign) {
+		return nil, err
+	}
 	if err == nil && !empty {
 		have, err = appliedMigrations(ctx, d.q)
 	}
@@ -126,17 +129,26 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 	return applied, nil
 }
 
-// IsEmpty reports whether no migration was ever applied to the database.
+var errForeign = errors.New("the database has a table named migrations that another program made: set database_url or " +
+	"data_dir to a database that only Postrider uses")
+
+// IsEmpty reports whether no migration was ever applied to the database. If another program's table has the name of the
+// table of migrations, IsEmpty returns an error.
 func (d *DB) IsEmpty(ctx context.Context) (bool, error) {
-	query := `SELECT COUNT(*) FROM sqlite_schema WHERE name = 'migrations'`
+	query := `SELECT (SELECT COUNT(*) FROM sqlite_schema WHERE name = 'migrations'), (SELECT COUNT(*)
+		FROM pragma_table_info('migrations') WHERE name IN ('name', 'checksum', 'applied_at'))`
 	if d.Engine() == "postgres" {
-		query = `SELECT COUNT(to_regclass('migrations'))`
+		query = `SELECT COUNT(to_regclass('migrations')), (SELECT COUNT(*) FROM pg_attribute
+			WHERE attrelid = to_regclass('migrations') AND attname IN ('name', 'checksum', 'applied_at'))`
 	}
-	var n int
-	if err := d.QueryRow(ctx, query).Scan(&n); err != nil {
+	var tables, columns int
+	if err := d.QueryRow(ctx, query).Scan(&tables, &columns); err != nil {
 		return false, fmt.Errorf("look for the table of migrations: %w", err)
 	}
-	return n == 0, nil
+	if tables > 0 && columns < 3 {
+		return false, errForeign
+	}
+	return tables == 0, nil
 }
 
 func appliedMigrations(ctx context.Context, q querier) (map[string]string, error) {

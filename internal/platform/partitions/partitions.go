@@ -253,9 +253,26 @@ func (s *Service) MakeSince(ctx context.Context, since time.Time) error {
 					"takes until then: %w", f.Name, span, err))
 			}
 		}
-		failed = errors.Join(failed, err)
+		failed = errors.Join(failed, err, s.incomplete(ctx, f))
 	}
 	return failed
+}
+
+// incomplete returns an error if only some tables of a family have a partition for one of the next periods, because
+// somebody removed one. Such a partition is not made again. The default partition takes its rows, and the period is not
+// dropped as a whole.
+func (s *Service) incomplete(ctx context.Context, f Family) error {
+	now := s.d.Now()
+	some, err := s.missing(ctx, f, Span{now.Add(headStart), s.length.horizon(now)})
+	if err != nil {
+		return err
+	}
+	all, err := s.Ahead(ctx, f)
+	if all = slices.DeleteFunc(all, func(span Span) bool { return slices.Contains(some, span) }); len(all) == 0 {
+		return err
+	}
+	return fmt.Errorf("a table of %s has no partition of %s, but the others have one: restore it, or drop the others "+
+		"while they are empty", f.Name, all[0])
 }
 
 // missing returns the parts of a span for which a family has no partitions.
@@ -385,13 +402,24 @@ func timeOf(text string) (time.Time, bool) {
 // mostCounted is the maximum number of rows of a default partition that List counts.
 const mostCounted = 10_000
 
-// Ahead returns the periods, from the current one on, for which a family has no partitions.
-func (s *Service) Ahead(ctx context.Context, f Family) ([]Span, error) {
+// Ahead returns the periods, from the current one on, for which a table of a family has no partition.
+func (s *Service) Ahead(ctx context.Context, f Family) (all []Span, err error) {
 	if s.d.Alone() {
 		return nil, nil
 	}
 	now := s.d.Now()
-	return s.missing(ctx, f, Span{now.Add(headStart), s.length.horizon(now)})
+	for _, t := range f.Tables {
+		some, err := s.missing(ctx, Family{f.Name, []Table{t}}, Span{now.Add(headStart), s.length.horizon(now)})
+		if err != nil {
+			return nil, err
+		}
+		for _, span := range some {
+			if !slices.Contains(all, span) {
+				all = append(all, span)
+			}
+		}
+	}
+	return all, nil
 }
 
 // List returns all partitions, by table and time. The default partition of a table comes first.

@@ -373,3 +373,28 @@ func TestPartitionWithoutRights(t *testing.T) {
 		t.Errorf("with rights, statements name %s", name)
 	}
 }
+
+// If somebody drops the partition of one table only, Make and Ahead report it. After the partitions of the other tables
+// were dropped, Make makes all of them again.
+func TestOneTableWithoutItsPartition(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.make("day")
+	next := partitions.Span{From: s.Now().Truncate(day).Add(2 * day), To: s.Now().Truncate(day).Add(3 * day)}
+	suffix := next.From.Format("_20060102")
+	s.exec(`DROP TABLE emails` + suffix)
+	if err := s.service("day").Make(s.Context()); err == nil || !strings.Contains(err.Error(), next.String()) {
+		t.Errorf("Make returns %v, although emails has no partition of %s", err, next)
+	}
+	got, err := s.service("day").Ahead(s.Context(), partitions.Emails)
+	if diff := cmp.Diff([]partitions.Span{next}, got); diff != "" || err != nil {
+		t.Errorf("Ahead returns an error %v, %s", err, diff)
+	}
+	for _, table := range partitions.Emails.Tables[1:] {
+		s.exec(`DROP TABLE ` + table.Name + suffix)
+	}
+	s.make("day")
+	if got, err := s.service("day").Ahead(s.Context(), partitions.Emails); err != nil || len(got) > 0 {
+		t.Errorf("after that, Ahead returns %v, %v", got, err)
+	}
+}

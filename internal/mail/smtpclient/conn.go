@@ -32,6 +32,9 @@ type Conn struct {
 	scratch []byte
 	pending []int
 
+	times Times
+	lapAt time.Time // the end of the stage before
+
 	messages  int
 	needReset bool // whether RSET must be sent before the next MAIL command
 	broken    bool
@@ -46,10 +49,11 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	if o.Hello == "" {
 		o.Hello = "localhost"
 	}
-	c := &Conn{o: o, ctx: ctx, log: newTranscript(o.TranscriptLimit, time.Now())}
+	now := time.Now()
+	c := &Conn{o: o, ctx: ctx, log: newTranscript(o.TranscriptLimit, now), lapAt: now}
 	if err := c.open(ctx, addr); err != nil {
 		c.log.note(err.Error())
-		err.Transcript = c.log.String()
+		err.Transcript, err.Times = c.log.String(), c.times
 		if c.nc != nil {
 			c.hangUp()
 		}
@@ -71,18 +75,25 @@ func (c *Conn) open(ctx context.Context, addr string) *Error {
 		}
 		c.o.ServerName = host
 	}
-	if err := c.connect(ctx, addr); err != nil {
+	err := c.connect(ctx, addr)
+	c.lap(&c.times.Connect)
+	if err != nil {
 		return err
 	}
 	defer c.begin(ctx)()
 	if c.o.TLS == TLSImplicit {
-		if err := c.handshake(ctx); err != nil {
+		err := c.handshake(ctx)
+		c.lap(&c.times.Hello)
+		if err != nil {
 			return err
 		}
 	}
-	if err := c.greeting(); err != nil {
+	err = c.greeting()
+	c.lap(&c.times.Greeting)
+	if err != nil {
 		return err
 	}
+	defer c.lap(&c.times.Hello)
 	if err := c.hello(); err != nil {
 		return err
 	}
@@ -262,6 +273,17 @@ func (c *Conn) Messages() int { return c.messages }
 // Usable reports whether another message may be sent on this connection. Usable cannot detect that the host has closed
 // an idle connection; only a later call to Send can (see Error.Stale).
 func (c *Conn) Usable() bool { return !c.broken }
+
+// Times returns how long the stages of the connection's opening and of the last message took. Usually a connection is
+// opened for its first message only, so the caller must ignore the opening for later messages.
+func (c *Conn) Times() Times { return c.times }
+
+// lap adds the time since the end of the stage before to a stage.
+func (c *Conn) lap(stage *time.Duration) {
+	now := time.Now()
+	*stage += max(now.Sub(c.lapAt), 1) // a stage that has taken place takes more than nothing
+	c.lapAt = now
+}
 
 // Transcript returns a log of how the connection was opened and how the last message was sent, with one line for each
 // command or reply line. Times are in milliseconds since the call to Dial or Send.

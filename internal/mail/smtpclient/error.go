@@ -56,6 +56,7 @@ type Error struct {
 	Reply      *Reply // the reply that ended the SMTP session, if any
 	Err        error  // the cause, or nil if the cause was a reply
 	Transcript string // the SMTP session up to the error
+	Times      Times  // of the stages of this session
 }
 
 // Error returns an error message that names the stage and the cause.

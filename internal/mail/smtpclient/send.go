@@ -29,7 +29,9 @@ func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, e
 	}
 	t := transaction{c: c, env: env, parts: msg, traits: inspect(msg)}
 	t.res.Rcpt = make([]Reply, len(env.To))
-	c.log.next(time.Now())
+	now := time.Now()
+	c.log.next(now)
+	c.times.Envelope, c.times.Body, c.times.Final, c.lapAt = 0, 0, 0, now
 	if c.messages > 0 {
 		c.log.note("message " + strconv.Itoa(c.messages+1) + " on this connection")
 	}
@@ -43,7 +45,7 @@ func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, e
 	defer c.begin(ctx)()
 	if err := t.run(); err != nil {
 		c.log.note(err.Error())
-		err.Transcript = c.log.String()
+		err.Transcript, err.Times = c.log.String(), c.times
 		return t.res, err
 	}
 	c.messages++
@@ -68,7 +70,9 @@ type transaction struct {
 // run sends the envelope and, if the host accepted a recipient, the message.
 func (t *transaction) run() *Error {
 	c := t.c
-	if err := t.envelope(); err != nil {
+	err := t.envelope()
+	c.lap(&c.times.Envelope)
+	if err != nil {
 		if t.settled() {
 			return nil // the host refused and closed the connection; its replies remain valid
 		}
@@ -275,11 +279,14 @@ func (t *transaction) message() *Error {
 		}
 	}
 	c.w.WriteString(".\r\n")
-	if err := c.w.Flush(); err != nil {
+	err := c.w.Flush()
+	c.lap(&c.times.Body)
+	if err != nil {
 		return t.cutShort(err)
 	}
 	c.arm(c.o.Timeouts.Final)
 	r, failure := c.read(StageFinal)
+	c.lap(&c.times.Final)
 	if failure == nil && r.Code/100 == 3 {
 		failure = c.fail(StageFinal, fmt.Errorf("%w: unexpected reply", ErrProtocol))
 		failure.Reply = &r

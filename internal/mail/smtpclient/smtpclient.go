@@ -110,6 +110,15 @@ type TLSState struct {
 	Problem  string // why the certificate could not be verified
 }
 
+// Times holds how long the stages of an SMTP session took. A stage that has not taken place has the time zero.
+type Times struct {
+	Connect, Greeting time.Duration
+	Hello             time.Duration // EHLO, TLS and authentication
+	Envelope          time.Duration // MAIL, RCPT and DATA
+	Body              time.Duration // sending the message
+	Final             time.Duration // the reply to the message
+}
+
 // On reports whether the connection is encrypted.
 func (s TLSState) On() bool { return s.Version != "" }
 

@@ -154,6 +154,7 @@ type Attempt struct {
 	StartedAt    time.Time
 	Duration     time.Duration
 	NextAt       time.Time // zero if there is no next try
+	Evidence     []byte    // packed by package evidence; nil if nothing was recorded
 }
 
 // Pair is a name with a value.

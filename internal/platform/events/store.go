@@ -18,14 +18,15 @@ import (
 const (
 	eventColumns = `id, team_id, email_id, domain_id, broadcast_id, type, detail, recipient, data, created_at`
 	// Long texts come last, because most statements do not read them.
-	attemptColumns = `started_at, duration, next_at, outcome, destination, recipients, host, tls, reply, conversation`
+	attemptColumns = `started_at, duration, next_at, outcome, destination, recipients, host, tls, reply, conversation,
+		evidence`
 )
 
 var insertEvent = db.InsertStatement(`email_events (`+eventColumns+`, `+attemptColumns+`)`,
-	`$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20`,
-	`UUID UUID UUID UUID UUID SMALLINT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT SMALLINT TEXT TEXT TEXT TEXT TEXT TEXT`)
+	`$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21`,
+	`UUID UUID UUID UUID UUID SMALLINT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT SMALLINT TEXT TEXT TEXT TEXT TEXT TEXT BYTEA`)
 
-const attemptValues = 10 // number of attemptColumns
+const attemptValues = 11 // number of attemptColumns
 
 // insert writes the events that belong to a timeline.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
@@ -63,7 +64,10 @@ func (a *Attempt) values(recipient string) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record an attempt: %w", err)
 	}
-	var next, destination, recipients any // NULL
+	var next, destination, recipients, evidence any // NULL
+	if len(a.Evidence) > 0 {
+		evidence = a.Evidence
+	}
 	if !a.NextAt.IsZero() {
 		next = a.NextAt.UnixMicro()
 	}
@@ -78,7 +82,7 @@ func (a *Attempt) values(recipient string) ([]any, error) {
 		recipients = string(list)
 	}
 	return []any{a.StartedAt.UnixMicro(), a.Duration.Microseconds(), next, outcome, destination, recipients, a.Host,
-		a.TLS, a.Reply, a.Conversation}, nil
+		a.TLS, a.Reply, a.Conversation, evidence}, nil
 }
 
 // domainOf returns the domain of an envelope address.
@@ -94,8 +98,8 @@ type StoredAttempt struct {
 func Attempts(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]StoredAttempt, bool, error) {
 	return page.Query(ctx, r,
 		page.Select{Text: `SELECT id, recipient, started_at, duration, COALESCE(next_at, 0), outcome,
-		destination IS NULL, COALESCE(destination, ''), COALESCE(recipients, ''), host, tls, reply, conversation
-		FROM email_events WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2 AND outcome IS NOT NULL`, ID: "id",
+		destination IS NULL, COALESCE(destination, ''), COALESCE(recipients, ''), host, tls, reply, conversation,
+		evidence FROM email_events WHERE email_id = $1 AND COALESCE(team_id, team_id) = $2 AND outcome IS NOT NULL`, ID: "id",
 			Args: []any{db.ID(emailID), db.ID(teamID)}, OldestFirst: true}, p, scanAttempt)
 }
 
@@ -105,7 +109,7 @@ func scanAttempt(r db.Row) (a StoredAttempt, err error) {
 	var outcome int16
 	var ofRecipient bool
 	if err := r.Scan((*db.ID)(&a.ID), &recipient, &started, &duration, &next, &outcome, &ofRecipient, &a.Destination,
-		&recipients, &a.Host, &a.TLS, &a.Reply, &a.Conversation); err != nil {
+		&recipients, &a.Host, &a.TLS, &a.Reply, &a.Conversation, &a.Evidence); err != nil {
 		return a, err
 	}
 	if a.Outcome, err = outcomes.Name(outcome); err != nil {

@@ -250,9 +250,9 @@ func waitsForUs(j Job, cause error, now time.Time) bool {
 	return fault.IsOutage(cause)
 }
 
-// waitsSince returns the time since which the job waits for the end of an outage. It returns false if the last attempt
+// OutageSince returns the time since which the job waits for the end of an outage. It returns false if the last attempt
 // failed for another reason.
-func (j *Job) waitsSince() (since time.Time, ok bool) {
+func (j *Job) OutageSince() (since time.Time, ok bool) {
 	rest, ok := strings.CutPrefix(j.LastError, outageMark)
 	text, _, _ := strings.Cut(rest, ": ")
 	since, err := time.Parse(time.RFC3339, text)
@@ -262,7 +262,7 @@ func (j *Job) waitsSince() (since time.Time, ok bool) {
 // Outlasted reports whether the job has waited for the end of an outage for over a day. From then on, handlers must
 // treat the outage like any other error.
 func (j *Job) Outlasted(now time.Time) bool {
-	since, ok := j.waitsSince()
+	since, ok := j.OutageSince()
 	return ok && now.Sub(since) > outageMax
 }
 
@@ -276,7 +276,7 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	}
 	now, why := r.d.Now(), cause.Error()
 	outage := waitsForUs(j, cause, now)
-	since, waited := j.waitsSince()
+	since, waited := j.OutageSince()
 	if outage || waited && fault.IsOutage(cause) { // a failure after outageMax does not begin another outage
 		if !waited {
 			since = now

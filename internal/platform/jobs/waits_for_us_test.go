@@ -70,8 +70,8 @@ func TestJobsWaitForTheEndOfAnOutage(t *testing.T) {
 				&parked, &failures, &tries, &why); err != nil {
 				t.Fatal(err)
 			}
-			if before, ok := j.waitsSince(); ok && fault.IsOutage(c.cause) {
-				if again, ok := (&Job{LastError: why}).waitsSince(); !ok || !again.Equal(before) {
+			if before, ok := j.OutageSince(); ok && fault.IsOutage(c.cause) {
+				if again, ok := (&Job{LastError: why}).OutageSince(); !ok || !again.Equal(before) {
 					t.Errorf("the outage began at %v, and after another failure: %q", before, why)
 				}
 			}

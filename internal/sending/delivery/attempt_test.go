@@ -47,7 +47,7 @@ func TestAttempt(t *testing.T) {
 			out.answers[c.unknown].unknown = true
 		}
 		tr := &try{o: &emails.Outgoing{}, started: now.Add(-time.Second)}
-		a := tr.attempt(out, verdicts, now)
+		a, _ := tr.attempt(out, verdicts, now)
 		var next time.Duration
 		if !a.NextAt.IsZero() {
 			next = a.NextAt.Sub(now)

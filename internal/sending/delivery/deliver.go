@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/evidence"
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
@@ -30,6 +31,7 @@ type try struct {
 	d       emails.Delivery
 	o       *emails.Outgoing
 	started time.Time // when the SMTP conversation began
+	seen    observed
 
 	suppressionsReadAt time.Time      // when the suppressions were last read; zero if not yet read
 	skipped            []events.Event // events for recipients suppressed after acceptance; recorded with the outcome
@@ -42,6 +44,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	d.First = j.Attempt == 1
+	began, seen := s.p.DB.Now(), observed{lapAt: time.Now()}
 	// Memory for the email is reserved before the email is read.
 	size := d.Size
 	if size == 0 {
@@ -54,6 +57,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	defer func() { s.memory.Release(j.TeamID, size) }()
+	seen.lap(evidence.Memory)
 	loaded := s.p.DB.Now()
 	o, err := s.p.Emails.Outgoing(ctx, d)
 	if errors.Is(err, emails.ErrGone) || err == nil && (len(o.To) == 0 || o.LastEvent == emails.Canceled) {
@@ -62,7 +66,8 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	t := &try{job: j, d: d, o: o, started: s.p.DB.Now()}
+	t := &try{job: j, d: d, o: o, started: s.p.DB.Now(), seen: seen}
+	s.observe(t, began)
 	if !o.MayBeRefused {
 		t.suppressionsReadAt = loaded
 	}
@@ -87,6 +92,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		_, err := s.record(ctx, t, simulate(o.To))
 		return err
 	}
+	t.seen.lap(evidence.Work)
 	r := &route{team: j.TeamID}
 	if s.c.Transport != Capture {
 		out, ok, err := s.chooseRoute(ctx, t, r, from.TLS)
@@ -94,9 +100,11 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		if !ok {
+			t.seen.Forget(evidence.Work) // the look-up of hosts is the attempt
 			_, err := s.record(ctx, t, out)
 			return err
 		}
+		t.seen.lap(evidence.DNS)
 	}
 	msg, err := s.prepare(ctx, t, from)
 	if file, ok := errors.AsType[*emails.FileError](err); ok && s.concernsFile(ctx, file) {
@@ -115,6 +123,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	}
 	o.ReleaseContent()
 	size = s.shrinkReservation(j.TeamID, size, msg)
+	t.seen.lap(evidence.Prepare)
 	return s.transmit(ctx, t, r, s.group(j.Lane), from, msg)
 }
 
@@ -149,11 +158,12 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string)
 			return out, false, context.Cause(ctx)
 		}
 		if fault.IsOutage(err) && !t.job.Outlasted(s.p.DB.Now()) { // The queue repeats the job soon, without a try.
-			return out, false, fmt.Errorf("find the hosts of %s: %w", t.d.Domain, err)
+			return out, false, fmt.Errorf(noHostError+"%s: %w", t.d.Domain, err)
 		}
 		a := answerForPlanError(err)
 		return outcome{answers: repeatAnswer(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
 	}
+	s.routed(t, r.hops)
 	if len(r.hops) > 0 {
 		s.hosts.requestShare(r.hops[0].addr)
 	}
@@ -198,6 +208,7 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 		}
 		select {
 		case <-news:
+			t.waitedFor(evidence.Address, r)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -227,10 +238,12 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 		return nil, err
 	}
 	defer s.pool.permits.Release(r.team, 1)
+	t.waitedFor(evidence.Permit, r)
 	at, err := s.shape.acquire(ctx, destination, r.team, emails.LaneTurn(t.job.Lane))
 	if err != nil {
 		return nil, err
 	}
+	t.waitedFor(evidence.Slot, r)
 	what := untried
 	defer func() { at.release(news == nil, what) }()
 	if left, err := s.dropSuppressed(ctx, t); err != nil || !left {
@@ -244,12 +257,14 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 		return nil, errLeaseTooShort
 	}
 	if r.next == 0 {
+		t.seen.lap(evidence.Work)
 		t.started = s.p.DB.Now()
 		s.prefer(r.hops)
 	}
 	if news, err = s.talk(ctx, r, env, msg); err == nil && news == nil {
 		what = r.out.response
 	}
+	t.seen.lapAt = time.Now()
 	return news, err
 }
 
@@ -277,6 +292,7 @@ func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (ms
 	case err != nil:
 		return nil, fmt.Errorf("sign email %s: %w", t.o.ID, err)
 	}
+	t.seen.signed(from.Signers)
 	return [][]byte{header, body}, nil
 }
 

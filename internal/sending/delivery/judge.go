@@ -39,6 +39,7 @@ type verdict struct {
 	throttle bool           // the host asks us to send less mail
 	hint     time.Duration  // how long the host asks us to wait; 0 if not specified
 	complain bool           // the recipient is a test address that complains after delivery
+	codes    string         // the codes of the answer, if throttle
 	soft     bool           // refused temporarily before RCPT, so the sender may be the reason
 }
 
@@ -66,6 +67,9 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 		v.state = delayed
 		v.throttle = !r.Local && (c.Throttle || r.Code == 421 && !c.Greylisted() ||
 			strings.HasPrefix(r.Enhanced, "4.7.") && c.Fault == report.Ours && c.SubType == report.General)
+		if v.throttle {
+			v.codes = codes(r)
+		}
 		v.soft = !r.Local && !v.throttle && (a.stage == smtpclient.StageGreeting || a.stage == smtpclient.StageMail)
 		if !exhausted {
 			v.until = now.Add(max(wait, min(v.hint, hintMax)))

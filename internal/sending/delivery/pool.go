@@ -27,20 +27,17 @@ type pooledConn struct {
 	opening string // the transcript before the first message
 	since   time.Time
 	socket  *socket // nil if the pool does not count the socket
+	plain   bool    // whether the connection is not encrypted because a TLS handshake failed
 }
 
 // conversation returns the transcript for the last message sent over the connection. The transcript includes the
-// greeting and handshake only for the first message on a connection.
-func (l *pooledConn) conversation(host, tls string, kept bool) string {
+// greeting and handshake only for the first message on a connection. Later transcripts begin with the message's number.
+func (l *pooledConn) conversation(kept bool) string {
 	all := l.Transcript()
-	rest, ok := strings.CutPrefix(all, l.opening)
-	if !kept || !ok {
+	if !kept {
 		return all
 	}
-	if tls == "" {
-		tls = "in the clear"
-	}
-	return "* over a connection that was kept, to " + host + ", " + tls + "\n" + rest
+	return strings.TrimPrefix(all, l.opening)
 }
 
 // pool keeps idle connections for later messages and limits the total number of connections. The number of connections

@@ -19,6 +19,9 @@ type outcome struct {
 	withheld     error    // why the final dot was not sent
 	response     response
 	took         time.Duration // how long the last conversation took, without the opening of the connection
+	spent        time.Duration // how long the last host took in all
+	earlier      time.Duration // how long earlier hosts took
+	link         link
 }
 
 // record evaluates the outcome of a try and stores it. In one transaction, record finishes or reschedules the job and
@@ -31,7 +34,8 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 	for i, a := range out.answers {
 		verdicts[i] = judge(a, wait, exhausted, now)
 	}
-	a := t.attempt(out, verdicts, now)
+	a, deciding := t.attempt(out, verdicts, now)
+	a.Evidence = s.evidence(t, out, out.answers[deciding])
 	return verdicts, s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		if a.NextAt.IsZero() {
 			s.p.Queue.Finish(ctx, tx, t.job)
@@ -60,11 +64,10 @@ func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Du
 	return schedule[min(j.Tries, len(schedule)-1)], exhausted
 }
 
-// attempt returns the record of a try that is stored in the database.
-func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) events.Attempt {
-	a := events.Attempt{Destination: t.d.Domain, Recipients: t.o.To, Host: out.host, TLS: out.tls,
+// attempt returns the record of a try that is stored in the database, and the index of the answer that decided.
+func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) (a events.Attempt, deciding int) {
+	a = events.Attempt{Destination: t.d.Domain, Recipients: t.o.To, Host: out.host, TLS: out.tls,
 		Conversation: elideMiddle(out.conversation, conversationMax), StartedAt: t.started, Duration: now.Sub(t.started)}
-	deciding := 0
 	for i, v := range verdicts {
 		if v.state == delayed && v.until.After(a.NextAt) {
 			a.NextAt = v.until
@@ -82,7 +85,7 @@ func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) events.Att
 		}
 	}
 	a.Reply = elideMiddle(out.answers[deciding].reply.String(), replyMax)
-	return a
+	return a, deciding
 }
 
 func (v *verdict) name() string {

@@ -50,7 +50,7 @@ func TestNextAttemptWaitsForTheLast(t *testing.T) {
 			out.answers[i].reply = smtpclient.Reply{Code: 450}
 		}
 		tr := &try{o: &emails.Outgoing{}, started: now}
-		if a := tr.attempt(out, verdicts, now); a.NextAt.Sub(now) != time.Hour {
+		if a, _ := tr.attempt(out, verdicts, now); a.NextAt.Sub(now) != time.Hour {
 			t.Errorf("with waits of %v it comes again in %v", waits, a.NextAt.Sub(now))
 		}
 	}

@@ -68,6 +68,10 @@ type shape struct {
 	strikes    int  // weighted sum of refusals since the last delivery
 	pause      time.Duration
 	until      time.Time // of the pause
+	pausedAt   time.Time // when the pause began
+	pausedBy   string    // the codes of the answer that caused the pause
+	fullAt     time.Time // when all connections were last found to be in use
+	spentAt    time.Time // when the rate limit was last found to be used up
 	deliveries int       // deliveries since a connection was last restored
 	rate       float64   // this node's share of the rate limit
 	tokens     float64   // how many messages the rate limit allows now
@@ -184,6 +188,9 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	if now.Before(h.until) {
 		return 0, h.until
 	}
+	if h.turns.Busy() >= max(h.connections(), 1) {
+		h.fullAt = now
+	}
 	switch n = h.connections(); {
 	case n == 0 && !h.unknown:
 		return 0, now.Add(shareWait)
@@ -198,6 +205,7 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 		s.fill(destination, h, now)
 		// For the caller, claimed jobs without a slot are also in progress, but the shaper does not count them.
 		if may := h.inProgress + max(int(h.tokens), 0); may < n {
+			h.spentAt = now
 			s.rateShare(destination, s.rate) // reports that this node could use the full rate
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))
 			wait := time.Duration(missing / max(h.rate, s.rate/1000) * float64(time.Second))
@@ -230,6 +238,9 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 		return jobs.Share{Most: 1, Doubt: jobs.Stuck}
 	}
 	n := f.allowed()
+	if f.talking >= n {
+		f.fullAt = now
+	}
 	if h.quick && n >= h.connections() {
 		n *= prefetch
 	}
@@ -345,11 +356,11 @@ func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took tim
 	defer s.mu.Unlock()
 	h := s.entry(destination)
 	h.quick = took < quick
-	strike, hint, accepted := 0, time.Duration(0), false
+	strike, hint, accepted, by := 0, time.Duration(0), false, ""
 	for _, v := range verdicts {
 		switch {
 		case v.throttle:
-			strike, hint = max(strike, 2), max(hint, v.hint)
+			strike, hint, by = max(strike, 2), max(hint, v.hint), v.codes
 		case v.soft:
 			strike = max(strike, 1)
 		case v.state == delivered:
@@ -360,7 +371,7 @@ func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took tim
 	case strike == 0 && accepted:
 		h.recover(s.connections)
 	case strike > 0:
-		h.strike(strike, hint, now)
+		h.strike(strike, hint, by, now)
 	}
 }
 
@@ -377,8 +388,9 @@ func (h *shape) recover(full int) {
 	}
 }
 
-// strike records a temporary refusal that may be about the sender. See pauseThreshold for the weights.
-func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
+// strike records a temporary refusal that may be about the sender. See pauseThreshold for the weights. The parameter by
+// is the codes of the answer.
+func (h *shape) strike(weight int, hint time.Duration, by string, now time.Time) {
 	if now.Before(h.until) {
 		return // this is the answer to a message sent before the pause began
 	}
@@ -392,5 +404,5 @@ func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
 	h.setAllowed(max(1, n/2))
 	h.deliveries = 0
 	h.pause = min(max(2*h.pause, pauseMin, hint), pauseMax)
-	h.until = now.Add(h.pause)
+	h.pausedAt, h.pausedBy, h.until = now, by, now.Add(h.pause)
 }

@@ -20,6 +20,8 @@ type route struct {
 	next   int             // index into hops
 	before strings.Builder // transcripts of the conversations with earlier hosts
 	out    outcome         // outcome of the last host
+	// earlier is how long the hosts before the last one took, with the waits between them.
+	earlier time.Duration
 }
 
 // talk tries the hosts on a route in order until one of them has received the RCPT commands. An error is returned only
@@ -31,6 +33,7 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	limited, cancel := context.WithTimeout(ctx, talkMax)
 	defer cancel()
 	for r.next < len(r.hops) {
+		began := s.shape.now()
 		out, news, again := s.tryHost(limited, r.hops[r.next], r.team, env, msg)
 		if news != nil {
 			return news, nil
@@ -44,11 +47,13 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 		if r.next++; r.next > 1 {
 			r.before.WriteString(r.out.conversation)
 		}
-		r.out = out
+		r.earlier += r.out.spent
+		r.out, r.out.spent = out, s.shape.now().Sub(began)
 		if !again || limited.Err() != nil {
 			break
 		}
 	}
+	r.out.earlier = r.earlier
 	if r.before.Len() > 0 {
 		r.out.conversation = r.before.String() + r.out.conversation
 	}
@@ -118,7 +123,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 		result, err := s.send(ctx, l, env, msg)
 		out.took = s.shape.now().Sub(sending)
 		out.tls = describeTLS(l.TLSState())
-		out.conversation = l.conversation(out.host, out.tls, kept)
+		out.conversation, out.link = l.conversation(kept), l.link(kept)
 		s.pool.put(l)
 		if err == nil {
 			s.hosts.recordAnswer(h.addr, team, s.shape.now())
@@ -167,9 +172,13 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	what, why := inconclusive, answer{}
 	defer func() { s.hosts.endDial(h.addr, what, why, s.shape.now()) }()
 	var counted *socket
-	l, err := s.pool.dial(h.key(), func() (*smtpclient.Conn, error) { return s.dial(ctx, h, team, &counted) })
+	plain := false
+	l, err := s.pool.dial(h.key(), func() (c *smtpclient.Conn, err error) {
+		c, plain, err = s.dial(ctx, h, team, &counted)
+		return c, err
+	})
 	if err == nil {
-		what, l.socket = greeted, counted
+		what, l.socket, l.plain = greeted, counted, plain
 		return l, out, false
 	}
 	out.host = h.String()
@@ -178,6 +187,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 		return nil, out, false
 	}
 	e, again := out.interrupt(err, env, smtpclient.Result{})
+	out.link.times = e.Times
 	if !stopped(ctx) {
 		out.setResponse(e)
 	}
@@ -317,12 +327,13 @@ func repeatAnswer(a answer, n int) []answer {
 const shortGreeting = 30 * time.Second
 
 // dial opens a connection. If the TLS handshake fails in opportunistic mode, dial opens an unencrypted connection
-// instead. The new socket is stored in counted.
+// instead, and plain is true. The new socket is stored in counted.
 //
 // Some hosts delay the greeting to detect impatient spam software, so the timeout is long for a team with few
 // connections. For a team with many connections, the timeout is shorter, because waiting for silent hosts would delay
 // its other mail.
-func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (*smtpclient.Conn, error) {
+func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (c *smtpclient.Conn, plain bool,
+	err error) {
 	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
 		Timeouts: s.c.Timeouts,
 		Dial:     s.dialer(h.addr, counted), TranscriptLimit: conversationMax}
@@ -333,15 +344,15 @@ func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket
 		o.Timeouts.Greeting = atMost(o.Timeouts.Greeting, s.shortGreeting)
 	}
 	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, s.shape.now()) {
-		o.TLS = smtpclient.TLSNone
+		o.TLS, plain = smtpclient.TLSNone, true
 	}
-	c, err := smtpclient.Dial(ctx, h.addr, o)
+	c, err = smtpclient.Dial(ctx, h.addr, o)
 	if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.RetryPlain && ctx.Err() == nil {
 		s.hosts.rememberPlain(h.addr, s.shape.now())
-		o.TLS = smtpclient.TLSNone
+		o.TLS, plain = smtpclient.TLSNone, true
 		c, err = smtpclient.Dial(ctx, h.addr, o)
 	}
-	return c, err
+	return c, plain, err
 }
 
 func describeTLS(t smtpclient.TLSState) string {

@@ -27,6 +27,7 @@ type window struct {
 	lastProgress time.Time     // time of the last answer, or of the start of the current conversations
 	lastPrompt   time.Time     // time of the last answer, if it was prompt
 	usual        time.Duration // how long the last slow answer took; halved by each prompt answer
+	fullAt       time.Time     // when the limit was last found to be reached
 	stuck        bool          // whether the last conversation stalled and then ended without an answer
 }
 

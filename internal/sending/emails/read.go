@@ -55,15 +55,21 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email
 
 // Recipients returns an email's envelope addresses with their states.
 func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Recipient, error) {
+	e, err := s.Summary(ctx, teamID, emailID)
+	return e.Recipients, err
+}
+
+// Summary returns one of the team's emails without its bodies, with its recipients.
+func (s *Service) Summary(ctx context.Context, teamID, emailID string) (EmailWithRecipients, error) {
 	e, err := readEmail(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil {
-		return nil, err
+		return EmailWithRecipients{}, err
 	}
 	some, err := withRecipients(ctx, s.DB.Reader, teamID, []Email{e})
 	if err != nil {
-		return nil, err
+		return EmailWithRecipients{}, err
 	}
-	return some[0].Recipients, nil
+	return some[0], nil
 }
 
 // Timeline returns a page of an email's events, oldest first, and reports whether there are more; see

@@ -83,6 +83,15 @@ func (e *Evidence) Set(x Span, took time.Duration) {
 	e.Times[x] += max(took, 0)
 }
 
+// Forget removes the length of a span.
+func (e *Evidence) Forget(x Span) {
+	e.Has &^= 1 << x
+	e.Times[x] = 0
+}
+
+// Talked reports whether the times of a conversation with a host were recorded.
+func (e *Evidence) Talked() bool { return e.Has>>Earlier != 0 }
+
 // Took returns the length of a span, and whether it was recorded.
 func (e *Evidence) Took(x Span) (time.Duration, bool) { return e.Times[x], e.Has.Contains(x) }
 
@@ -114,10 +123,10 @@ func (s Stage) String() string {
 type Clear uint8
 
 const (
-	NotOffered Clear = iota + 1 // the host does not offer STARTTLS
-	Refused                     // the host offered STARTTLS and refused it
-	Broken                      // a TLS handshake with this address failed, so TLS was not used
-	SwitchedOff                 // the settings of the relay demand no TLS
+	NotOffered  Clear = iota + 1 // the host does not offer STARTTLS
+	Refused                      // the host offered STARTTLS and refused it
+	Broken                       // a TLS handshake with this address failed, so TLS was not used
+	SwitchedOff                  // the settings of the relay demand no TLS
 )
 
 // Cert says whether the certificate of an encrypted connection was valid for the host's name.

@@ -130,7 +130,7 @@ func TestExplain(t *testing.T) {
 			return x
 		}()), "captured by this installation's outbox. It was not sent, and no mail server has seen it.", Nobody,
 			NothingToDo,
-			"queue conversation recording"},
+			"queue capture recording"},
 		"full mailbox": {facts("bounced", []events.Entry{event("bounced", 100*ms, bounce("552 5.2.2 over quota"))},
 			try("bounced", "552 5.2.2 over quota", 30*ms, 65*ms, 0, full)),
 			"Google's mail server refused the email for good. The recipient's mailbox is full.", Recipient,
@@ -157,7 +157,7 @@ func TestExplain(t *testing.T) {
 				return x
 			}()), "The email could not be delivered yet. The name servers of the recipient's domain do not answer.",
 			Nobody, Wait,
-			"conversation retry_schedule"},
+			"dns retry_schedule"},
 		"expired": {facts("bounced", []events.Entry{event("delivery_delayed", 100*ms, ""),
 			event("bounced", 50*time.Minute, bounce("451 4.3.0 try again"))},
 			try("delayed", "451 4.3.0 try again", 0, 65*ms, 49*time.Minute, nil),

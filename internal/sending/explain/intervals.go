@@ -64,6 +64,8 @@ const (
 	recording        Reason = "recording"
 	handover         Reason = "handover"
 	unrecorded       Reason = "not_recorded"
+	capture          Reason = "capture"
+	simulation       Reason = "simulation"
 )
 
 // spanReasons holds the reason for each recorded span of an attempt.
@@ -85,7 +87,7 @@ var reasons = map[Reason]struct {
 		"fetched first."},
 	queue: {byUnknown, "The email waited in the queue. The cause was not recorded."},
 	repeated: {byPostrider, "The delivery was begun and ended without an attempt, for example because a " +
-		"node stopped. The cause was not recorded."},
+		"node stopped or its broadcast paused. The cause was not recorded."},
 	teamShare: {byLimit, "The email waited in the queue, because the team used its whole share of the " +
 		"connections to this destination."},
 	destinationLimit: {byLimit, "The email waited in the queue, because all connections to this destination " +
@@ -101,6 +103,8 @@ var reasons = map[Reason]struct {
 	conversation:       {byHost, "The SMTP conversation. The times of its stages were not recorded."},
 	recording:          {byPostrider, "Postrider recorded the outcome."},
 	handover:           {byHandover, "The host read the message and accepted it."},
+	capture:            {byPostrider, "Postrider stored the message in its outbox, instead of sending it."},
+	simulation:         {byPostrider, "Postrider simulated the outcome of a test address."},
 	unrecorded:         {byUnknown, "Nothing was recorded about this time."},
 	"memory":           {byLimit, "The email waited for memory, which large emails of the team used."},
 	"dns":              {byHost, "Postrider looked up the mail hosts of the destination."},
@@ -303,7 +307,17 @@ func queueReason(e *evidence.Evidence) Reason {
 func (b *builder) within(t *Try) {
 	end := t.StartedAt.Add(t.Duration)
 	e := t.Evidence
-	if e == nil || e.Has>>evidence.Earlier == 0 {
+	switch {
+	case captured(t):
+		b.until(end, capture, "")
+		return
+	case simulated(t):
+		b.until(end, simulation, "")
+		return
+	case t.Host == "" && (e == nil || !e.Talked()):
+		b.until(end, spanReasons[evidence.DNS], "")
+		return
+	case e == nil || !e.Talked():
 		b.until(end, conversation, "")
 		return
 	}

@@ -176,11 +176,14 @@ func (t *Try) meaning(text string, final bool) Meaning {
 		stage, local = t.Evidence.Stage.String(), t.Evidence.Local || captured(t) || simulated(t)
 	}
 	m := Translate(p, stage, text, local, final)
-	if m.Class == Accepted && final {
-		m.Temporary = false
+	if t != nil && t.Evidence != nil && !local && !t.Evidence.Talked() { // the host was not tried; see notTriedText
+		m.Class, m.Says = OwnLimit, notTriedText+" The answer then: "+m.Says
 	}
 	return m
 }
+
+// notTriedText explains an attempt that contacted no host, because the host had failed shortly before.
+var notTriedText = consequences[OwnLimit].says
 
 // replyTo returns the reply that decided for one recipient, or "" if it was not recorded for this recipient alone.
 func (t *Try) replyTo(address string) string {

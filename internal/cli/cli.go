@@ -65,6 +65,7 @@ func commands() []command {
 		{"keys", "manage a team's API keys: postrider keys create|list|delete --team TEAM", manageKeys},
 		{"users", "manage users: postrider users list|create|invite|reset|disable|enable|delete", manageUsers},
 		{"audit", "read the audit log: postrider audit list|export [--team TEAM]", readAudit},
+		{"explain", "explain the delivery of a sent email: postrider explain ID [--json]", explainEmail},
 		{"emails", "delete stored emails and personal data: postrider emails delete|erase", manageEmails},
 		{"contacts", "import contacts from a CSV file: postrider contacts import FILE", manageContacts},
 		{"automations", "run an automation with simulated time: postrider automations simulate FILE", manageAutomations},

@@ -100,7 +100,7 @@ func TestStatementsReadOnePartition(t *testing.T) {
 	})
 	d.do("PATCH", "/emails/"+waiting, `{"scheduled_at":"in 2 hours"}`)
 	d.do("POST", "/emails/"+waiting+"/cancel", "")
-	for _, path := range []string{"", "/events", "/attempts", "/attachments"} {
+	for _, path := range []string{"", "/events", "/attempts", "/attachments", "/explain"} {
 		d.do("GET", "/emails/"+one+path, "")
 	}
 	d.do("GET", "/emails", "")

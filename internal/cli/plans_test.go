@@ -267,6 +267,7 @@ func (d *driver) everything(otherKey string) {
 	}
 	d.pages("/emails/" + email + "/events")
 	d.pages("/emails/" + email + "/attempts")
+	d.do("GET", "/emails/"+email+"/explain", "")
 	d.do("POST", "/emails/checks", `{"from":"a@acme.example","subject":"s","html":"<p>t</p>"}`)
 	d.do("GET", "/emails/"+email+"/attachments/"+d.do("GET", "/emails/"+email+"/attachments", ""), "")
 	d.follow(email)

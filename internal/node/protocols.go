@@ -80,7 +80,8 @@ func (n *Node) newAPI() *api.API {
 		checked = n.dns
 	}
 	return api.New(api.Options{Services: api.Services{Teams: n.Teams, Domains: n.Domains, Suppressions: n.Suppressions,
-		Emails: n.Emails, Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
+		Emails: n.Emails, Explanations: n.Explanations, Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts,
+		Broadcasts:  n.Broadcasts,
 		Automations: n.Automations, Events: n.CustomEvents, Logs: n.RequestLog, Metrics: n.Metrics, Live: n.EventStream,
 		Webhooks: n.Webhooks, Receiving: n.Receiving, Imports: n.Imports, Exports: n.Exports, Privacy: n.Privacy,
 		Members: n.Members, Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals},

@@ -99,7 +99,8 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 		if n := f.Capacity.Responses.Held(f.Acme.TeamID); n < size || n > size+2000 || read != 2 {
 			t.Errorf("the answer has %d bytes of memory", n)
 		}
-		for _, path := range []string{"/emails/" + small, "/emails/" + large + "/events", "/emails/" + large + "/attempts"} {
+		for _, path := range []string{"/emails/" + small, "/emails/" + large + "/events", "/emails/" + large + "/attempts",
+			"/emails/" + large + "/explain"} {
 			trace.Take()
 			before := f.Capacity.Responses.Held(f.Acme.TeamID)
 			if w := f.do(t, "GET "+path); w.Code != 200 || f.Capacity.Responses.Held(f.Acme.TeamID) != before {

@@ -63,6 +63,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/explain"
 	"github.com/postrider/postrider/internal/sending/metrics"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/sending/templates"
@@ -74,6 +75,7 @@ type Services struct {
 	Domains      *domains.Service
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
+	Explanations *explain.Service
 	Templates    *templates.Service
 	Quotas       *quotas.Service
 	Contacts     *contacts.Service

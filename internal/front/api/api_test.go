@@ -83,7 +83,8 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
+		Explanations: n.Explanations,
+		Templates:    n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
 		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log)}
 	n.Recorder.Listen(s.Metrics)
 	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{AllowHTTP: of.Guard.AllowLoopback}, webhooks.Deps{DB: d,
@@ -210,15 +211,20 @@ type names struct {
 }
 
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|re_\w{8}_\w{24}` +
-	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|p=[\w+/=]{40,}` +
+	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6}Z|p=[\w+/=]{40,}` +
+	`|(for|at|since) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC|"total_ms":[\d.]+|"duration_ms":[\d.]+,"attempt"|"cause":"\w+","duration_ms":[\d.]+` +
 	`|verification=[0-9a-f]{32}|(/download/(received/|raw/)?|token=)[\w.-]{40,}` +
 	`|(msg|atmpt)_[0-9a-f]{32}|whsec_[\w+/=]{40,}|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000`)
+
+var measured = regexp.MustCompile(`:[\d.]+`)
 
 func (n *names) hide(text string) string {
 	return changing.ReplaceAllStringFunc(text, func(s string) string {
 		switch {
 		case strings.HasPrefix(s, "p="):
 			return "p=<key>"
+		case strings.Contains(s, `_ms":`):
+			return measured.ReplaceAllString(s, ":<ms>")
 		case strings.HasPrefix(s, "verification="):
 			return "verification=<value>"
 		case strings.HasPrefix(s, "/download/"), strings.HasPrefix(s, "token="):
@@ -230,6 +236,8 @@ func (n *names) hide(text string) string {
 		case strings.HasPrefix(s, "re_"):
 		case strings.Contains(s, "T") && strings.HasSuffix(s, "Z"):
 			return "<iso time>"
+		case strings.HasSuffix(s, " UTC"):
+			return s[:strings.Index(s, " ")] + " <time>"
 		case strings.HasSuffix(s, "+00"):
 			return "<time>"
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/explain"
 )
 
 type eventItem struct {
@@ -79,4 +80,17 @@ func (a *API) listAttempts(ctx context.Context, c *wire.Call, _ wire.None) (wire
 	}
 	all, more, err := a.Services.Emails.Attempts(ctx, c.TeamID, id, p)
 	return wire.ListOf(all, more, attemptToItem), err
+}
+
+// emailExplanationWire is the answer of package explain, whose fields are those of the response.
+type emailExplanationWire explain.Answer
+
+// explainEmail explains an email's delivery from what was recorded.
+func (a *API) explainEmail(ctx context.Context, c *wire.Call, _ wire.None) (emailExplanationWire, error) {
+	id, err := c.ID("email_id")
+	if err != nil {
+		return emailExplanationWire{}, err
+	}
+	answer, err := a.Services.Explanations.Explain(ctx, c.Actor, id)
+	return emailExplanationWire(answer), err
 }

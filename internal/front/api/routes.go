@@ -171,6 +171,8 @@ func (a *API) routes() []route {
 		{get, "/emails/{email_id}/attempts", teams.EmailsRead, 200, "Emails",
 			"List the delivery attempts of an email with SMTP conversations, oldest first", paging,
 			wire.Endpoint(a.listAttempts)},
+		{get, "/emails/{email_id}/explain", teams.EmailsRead, 200, "Emails", "Explain the delivery of an email", nil,
+			wire.Endpoint(a.explainEmail)},
 		{get, "/emails/{email_id}/checks", teams.EmailsRead, 200, "Emails", "Check a sent email", nil,
 			wire.Endpoint(a.getEmailChecks)},
 

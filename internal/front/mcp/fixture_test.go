@@ -49,7 +49,8 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	t.Helper()
 	n := testnode.New(t, d, testnode.Options{})
 	s := api.Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d),
+		Explanations: n.Explanations,
+		Templates:    n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d),
 		Logs: requestlog.New(d, n.Log), Members: n.Members, Audit: n.Audit}
 	s.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test",
 		PublicURL: testnode.PublicURL},

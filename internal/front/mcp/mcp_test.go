@@ -276,7 +276,7 @@ func TestEachTool(t *testing.T) {
 			}
 		}
 		for tool, want := range map[string]string{"get_email": "hello@acme.example",
-			"explain_delivery": "waits to be sent"} {
+			"explain_delivery": "waits in the queue"} {
 			if text := a.do(tool, with{"email_id": email}, nil); !strings.Contains(text, want) {
 				t.Errorf("%s: %s", tool, text)
 			}

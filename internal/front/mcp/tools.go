@@ -80,11 +80,11 @@ func sendingTools() []tool {
 			"Shows an email that was submitted for approval, the decision and its reason, and the id of the sent "+
 				"email. No tool can approve: only people can.", uuid("approval_id", "The approval's id.")),
 		{name: "explain_delivery", title: "Explain a delivery", hints: reads,
-			description: "Explains what happened to a sent email and why: its state, its events, each delivery attempt " +
-				"with the reply of the other server, and the findings of the checks. Use it when an email has not " +
-				"arrived.",
-			operations: []string{"GET /emails/{email_id}", "GET /emails/{email_id}/events",
-				"GET /emails/{email_id}/attempts", "GET /emails/{email_id}/checks"},
+			description: "Explains what happened to a sent email and why, from what was recorded: a verdict for each " +
+				"recipient, who must act and how, where the time went, each delivery attempt with the reply of the other " +
+				"server and what it means, and the findings of the checks. Use it when an email has not arrived.",
+			operations: []string{"GET /emails/{email_id}", "GET /emails/{email_id}/explain",
+				"GET /emails/{email_id}/checks"},
 			in: []param{email.must()}, run: explainDelivery},
 	}
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/explain"
 	"github.com/postrider/postrider/internal/sending/metrics"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/sending/templates"
@@ -110,6 +111,7 @@ type Resources struct {
 	Contents     *content.Service
 	Templates    *templates.Service
 	Emails       *emails.Service
+	Explanations *explain.Service
 	Approvals    *approvals.Service
 	CustomEvents *customevents.Service
 }
@@ -243,6 +245,7 @@ func (r *Resources) newEmails(c Config, _ Hooks) (err error) {
 			CheckLimit: func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 				return r.Grants.CheckEach(ctx, by, recipients)
 			}})
+	r.Explanations = explain.NewService(r.Emails)
 	return err
 }
 

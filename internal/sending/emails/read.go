@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -57,6 +59,17 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email
 func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Recipient, error) {
 	e, err := s.Summary(ctx, teamID, emailID)
 	return e.Recipients, err
+}
+
+// FindTeam returns the team of an email, for operators. It returns a NotFound fault if there is no such email.
+func (s *Service) FindTeam(ctx context.Context, emailID string) (teamID string, err error) {
+	if id.Valid(emailID) {
+		teamID, err = findTeam(ctx, s.DB.Reader, emailID)
+	}
+	if err == nil && teamID == "" {
+		err = fault.NotFoundf("Email not found")
+	}
+	return teamID, err
 }
 
 // Summary returns one of the team's emails without its bodies, with its recipients.

@@ -7,60 +7,60 @@ import (
 	"github.com/postrider/postrider/internal/sending/evidence"
 )
 
-// Attempt explains one delivery attempt.
-type Attempt struct {
-	Number      int        `json:"number"`
-	ID          string     `json:"id"`
-	StartedAt   time.Time  `json:"started_at"`
-	Duration    float64    `json:"duration_ms"`
-	Destination string     `json:"destination"`
-	Recipients  []string   `json:"recipients"`
-	Outcome     string     `json:"outcome" enum:"delivered,delayed,bounced,mixed,unknown"`
-	Provider    string     `json:"provider" doc:"Who operates the mail hosts, as their names tell: google, microsoft, yahoo, apple or another; relay if the operator's relay was used; empty if not recorded."`
-	Host        string     `json:"host" doc:"The host's name and address; empty if none was reached."`
-	Hosts       *int       `json:"hosts_found" nullable:"true" doc:"How many addresses were found for the destination; null if not recorded."`
-	Source      string     `json:"source_address" doc:"The address from which the email was sent; empty if not recorded."`
-	Hello       string     `json:"hello" doc:"The name in EHLO; empty if not recorded."`
-	Reused      *bool      `json:"connection_reused" nullable:"true" doc:"Whether the connection had carried another email; null if not recorded."`
-	TLS         Encryption `json:"tls"`
-	Signing     Signing    `json:"authentication"`
-	Stages      []Took     `json:"stages" doc:"The times of the stages, as far as they were recorded."`
-	Reply       string     `json:"reply" doc:"The reply that decided, word for word."`
-	Meaning     Meaning    `json:"meaning"`
-	NextAt      *time.Time `json:"next_at" nullable:"true"`
-	Transcript  string     `json:"transcript" doc:"The SMTP conversation. Empty if the conversations of this email are too long for one answer; GET /emails/{email_id}/attempts has them."`
-	NotRecorded []string   `json:"not_recorded" doc:"Facts about this attempt that were not recorded."`
+// AttemptAnswer explains one delivery attempt.
+type AttemptAnswer struct {
+	Number      int            `json:"number"`
+	ID          string         `json:"id"`
+	StartedAt   time.Time      `json:"started_at"`
+	Duration    float64        `json:"duration_ms"`
+	Destination string         `json:"destination"`
+	Recipients  []string       `json:"recipients"`
+	Outcome     string         `json:"outcome" enum:"delivered,delayed,bounced,mixed,unknown"`
+	Provider    string         `json:"provider" doc:"Who operates the mail hosts, as their names tell: google, microsoft, yahoo, apple or another; relay if the operator's relay was used; empty if not recorded."`
+	Host        string         `json:"host" doc:"The host's name and address; empty if none was reached."`
+	Hosts       *int           `json:"hosts_found" nullable:"true" doc:"How many addresses were found for the destination; null if not recorded."`
+	Source      string         `json:"source_address" doc:"The address from which the email was sent; empty if not recorded."`
+	Hello       string         `json:"hello" doc:"The name in EHLO; empty if not recorded."`
+	Reused      *bool          `json:"connection_reused" nullable:"true" doc:"Whether the connection had carried another email; null if not recorded."`
+	TLS         AttemptTLS     `json:"tls"`
+	Signing     AttemptSigning `json:"authentication"`
+	Stages      []StageTime    `json:"stages" doc:"The times of the stages, as far as they were recorded."`
+	Reply       string         `json:"reply" doc:"The reply that decided, word for word."`
+	Meaning     ReplyMeaning   `json:"meaning"`
+	NextAt      *time.Time     `json:"next_at" nullable:"true"`
+	Transcript  string         `json:"transcript" doc:"The SMTP conversation. Empty if the conversations of this email are too long for one answer; GET /emails/{email_id}/attempts has them."`
+	NotRecorded []string       `json:"not_recorded" doc:"Facts about this attempt that were not recorded."`
 }
 
-// Encryption describes the encryption of an attempt's connection.
-type Encryption struct {
+// AttemptTLS describes the encryption of an attempt's connection.
+type AttemptTLS struct {
 	State       string `json:"state" enum:"encrypted,clear,not_recorded,no_connection"`
 	Says        string `json:"says"`
 	Protocol    string `json:"protocol" doc:"The TLS version and cipher; empty if the connection was not encrypted."`
 	Certificate string `json:"certificate" enum:"valid,expired,other_name,unknown_issuer,invalid,not_recorded,none"`
 }
 
-// Signing describes how an attempt's message was authenticated.
-type Signing struct {
+// AttemptSigning describes how an attempt's message was authenticated.
+type AttemptSigning struct {
 	Domain    string   `json:"dkim_domain" doc:"d= of the DKIM signatures; empty if not recorded."`
 	Selectors []string `json:"dkim_selectors"`
 	Aligned   *bool    `json:"dkim_aligned" nullable:"true" doc:"Whether the domain of the signatures belongs to the domain in From, as DMARC demands; null if not recorded."`
 }
 
-// Took is the time of one stage.
-type Took struct {
+// StageTime is the time of one stage.
+type StageTime struct {
 	Stage    Reason  `json:"stage"`
 	Duration float64 `json:"duration_ms"`
 }
 
 // attempt explains the attempt with the given index.
-func (f *Facts) attempt(i int) Attempt {
+func (f *Facts) attempt(i int) AttemptAnswer {
 	t := &f.Attempts[i]
-	a := Attempt{Number: i + 1, ID: t.ID, StartedAt: t.StartedAt, Duration: inMS(t.Duration),
+	a := AttemptAnswer{Number: i + 1, ID: t.ID, StartedAt: t.StartedAt, Duration: inMS(t.Duration),
 		Destination: t.Destination,
 		Recipients:  append([]string{}, t.Recipients...), Outcome: t.Outcome, Host: t.Host, Reply: t.Reply,
 		Meaning: t.meaning(t.Reply, t.NextAt.IsZero()), Transcript: t.Conversation, TLS: t.encryption(),
-		Signing: Signing{Selectors: []string{}}, Stages: []Took{}, NotRecorded: []string{}}
+		Signing: AttemptSigning{Selectors: []string{}}, Stages: []StageTime{}, NotRecorded: []string{}}
 	if t.Outcome == "unknown" {
 		a.Meaning = Translate(evidence.NotRecorded, "", "451 4.4.2 "+noMessageAnswer, true, t.NextAt.IsZero())
 	}
@@ -82,11 +82,11 @@ func (f *Facts) attempt(i int) Attempt {
 	}
 	if e.SigningDomain != "" {
 		aligned := related(e.SigningDomain, f.SenderDomain)
-		a.Signing = Signing{e.SigningDomain, append([]string{}, e.Selectors...), &aligned}
+		a.Signing = AttemptSigning{e.SigningDomain, append([]string{}, e.Selectors...), &aligned}
 	}
 	for x := evidence.Memory; x <= evidence.Final; x++ {
 		if took, ok := e.Took(x); ok {
-			a.Stages = append(a.Stages, Took{spanReasons[x], inMS(took)})
+			a.Stages = append(a.Stages, StageTime{spanReasons[x], inMS(took)})
 		}
 	}
 	return a
@@ -116,20 +116,20 @@ var certs = map[evidence.Cert]struct{ key, says string }{
 	evidence.Invalid:       {"invalid", "The certificate is not valid."},
 }
 
-func (t *Try) encryption() Encryption {
+func (t *Try) encryption() AttemptTLS {
 	e := t.Evidence
 	switch {
 	case t.Host == "" || captured(t) || simulated(t) || e != nil && !e.Source.IsValid():
-		return Encryption{"no_connection", "No connection was established.", "", "none"}
+		return AttemptTLS{"no_connection", "No connection was established.", "", "none"}
 	case t.TLS == "" && e != nil && e.Clear != 0:
-		return Encryption{"clear", clears[e.Clear], "", "none"}
+		return AttemptTLS{"clear", clears[e.Clear], "", "none"}
 	case t.TLS == "" && e == nil:
-		return Encryption{"clear", "The connection was not encrypted. Why is not recorded.", "", "none"}
+		return AttemptTLS{"clear", "The connection was not encrypted. Why is not recorded.", "", "none"}
 	case t.TLS == "":
-		return Encryption{"not_recorded", "Whether the connection was encrypted is not recorded.", "", "not_recorded"}
+		return AttemptTLS{"not_recorded", "Whether the connection was encrypted is not recorded.", "", "not_recorded"}
 	}
 	protocol, rest, _ := strings.Cut(t.TLS, ",")
-	x := Encryption{"encrypted", "The connection was encrypted (" + protocol + ").", protocol, "not_recorded"}
+	x := AttemptTLS{"encrypted", "The connection was encrypted (" + protocol + ").", protocol, "not_recorded"}
 	if e != nil && e.Cert != 0 {
 		x.Certificate = certs[e.Cert].key
 		x.Says += " " + certs[e.Cert].says
@@ -146,7 +146,7 @@ func (t *Try) encryption() Encryption {
 const transcriptsMax = 256 << 10
 
 // trimTranscripts removes the oldest transcripts if all together are too long.
-func trimTranscripts(all []Attempt) {
+func trimTranscripts(all []AttemptAnswer) {
 	left := transcriptsMax
 	for i := len(all) - 1; i >= 0; i-- {
 		if left -= len(all[i].Transcript); left < 0 {

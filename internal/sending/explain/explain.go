@@ -65,31 +65,31 @@ type Answer struct {
 	Act         Actor             `json:"who_must_act" enum:"nobody,you,domain_owner,recipient,operator,provider" doc:"Who must act so that the email, or the next one, arrives: nobody, you (the sender), the owner of the sending domain, the recipient, the operator of this installation, or the recipient's mail provider. If several must act, the one for the recipient whose outcome is worst."`
 	AcceptedAt  time.Time         `json:"accepted_at"`
 	Recipients  []RecipientAnswer `json:"recipients" doc:"The envelope recipients, the one with the worst outcome first."`
-	Attempts    []Attempt         `json:"attempts" doc:"The delivery attempts, oldest first."`
-	Afterwards  []Later           `json:"afterwards" doc:"What happened after the delivery, such as opens and complaints; at most 100 events."`
+	Attempts    []AttemptAnswer   `json:"attempts" doc:"The delivery attempts, oldest first."`
+	Afterwards  []LaterEvent      `json:"afterwards" doc:"What happened after the delivery, such as opens and complaints; at most 100 events."`
 	NotRecorded []string          `json:"not_recorded" doc:"Facts about the whole email that were not recorded."`
 }
 
 // RecipientAnswer explains the delivery to one recipient.
 type RecipientAnswer struct {
-	Address   string     `json:"address"`
-	State     string     `json:"state" doc:"The state of the recipient."`
-	Verdict   string     `json:"verdict" doc:"What happened, in one or two sentences."`
-	Act       Actor      `json:"who_must_act" enum:"nobody,you,domain_owner,recipient,operator,provider"`
-	Advice    Advice     `json:"advice" doc:"The name of the advice, which does not change."`
-	Steps     []string   `json:"steps" doc:"What to do, in at most three steps; empty if nobody must act."`
-	Meaning   *Meaning   `json:"meaning" nullable:"true" doc:"The translation of the reply that decided; null if no host has replied."`
-	Reply     string     `json:"reply" doc:"The reply that decided, word for word; empty if there is none."`
-	NextAt    *time.Time `json:"next_at" nullable:"true" doc:"When Postrider tries again; null if it does not, or if the time is not known."`
-	Next      string     `json:"next" doc:"What happens next, in one sentence."`
-	EndedAt   *time.Time `json:"ended_at" nullable:"true" doc:"When the delivery ended; null if it goes on."`
-	TotalMS   float64    `json:"total_ms" doc:"The time from acceptance to the end or, if the delivery goes on, until now."`
-	Intervals []Interval `json:"intervals" doc:"What the time was spent on, without gaps. The lengths add up to total_ms."`
-	Sums      []Sum      `json:"sums" doc:"The lengths of the intervals by cause."`
+	Address   string        `json:"address"`
+	State     string        `json:"state" doc:"The state of the recipient."`
+	Verdict   string        `json:"verdict" doc:"What happened, in one or two sentences."`
+	Act       Actor         `json:"who_must_act" enum:"nobody,you,domain_owner,recipient,operator,provider"`
+	Advice    Advice        `json:"advice" doc:"The name of the advice, which does not change."`
+	Steps     []string      `json:"steps" doc:"What to do, in at most three steps; empty if nobody must act."`
+	Meaning   *ReplyMeaning `json:"meaning" doc:"The translation of the reply that decided; null if no host has replied."`
+	Reply     string        `json:"reply" doc:"The reply that decided, word for word; empty if there is none."`
+	NextAt    *time.Time    `json:"next_at" nullable:"true" doc:"When Postrider tries again; null if it does not, or if the time is not known."`
+	Next      string        `json:"next" doc:"What happens next, in one sentence."`
+	EndedAt   *time.Time    `json:"ended_at" nullable:"true" doc:"When the delivery ended; null if it goes on."`
+	TotalMS   float64       `json:"total_ms" doc:"The time from acceptance to the end or, if the delivery goes on, until now."`
+	Intervals []Interval    `json:"intervals" doc:"What the time was spent on, without gaps. The lengths add up to total_ms."`
+	Sums      []IntervalSum `json:"sums" doc:"The lengths of the intervals by cause."`
 }
 
-// Later is an event after the delivery.
-type Later struct {
+// LaterEvent is an event after the delivery.
+type LaterEvent struct {
 	Type      string    `json:"type"`
 	Recipient string    `json:"recipient" doc:"Empty if the event concerns the whole email."`
 	At        time.Time `json:"at"`
@@ -102,7 +102,7 @@ const laterMax = 100
 // Explain explains the delivery of an email.
 func Explain(f Facts) Answer {
 	a := Answer{Object: "email_explanation", EmailID: f.EmailID, State: f.State, AcceptedAt: f.CreatedAt,
-		Recipients: []RecipientAnswer{}, Attempts: []Attempt{}, Afterwards: []Later{}, NotRecorded: []string{}}
+		Recipients: []RecipientAnswer{}, Attempts: []AttemptAnswer{}, Afterwards: []LaterEvent{}, NotRecorded: []string{}}
 	for i := range f.Attempts {
 		a.Attempts = append(a.Attempts, f.attempt(i))
 	}
@@ -114,7 +114,7 @@ func Explain(f Facts) Answer {
 	a.Verdict, a.Act = overall(a.Recipients)
 	for _, e := range f.Events {
 		if says := afterwards[e.Type]; says != "" && len(a.Afterwards) < laterMax {
-			a.Afterwards = append(a.Afterwards, Later{e.Type, e.Recipient, e.At, says})
+			a.Afterwards = append(a.Afterwards, LaterEvent{e.Type, e.Recipient, e.At, says})
 		}
 	}
 	if f.MoreEvents {

@@ -19,7 +19,7 @@ const (
 type golden struct {
 	provider evidence.Provider
 	stage    string
-	want     Meaning // without sentences
+	want     ReplyMeaning // without sentences
 	reply    string
 }
 
@@ -41,7 +41,7 @@ func readGolden(t *testing.T) (all []golden) {
 		if p == evidence.NotRecorded {
 			t.Fatalf("the golden set has the bad line %q", line)
 		}
-		all = append(all, golden{p, f[1], Meaning{Class: Class(f[2]), Blames: Identity(f[3]), Act: Actor(f[4]),
+		all = append(all, golden{p, f[1], ReplyMeaning{Class: Class(f[2]), Blames: Identity(f[3]), Act: Actor(f[4]),
 			Advice: Advice(f[5])}, f[6]})
 	}
 	return all

@@ -22,8 +22,8 @@ type Interval struct {
 	Attempt  int       `json:"attempt" doc:"The number of the attempt to which the interval belongs, from 1; 0 if it is none."`
 }
 
-// Sum is the length of all intervals with the same cause.
-type Sum struct {
+// IntervalSum is the length of all intervals with the same cause.
+type IntervalSum struct {
 	Cause    Cause   `json:"cause" enum:"postrider,limit,schedule,sender,host,handover,unknown"`
 	Duration float64 `json:"duration_ms"`
 }
@@ -340,16 +340,16 @@ func (b *builder) within(t *Try) {
 func inMS(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // sums returns the lengths of intervals by cause, the longest first.
-func sums(all []Interval) []Sum {
+func sums(all []Interval) []IntervalSum {
 	total := map[Cause]time.Duration{}
 	for _, i := range all {
 		total[i.Cause] += i.To.Sub(i.From)
 	}
-	list := []Sum{}
+	list := []IntervalSum{}
 	for c, d := range total {
-		list = append(list, Sum{c, inMS(d)})
+		list = append(list, IntervalSum{c, inMS(d)})
 	}
-	slices.SortFunc(list, func(a, b Sum) int {
+	slices.SortFunc(list, func(a, b IntervalSum) int {
 		if a.Duration != b.Duration {
 			if a.Duration > b.Duration {
 				return -1

@@ -75,8 +75,8 @@ const (
 	Accepted        Class = "accepted"  //
 )
 
-// Meaning translates the reply that decided an attempt.
-type Meaning struct {
+// ReplyMeaning translates the reply that decided an attempt.
+type ReplyMeaning struct {
 	Class     Class    `json:"class"`
 	Blames    Identity `json:"blames"`
 	Act       Actor    `json:"who_must_act"`
@@ -125,7 +125,7 @@ func isEnhanced(word string) bool {
 
 // Translate returns the meaning of a reply. The parameter local says that Postrider wrote the reply, because no host
 // answered; final says that the email is not tried again.
-func Translate(p evidence.Provider, stage string, text string, local, final bool) Meaning {
+func Translate(p evidence.Provider, stage string, text string, local, final bool) ReplyMeaning {
 	r := parseReply(text)
 	m := translate(p, stage, r, local)
 	m.Temporary = r.code/100 == 4
@@ -149,12 +149,12 @@ func Translate(p evidence.Provider, stage string, text string, local, final bool
 	return m
 }
 
-func translate(p evidence.Provider, stage string, r reply, local bool) Meaning {
+func translate(p evidence.Provider, stage string, r reply, local bool) ReplyMeaning {
 	switch {
 	case local:
-		return Meaning{Class: ownClass(r)}
+		return ReplyMeaning{Class: ownClass(r)}
 	case r.code/100 == 2:
-		return Meaning{Class: Accepted}
+		return ReplyMeaning{Class: Accepted}
 	}
 	lower := strings.ToLower(r.text)
 	for _, x := range rules {
@@ -163,9 +163,9 @@ func translate(p evidence.Provider, stage string, r reply, local bool) Meaning {
 		}
 	}
 	if r.code == 530 { // the host demands a login before MAIL (RFC 4954)
-		return Meaning{Class: Credentials}
+		return ReplyMeaning{Class: Credentials}
 	}
-	return Meaning{Class: Class(classOf(stage, r).Name())}
+	return ReplyMeaning{Class: Class(classOf(stage, r).Name())}
 }
 
 // ownClass returns the class of a reply that Postrider wrote. Package delivery has the texts and codes.

@@ -170,7 +170,7 @@ func (t *Try) provider() evidence.Provider {
 
 // meaning translates a reply of the attempt. Without evidence, the reply counts as Postrider's own if no host was
 // reached.
-func (t *Try) meaning(text string, final bool) Meaning {
+func (t *Try) meaning(text string, final bool) ReplyMeaning {
 	p, stage, local := t.provider(), "", t == nil || t.Host == "" || captured(t) || simulated(t)
 	if t != nil && t.Evidence != nil {
 		stage, local = t.Evidence.Stage.String(), t.Evidence.Local || captured(t) || simulated(t)
@@ -195,11 +195,16 @@ func (t *Try) replyTo(address string) string {
 
 // captured reports whether the outbox of `postrider dev` took the email instead of a host; simulated reports whether
 // a test address did. Package delivery has these names.
-func captured(t *Try) bool { return t.Host == "outbox" && strings.Contains(t.Reply, "captured as ") }
+func captured(t *Try) bool {
+	return t.Host == "outbox" && t.ownReply() && strings.Contains(t.Reply, " captured as ")
+}
 
 func simulated(t *Try) bool {
-	return t.Host == "test addresses" && strings.Contains(t.Reply, "simulated")
+	return t.Host == "test addresses" && t.ownReply() && strings.Contains(t.Reply, "simulated")
 }
+
+// ownReply reports whether Postrider may have written the reply of the attempt.
+func (t *Try) ownReply() bool { return t.Evidence == nil || t.Evidence.Local }
 
 // hostName returns how a sentence names the host of the last attempt.
 func (h *history) hostName() string {

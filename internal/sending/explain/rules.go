@@ -13,7 +13,7 @@ type rule struct {
 	when string              // a phrase in lower case
 	also string              // another phrase that must occur, or ""
 	code string              // the enhanced status code, without its first digit, or ""
-	is   Meaning
+	is   ReplyMeaning
 }
 
 func (x *rule) matches(p evidence.Provider, r reply, lower string) bool {
@@ -48,12 +48,14 @@ var (
 )
 
 // blame returns a meaning whose blamed identity, actor and advice differ from the consequences of its class.
-func blame(c Class, who Identity, act Actor, a Advice, says, page string) Meaning {
-	return Meaning{Class: c, Blames: who, Act: act, Advice: a, Says: says, Published: page}
+func blame(c Class, who Identity, act Actor, a Advice, says, page string) ReplyMeaning {
+	return ReplyMeaning{Class: c, Blames: who, Act: act, Advice: a, Says: says, Published: page}
 }
 
 // says returns a meaning with the consequences of its class and a sentence of its own.
-func says(c Class, text, page string) Meaning { return Meaning{Class: c, Says: text, Published: page} }
+func says(c Class, text, page string) ReplyMeaning {
+	return ReplyMeaning{Class: c, Says: text, Published: page}
+}
 
 // rules are tried in order; the first match wins. Rules without a provider come last, because mail filters forward the
 // replies of lists.

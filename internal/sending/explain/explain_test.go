@@ -234,6 +234,26 @@ func TestSeveralRecipients(t *testing.T) {
 	}
 }
 
+// A retry that only another recipient needs does not appear in the intervals of a recipient who has the email, and the
+// answer to the message is the handover.
+func TestMixedOutcome(t *testing.T) {
+	f := facts("delivery_delayed", []events.Entry{event("delivered", 101*time.Millisecond, ""),
+		{Type: "delivery_delayed", Recipient: "bob@example.net", At: after(101 * time.Millisecond)}})
+	both := try("mixed", "452 4.2.2 over quota", 30*time.Millisecond, 65*time.Millisecond, 61*time.Minute, recorded())
+	both.Recipients = []string{ann, "bob@example.net"}
+	f.Attempts = []Try{both}
+	f.Recipients = []To{{Address: "bob@example.net", State: "delivery_delayed"}, {Address: ann, State: "delivered"}}
+	a := Explain(f)
+	check(t, "mixed", &f, &a)
+	const before = "dns prepare connect greeting tls envelope data "
+	for i, want := range []string{before + "final_answer recording retry_schedule", before + "handover recording"} {
+		one := Answer{Recipients: a.Recipients[i:]}
+		if got := reasonsOf(&one); got != want {
+			t.Errorf("the intervals of %s are %q, want %q", a.Recipients[i].Address, got, want)
+		}
+	}
+}
+
 // The reply to one of several recipients is found in the transcript, also if the host pipelines.
 func TestReplyFromTranscript(t *testing.T) {
 	const text = "3 S: 250 hello\n4 C: MAIL FROM:<a@b> SIZE=3\n4 C: RCPT TO:<ann@example.net>\n" +

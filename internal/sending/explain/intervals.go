@@ -179,9 +179,9 @@ func (b *builder) fill(at time.Time, segments []segment, otherwise Reason) {
 	}
 }
 
-// intervals returns the intervals of a recipient from the email's acceptance until the end. The parameter events holds
-// the events of the recipient, and tries the indexes of its attempts.
-func (f *Facts) intervals(happened []events.Entry, tries []int, end time.Time) []Interval {
+// intervals returns the intervals of a recipient from the email's acceptance until the end.
+func (f *Facts) intervals(h *history, end time.Time) []Interval {
+	happened, tries := h.happened, h.tries
 	b := &builder{cursor: f.CreatedAt, end: end}
 	if f.ScheduledAt.After(f.CreatedAt) {
 		b.until(f.ScheduledAt, scheduled, "")
@@ -197,15 +197,19 @@ func (f *Facts) intervals(happened []events.Entry, tries []int, end time.Time) [
 		t := &f.Attempts[i]
 		b.before(t, retry, holds)
 		b.attempt = i + 1
-		b.within(t)
+		last := i == tries[len(tries)-1]
+		b.within(t, t.Outcome == "delivered" || last && h.ended("delivered"))
 		b.attempt = 0
 		retry = segment{t.StartedAt, t.NextAt, retrySchedule, ""}
 	}
-	rest := append(holds, retry)
+	rest := holds
+	if !h.ended("delivered", "bounced") { // the retry is otherwise that of other recipients
+		rest = append(rest, retry)
+	}
 	switch {
 	case f.lostTimeline():
 		b.fill(end, rest, unrecorded)
-	case len(tries) > 0 && retry.to.IsZero():
+	case len(tries) > 0 && (retry.to.IsZero() || h.ended("delivered", "bounced")):
 		b.attempt = tries[len(tries)-1] + 1
 		b.fill(end, rest, recording)
 	default:
@@ -303,8 +307,8 @@ func queueReason(e *evidence.Evidence) Reason {
 	return queue
 }
 
-// within adds the time of an attempt.
-func (b *builder) within(t *Try) {
+// within adds the time of an attempt. The parameter delivered says that the host accepted the email.
+func (b *builder) within(t *Try, delivered bool) {
 	end := t.StartedAt.Add(t.Duration)
 	e := t.Evidence
 	switch {
@@ -328,7 +332,7 @@ func (b *builder) within(t *Try) {
 			at = end
 		}
 		why := spanReasons[x]
-		if x == evidence.Final && t.Outcome == "delivered" {
+		if x == evidence.Final && delivered {
 			why = handover
 		}
 		b.until(at, why, "")

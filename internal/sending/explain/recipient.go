@@ -52,6 +52,11 @@ func (f *Facts) history(to To) (h history) {
 	return h
 }
 
+// ended reports whether one of the events ended the delivery.
+func (h *history) ended(by ...string) bool {
+	return h.final != nil && slices.Contains(by, h.final.Type)
+}
+
 // settled reports whether a recipient in the given state gets no more tries.
 func settled(state string) bool {
 	switch state {
@@ -78,7 +83,7 @@ func (f *Facts) recipient(to To) RecipientAnswer {
 	if settled(to.State) {
 		r.EndedAt = &end
 	}
-	if r.Intervals = f.intervals(h.happened, h.tries, end); r.Intervals == nil {
+	if r.Intervals = f.intervals(&h, end); r.Intervals == nil {
 		r.Intervals = []Interval{}
 	}
 	r.TotalMS, r.Sums = inMS(end.Sub(f.CreatedAt)), sums(r.Intervals)

@@ -128,7 +128,7 @@ func TestExplain(t *testing.T) {
 			x := try("delivered", "250 2.0.0 captured as 01", 10*ms, 5*ms, 0, nil)
 			x.Host = "outbox"
 			return x
-		}()), "captured by this installation's outbox. It was not sent, and no mail server has seen it.", Nobody,
+		}()), "captured by this installation's outbox. It was not sent, and no mail server has seen it, unless", Nobody,
 			NothingToDo,
 			"queue capture recording"},
 		"full mailbox": {facts("bounced", []events.Entry{event("bounced", 100*ms, bounce("552 5.2.2 over quota"))},

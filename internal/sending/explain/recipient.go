@@ -235,8 +235,7 @@ func (h *history) delivered(f *Facts, r *RecipientAnswer) {
 		r.verdict("The email was delivered. How it was delivered is not recorded.", Nobody, NothingToDo)
 	case captured(h.last):
 		r.verdict("The email was captured by this installation's outbox. It was not sent, and no mail server has "+
-			"seen it.",
-			Nobody, NothingToDo)
+			"seen it, unless somebody released it from the outbox since then.", Nobody, NothingToDo)
 		return
 	case simulated(h.last):
 		r.verdict("The address is a test address, whose delivery Postrider simulates. No mail server has seen the "+

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -71,6 +72,9 @@ func (l *lister) ask(ctx context.Context, key string) error {
 			return err
 		}
 	}
+	if err := l.search(ctx, key, ids); err != nil {
+		return err
+	}
 	logs, err := l.get(ctx, key, "GET /logs after an entry", "/logs?limit=100&after="+place)
 	if err == nil && len(logs) > 0 {
 		_, err = l.get(ctx, key, "GET /logs/{id}", "/logs/"+logs[l.random.IntN(len(logs))])
@@ -101,4 +105,27 @@ func (l *lister) get(ctx context.Context, key, what, path string) (ids []string,
 		ids = append(ids, item.ID)
 	}
 	return ids, nil
+}
+
+// search makes a request for each kind of search and filter. The filled emails have numbers in their subjects and
+// recipients. Nothing is found for the last ones.
+func (l *lister) search(ctx context.Context, key string, ids []string) error {
+	number := strconv.Itoa(l.random.IntN(1_000_003))
+	all := [][2]string{{"to=ADDRESS", "to=user" + number + "@example.net"}, {"q=NUMBER", "q=" + number},
+		{"q=WORD", "q=receipt"}, {"q=DIGIT", "q=" + number[:1]},
+		{"subject=WORD+DIGITS", "subject=receipt+" + number[:min(2, len(number))]}, {"status=delivered", "status=delivered"},
+		{"tag=NAME:VALUE", "tag=category:receipt"}, {"to=DOMAIN", "to=example.net"},
+		{"to=ADDRESS, none", "to=nobody@example.org"}, {"q=WORD, none", "q=zyzzyva"},
+		{"status=bounced, none", "status=bounced"}, {"tag=NAME, none", "tag=none"}}
+	if len(ids) > 0 {
+		all = append(all, [2]string{"q=ID", "q=" + ids[l.random.IntN(len(ids))]},
+			[2]string{"q=WORD after an email", "q=receipt&after=" + ids[0]},
+			[2]string{"to=DOMAIN before an email", "to=example.net&before=" + ids[0]})
+	}
+	for _, x := range all {
+		if _, err := l.get(ctx, key, "GET /emails?"+x[0], "/emails?limit=100&"+x[1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -22,7 +22,9 @@ type modelTable struct {
 // modelTables are the tables that have rows of a delivered email with one recipient.
 var modelTables = []modelTable{
 	{"emails", "id", map[string]string{"id": "x.id", "created_at": "x.at",
-		"updated_at": "x.at + m.updated_at - m.created_at"}},
+		"updated_at": "x.at + m.updated_at - m.created_at",
+		"subject":    "'Receipt no. ' || CAST(x.at % 9999991 AS TEXT)",
+		"recipient":  "'user' || CAST(x.at % 1000003 AS TEXT) || '@example.net'"}},
 	{"email_bodies", "email_id", map[string]string{"email_id": "x.id"}},
 	{"email_events", "id", map[string]string{"id": "x.id", "email_id": "x.email_id", "created_at": "x.at",
 		"started_at": "x.at + m.started_at - m.created_at"}},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -16,20 +15,23 @@ import (
 )
 
 const emailsUsage = `use one of
+  postrider emails list --team TEAM [--to ADDRESS] [--subject WORDS] [--status STATES] ...   (newest first)
+  postrider emails index --team TEAM   (makes the search index of a team's sent emails again)
   postrider emails delete ID --team TEAM   (a received email, or the content of a sent one)
   postrider emails erase ADDRESS [--team TEAM] [--suppressions] [--dry-run]
 TEAM is an id or an exact name; put names with spaces in quotes`
 
-// manageEmails runs the operator's commands for deleting emails and erasing addresses.
+// manageEmails runs the operator's commands for listing, deleting and erasing emails.
 func manageEmails(ctx context.Context, e *env, args []string) error {
-	return runVerb(ctx, e, "emails", emailsUsage, []verb{{"delete", 1, deleteEmail}, {"erase", 1, eraseAddress}}, args)
+	return runVerb(ctx, e, "emails", emailsUsage, []verb{{"list", 0, listEmails}, {"index", 0, indexEmails},
+		{"delete", 1, deleteEmail}, {"erase", 1, eraseAddress}}, args)
 }
 
 func deleteEmail(flags *flag.FlagSet) action {
 	team := flags.String("team", "", "the team that has the email, by id or exact name")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		if *team == "" {
-			return errors.New("--team is missing: give the team's id or exact name; `postrider teams list` shows all teams")
+			return errNoTeam
 		}
 		return withTeam(ctx, n, *team, func(t teams.Team) error {
 			emailID := strings.ToLower(words[0])

@@ -328,15 +328,6 @@ func (a *API) getEmail(ctx context.Context, c *wire.Call, _ wire.None) (emailWir
 	return w, err
 }
 
-func (a *API) listEmails(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[EmailItem], error) {
-	p, err := c.Page(20)
-	if err != nil {
-		return wire.List[EmailItem]{}, err
-	}
-	all, more, err := a.Services.Emails.List(ctx, c.TeamID, p)
-	return wire.ListOf(all, more, emailToItem), err
-}
-
 type updateEmailIn struct {
 	ScheduledAt string `json:"scheduled_at" doc:"The new time."`
 }

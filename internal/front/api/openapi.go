@@ -42,7 +42,13 @@ func responseHeaders(o *wire.Operation, success bool) map[string]*huma.Header {
 // as a string.
 func queryParam(o *wire.Operation, name string) *huma.Param {
 	p := &huma.Param{Name: name, In: "query", Schema: &huma.Schema{Type: "string"}}
-	if d, ok := queryParams[name]; ok {
+	d, ok := queryParams[name]
+	if o.Path == "/emails" {
+		if special, found := emailsParams[name]; found {
+			d, ok = special, true
+		}
+	}
+	if ok {
 		p.Description, p.Required = d.text, d.required
 		if d.schema != nil {
 			p.Schema = d.schema()
@@ -112,6 +118,26 @@ var queryParams = map[string]paramDescription{
 		text: "quote puts an apostrophe before text in CSV that a spreadsheet would run as a formula; keep leaves the " +
 			"text unchanged, so that the file can be imported again."},
 	"origin": {schema: enumSchema(nil, "bounce", "complaint", "manual")},
+}
+
+// emailsParams maps the names of the query parameters of GET /emails to their descriptions, where these differ from
+// queryParams.
+var emailsParams = map[string]paramDescription{
+	"q": {text: "An email's ID, or texts separated by spaces. Each text is an address or its beginning, a domain after " +
+		"an @, or the beginnings of words in the subject or an address. All of them must match. Upper case and accents " +
+		"make no difference. Postrider only, as all filters of this list."},
+	"to":      {text: "Only emails to this address, or to this domain: in to, cc or bcc."},
+	"from":    {text: "Only emails from this address, or from this domain."},
+	"subject": {text: "Only emails whose subjects have words with these beginnings."},
+	"status": {text: "Only emails with one of these states as last_event, separated by commas: scheduled, queued, sent, " +
+		"delivery_delayed, delivered, opened, clicked, bounced, failed, suppressed, canceled, complained."},
+	"tag":            {text: "Only emails with this tag, as name:value, or as name for any value."},
+	"domain_id":      {schema: uuidSchema, text: "Only emails from this domain."},
+	"api_key_id":     {schema: uuidSchema, text: "Only emails that were sent with this API key."},
+	"template_id":    {schema: uuidSchema, text: "Only emails with this template."},
+	"broadcast_id":   {schema: uuidSchema, text: "Only emails of this broadcast."},
+	"created_after":  {text: "The first moment, as an ISO 8601 date or datetime."},
+	"created_before": {text: "The end, which is excluded, as an ISO 8601 date or datetime."},
 }
 
 // requestHeaders describes the request headers that an operation reads.

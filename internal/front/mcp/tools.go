@@ -67,7 +67,20 @@ func sendingTools() []tool {
 		shows("get_email", "Show a sent email", "GET /emails/{email_id}",
 			"Shows an email that the team has sent or scheduled, with its content and state.", email),
 		lists("list_emails", "List sent emails", "GET /emails",
-			"Lists the emails that the team has sent or scheduled, newest first, without their content."),
+			"Lists the emails that the team has sent or scheduled, newest first, without their content. Filters select "+
+				"some of them. If the result has next, the search ended early: call again with after set to next.",
+			text("q", "An email's id, an address or its beginning, a domain after an @, or beginnings of words in the "+
+				"subject and the addresses.", 500),
+			text("to", "Only emails to this address, or to this domain.", 320),
+			text("from", "Only emails from this address, or from this domain.", 320),
+			text("subject", "Only emails whose subjects have words with these beginnings.", 500),
+			text("status", "Only emails with one of these states, separated by commas: scheduled, queued, sent, "+
+				"delivery_delayed, delivered, opened, clicked, bounced, failed, suppressed, canceled, complained.", 200),
+			text("tag", "Only emails with this tag, as name or name:value.", 500),
+			uuid("domain_id", "Only emails from this domain."), uuid("api_key_id", "Only emails sent with this API key."),
+			uuid("template_id", "Only emails with this template."), uuid("broadcast_id", "Only emails of this broadcast."),
+			text("created_after", "The first moment, as an ISO 8601 date or datetime.", 40),
+			text("created_before", "The end, which is excluded, as an ISO 8601 date or datetime.", 40)),
 		{name: "list_email_events", title: "List the events of an email", hints: reads,
 			description: "Lists the events of a sent email, oldest first: sent, delivered, bounced, opened and so on. " +
 				"explain_delivery explains them in words.",

@@ -9,7 +9,7 @@ import (
 
 // InsertRows inserts many rows and returns how many it inserted or updated. The into parameter lists the table and its
 // columns, such as `things (id, name)`; conflict is an ON CONFLICT clause or "". Each argument is the content of one
-// column. It is either a list with one value for each row ([]string, []ID, []int64, []float64 or []bool), or a single
+// column. It is either a list with one value for each row ([]string, []ID, []int64, []float64, []bool or [][]byte), or a single
 // value for all rows. At least one argument must be a list, and all lists must have the same length.
 //
 // On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. On
@@ -77,6 +77,8 @@ func pgType(column any) (name string, list bool) {
 		return "DOUBLE PRECISION", false
 	case []float64:
 		return "DOUBLE PRECISION", true
+	case [][]byte:
+		return "BYTEA", true
 	case bool:
 		return "BOOLEAN", false
 	case []bool:
@@ -101,6 +103,8 @@ func eachRow(into, conflict string, columns []any, do func(text string, args []a
 		case []int64:
 			n, at[i] = len(list), func(row int) any { return list[row] }
 		case []float64:
+			n, at[i] = len(list), func(row int) any { return list[row] }
+		case [][]byte:
 			n, at[i] = len(list), func(row int) any { return list[row] }
 		case []bool:
 			n, at[i] = len(list), func(row int) any { return list[row] }

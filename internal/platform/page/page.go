@@ -204,6 +204,30 @@ func Part[T any](ctx context.Context, r db.Reader, all, some Select, after strin
 	return items, next, nil
 }
 
+// Step searches the next n rows beyond a page's cursor, and returns at most limit matching rows in list order. The
+// parameters all and some have the same meaning as in [Part]. The returned cursor is for the next step in the same
+// direction; it is "" at the end of the list.
+func Step[T any](ctx context.Context, r db.Reader, all, some Select, p Page, n, limit int,
+	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
+	p.Limit = limit
+	if all.Text != some.Text {
+		if p.until, err = endOfRows(ctx, r, all, p, n); err != nil {
+			return nil, "", err
+		}
+	}
+	items, more, err := Query(ctx, r, some, p, scan)
+	if err != nil {
+		return nil, "", err
+	}
+	if next = p.until; more {
+		next = id(items[len(items)-1])
+		if p.Before != "" {
+			next = id(items[0])
+		}
+	}
+	return items, next, nil
+}
+
 // Numbers of rows that the individual steps of Search read. The first steps of Search are small, because most
 // conditions fill a page after few rows.
 const (

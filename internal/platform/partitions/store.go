@@ -19,7 +19,8 @@ var Emails = Family{"emails", []Table{
 	{"emails", "id", " WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)", "team_id"},
 	{"email_recipients", "email_id", " WITH (autovacuum_vacuum_scale_factor = 0.02)", ""},
 	{"email_attachments", "email_id", "", ""}, {"email_messages", "email_id", "", ""},
-	{"email_events", "email_id", "", ""}}}
+	{"email_events", "email_id", "", ""},
+	{"email_terms", "last_id", "", "team_id"}}}
 
 // RequestLogs are the entries of the request log.
 var RequestLogs = Family{"request logs", []Table{{"request_logs", "id", "", "team_id"}}}

@@ -56,12 +56,12 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/render"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // State is the state of an email or of a recipient, in the form that the API returns.
@@ -178,7 +178,7 @@ type Send struct {
 	TopicID     string
 	TemplateID  string // id or alias; HasTemplate distinguishes an empty value from a missing one
 	HasTemplate bool
-	Variables   map[string]scalar.Value // of the template
+	Variables   templates.Given // of the template
 
 	template *templateVersion // set by resolveTemplate
 	values   render.Values    // values for the template's placeholders

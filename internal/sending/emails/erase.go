@@ -74,7 +74,11 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *matchedEmai
 		found.Add(erasedEmails, 1)
 		return nil
 	}
-	gone, err := s.removeEmails(ctx, e.teamID, []string{e.id}, true)
+	gone, err := s.removeEmails(ctx, e.teamID, []string{e.id}, true, func(tx *db.Tx, gone []string) {
+		for _, emailID := range gone {
+			breakSegments(ctx, tx, e.teamID, emailID)
+		}
+	})
 	if len(gone) > 0 {
 		found.Add(erasedEmails, 1)
 	} else if err == nil {
@@ -108,6 +112,7 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}
+		breakSegments(ctx, tx, e.teamID, e.id)
 		if err := replaceRecipient(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}

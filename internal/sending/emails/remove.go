@@ -37,6 +37,9 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			break
 		}
 	}
+	if err := s.deleteIndex(ctx, teamID, lastID); err != nil {
+		return fmt.Errorf("erase the search index of team %s: %w", teamID, err)
+	}
 	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){deleteLooseEvents, deleteSomeKeys,
 		deleteSomeSkipped} {
 		err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) })
@@ -93,10 +96,13 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	if err == nil && len(b.ids) > 0 {
 		_, err = s.removeEmails(ctx, teamID, b.ids, true)
 	}
+	if next = b.next(); err == nil && next == "" {
+		err = s.deleteIndex(ctx, teamID, id.First(before))
+	}
 	if err != nil {
 		return "", fmt.Errorf("delete old emails of team %s: %w", teamID, err)
 	}
-	return b.next(), nil
+	return next, nil
 }
 
 // RemoveBodies deletes the content of settled emails that were accepted before the given time: text, HTML, headers,
@@ -201,9 +207,9 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 }
 
 // removeEmails deletes emails and then their files. If countersStay is true, emails are kept until their events are
-// counted in the metrics. The returned slice lists the ids of the deleted emails.
+// counted in the metrics. The functions in also run in the same transaction. The returned slice lists the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
-	countersStay bool) (gone []string, err error) {
+	countersStay bool, also ...func(*db.Tx, []string)) (gone []string, err error) {
 	var files []string
 	err = s.DB.Update(ctx, func(tx *db.Tx) (err error) {
 		gone, files = emailIDs, nil
@@ -216,6 +222,9 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 			return fmt.Errorf("list the files of emails: %w", err)
 		}
 		deleteEmails(ctx, tx, teamID, gone)
+		for _, f := range also {
+			f(tx, gone)
+		}
 		return nil
 	})
 	if err != nil {

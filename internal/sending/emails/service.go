@@ -36,6 +36,7 @@ type Service struct {
 	c        Config
 	running  running
 	fetching *fairshare.Pool // bytes
+	tails    tails           // of the search index
 	log      *slog.Logger
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/render"
@@ -120,7 +119,7 @@ func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) 
 // ByTemplate is an email to one recipient with content from a template.
 type ByTemplate struct {
 	TemplateID string // id or alias
-	Variables  map[string]scalar.Value
+	Variables  templates.Given
 	Contact    render.Values // values of the contact's fields; see ContactValues
 	To         string        // address with or without a display name
 	TopicID    string        // "" for none

@@ -32,6 +32,9 @@ type PublishedTemplate struct {
 	variables []Variable
 }
 
+// Given holds the values that a caller gives for variables, by name.
+type Given = map[string]scalar.Value
+
 // Values returns the value of each variable that the version declares: the given value or, if none is given, the
 // fallback. If a variable has neither a given value nor a fallback, but all its placeholders have fallbacks, the
 // variable has no value. Values for undeclared variables are ignored. Errors name the invalid member of

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// listEmails prints the emails of a team that a filter selects, as GET /emails does.
+func listEmails(flags *flag.FlagSet) action {
+	team := flags.String("team", "", "the team whose emails are listed, by id or exact name")
+	limit := flags.Int("limit", 20, "the number of emails, at most 100")
+	after := flags.String("after", "", "the id of an email: the list continues after it")
+	var f emails.Filter
+	var status, tag, since, until string
+	for _, x := range []struct {
+		dst        *string
+		name, text string
+	}{{&f.Query, "q", "an id, an address or a domain (@example.com), or beginnings of words in subject and addresses"},
+		{&f.To, "to", "a recipient's address or domain"}, {&f.From, "from", "the sender's address or domain"},
+		{&f.Subject, "subject", "beginnings of words in the subject"}, {&status, "status", "states, separated by commas"},
+		{&tag, "tag", "the name of a tag, or name:value"}, {&f.DomainID, "domain-id", "the id of the sender's domain"},
+		{&f.KeyID, "api-key-id", "the id of the API key"}, {&f.TemplateID, "template-id", "the id of the template"},
+		{&f.BroadcastID, "broadcast-id", "the id of the broadcast"},
+		{&since, "created-after", "the first moment, as 2006-01-02 or RFC 3339"},
+		{&until, "created-before", "the end, which is excluded"}} {
+		flags.StringVar(x.dst, x.name, "", x.text)
+	}
+	return func(ctx context.Context, e *env, n *node.Node, _ []string) (err error) {
+		if *team == "" {
+			return errNoTeam
+		}
+		if *limit < 1 || *limit > 100 {
+			return errors.New("--limit must be a number from 1 to 100")
+		}
+		if status != "" {
+			f.Status = strings.Split(status, ",")
+		}
+		f.TagName, f.TagValue, _ = strings.Cut(tag, ":")
+		if f.CreatedAfter, err = parseMoment("--created-after", since); err != nil {
+			return err
+		}
+		if f.CreatedBefore, err = parseMoment("--created-before", until); err != nil {
+			return err
+		}
+		return withTeam(ctx, n, *team, func(t teams.Team) error {
+			found, err := n.Emails.Search(ctx, teams.System(t.ID), f, page.Page{Limit: *limit,
+				After: strings.ToLower(*after)})
+			if err != nil {
+				return err
+			}
+			return printEmails(e, found)
+		})
+	}
+}
+
+func parseMoment(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339Nano} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s must be a date such as 2026-01-31, or a time in RFC 3339", name)
+}
+
+func printEmails(e *env, found emails.Found) error {
+	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	for _, m := range found.Emails {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.ID, m.CreatedAt.UTC().Format(time.RFC3339), m.LastEvent,
+			strings.Join(m.To, ", "), m.Subject)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	next := found.Next
+	if next == "" && found.HasMore {
+		next = found.Emails[len(found.Emails)-1].ID
+	}
+	if !found.SearchedBackTo.IsZero() {
+		fmt.Fprintf(e.out, "searched back to %s\n", found.SearchedBackTo.UTC().Format(time.RFC3339))
+	}
+	if next != "" {
+		fmt.Fprintf(e.out, "continue with --after %s\n", next)
+	}
+	return nil
+}
+
+// indexEmails makes the search index of a team again.
+func indexEmails(flags *flag.FlagSet) action {
+	team := flags.String("team", "", "the team whose search index is made, by id or exact name")
+	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
+		if *team == "" {
+			return errNoTeam
+		}
+		return withTeam(ctx, n, *team, func(t teams.Team) error {
+			if err := n.Emails.RebuildIndex(ctx, t.ID); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(e.out, "the search index is complete")
+			return err
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/front/api/wire"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// emailsQuery lists the query parameters that filter sent emails. The public API does not have these parameters.
+var emailsQuery = []string{"q", "to", "from", "subject", "status", "tag", "domain_id", "api_key_id", "template_id",
+	"broadcast_id", "created_after", "created_before"}
+
+// emailList is a page of emails. A page of a search can have fewer emails than the limit even if more emails match,
+// because the time of a search is limited.
+type emailList struct {
+	Object         string       `json:"object"`
+	HasMore        bool         `json:"has_more"`
+	Data           []EmailItem  `json:"data"`
+	Next           string       `json:"next,omitzero" doc:"Present if a search took too long and ended early. Pass it as after (or before) to continue the search."`
+	SearchedBackTo wire.ISOTime `json:"searched_back_to,omitzero" doc:"Present together with next: all emails that were accepted since this time were searched, or, for a page before a cursor, all that were accepted until this time."`
+}
+
+func (a *API) listEmails(ctx context.Context, c *wire.Call, _ wire.None) (emailList, error) {
+	p, err := c.Page(20)
+	if err != nil {
+		return emailList{}, err
+	}
+	f, err := emailFilter(c.Query())
+	if err != nil {
+		return emailList{}, err
+	}
+	var found emails.Found
+	if f.Empty() {
+		found.Emails, found.HasMore, err = a.Services.Emails.List(ctx, c.TeamID, p)
+	} else {
+		found, err = a.Services.Emails.Search(ctx, c.Actor, f, p)
+	}
+	l := wire.ListOf(found.Emails, found.HasMore, emailToItem)
+	return emailList{l.Object, l.HasMore, l.Data, found.Next, wire.ISOTime(found.SearchedBackTo)}, err
+}
+
+// emailFilter reads the query parameters that filter sent emails.
+func emailFilter(q url.Values) (f emails.Filter, err error) {
+	for _, name := range emailsQuery {
+		if q.Has(name) && strings.TrimSpace(q.Get(name)) == "" {
+			return f, fault.Invalidf(name, "The `%s` parameter is empty. Leave it out to list all emails.", name)
+		}
+	}
+	f = emails.Filter{Query: q.Get("q"), To: q.Get("to"), From: q.Get("from"), Subject: q.Get("subject"),
+		DomainID: q.Get("domain_id"), KeyID: q.Get("api_key_id"), TemplateID: q.Get("template_id"),
+		BroadcastID: q.Get("broadcast_id")}
+	if f.Status, err = splitList(q, "status"); err != nil {
+		return f, err
+	}
+	f.TagName, f.TagValue, _ = strings.Cut(q.Get("tag"), ":")
+	return f, readCreated(q, &f.CreatedAfter, &f.CreatedBefore)
+}
+
+// readCreated reads the query parameters for a time span.
+func readCreated(q url.Values, after, before *time.Time) (err error) {
+	for name, dst := range map[string]*time.Time{"created_after": after, "created_before": before} {
+		if q.Has(name) && err == nil {
+			*dst, err = parseDate(name, q.Get(name), time.UTC)
+		}
+	}
+	return err
+}

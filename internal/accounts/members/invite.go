@@ -41,8 +41,11 @@ func (s *Service) Invite(ctx context.Context, by teams.Actor, email string, role
 	return v, err
 }
 
-// InviteLink is like Invite, but for the operator: it sends no email and returns the link, so that the operator can
-// pass it on.
+// SendsMail reports whether Invite and Resend can send emails.
+func (s *Service) SendsMail() bool { return s.Mail != nil }
+
+// InviteLink is like Invite, but sends no email and returns the link, so that the operator can pass it on. If the
+// installation cannot send invitations, members pass links on too.
 func (s *Service) InviteLink(ctx context.Context, by teams.Actor, email string, role teams.Role) (Invitation, string,
 	error) {
 	return s.invite(ctx, by, email, role, false)
@@ -108,11 +111,11 @@ func (s *Service) send(ctx context.Context, tx *db.Tx, v *Invitation, token stri
 		return err
 	}
 	v.TeamName = name
+	if suspended && (mail || v.By.Kind != teams.SystemActor) {
+		return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
+	}
 	if !mail {
 		return nil
-	}
-	if suspended {
-		return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
 	}
 	if s.Mail == nil {
 		return fault.Forbiddenf("", "This installation sends no invitations by email. Ask the operator for a "+
@@ -216,6 +219,17 @@ func (s *Service) Revoke(ctx context.Context, by teams.Actor, invitationID strin
 // Resend sends an open invitation again, with a new link. The old link stops working, and the actor becomes the sender
 // of the invitation.
 func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID string) (Invitation, error) {
+	v, _, err := s.renew(ctx, by, invitationID, true)
+	return v, err
+}
+
+// NewLink is like Resend, but sends no email and returns the new link.
+func (s *Service) NewLink(ctx context.Context, by teams.Actor, invitationID string) (Invitation, string, error) {
+	return s.renew(ctx, by, invitationID, false)
+}
+
+func (s *Service) renew(ctx context.Context, by teams.Actor, invitationID string, send bool) (Invitation, string,
+	error) {
 	token, hash := newToken()
 	var v Invitation
 	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {
@@ -229,13 +243,16 @@ func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID strin
 			return err
 		}
 		v.By = by.Ref()
-		if err := s.send(ctx, tx, &v, token, true); err != nil {
+		if err := s.send(ctx, tx, &v, token, send); err != nil {
 			return err
 		}
 		s.record(ctx, tx, by, audit.InvitationSent, v.ID, v.Email)
 		return updateResent(ctx, tx, &v, hash)
 	})
-	return v, err
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	return v, s.Link(token), nil
 }
 
 // Accept accepts the invitation with the given token for a user, who becomes a member of the team. The user must have

@@ -251,6 +251,11 @@ func (s *Service) ListKeys(ctx context.Context, teamID string, p page.Page) ([]K
 	return listKeys(ctx, s.DB.Reader, teamID, p)
 }
 
+// GetKey returns a team's key.
+func (s *Service) GetKey(ctx context.Context, teamID, keyID string) (Key, error) {
+	return getKey(ctx, s.DB.Reader, teamID, keyID)
+}
+
 // RenameKey changes a key's name.
 func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) error {
 	if name = strings.TrimSpace(name); name == "" {

@@ -167,18 +167,30 @@ func insertKey(ctx context.Context, tx *db.Tx, k *Key, hash string) {
 		string(k.Permission), db.ID(k.DomainID), k.CreatedAt.UnixMicro())
 }
 
+const selectKeys = `SELECT id, team_id, name, prefix, permission, domain_id, created_at, last_used_at FROM api_keys
+	WHERE team_id = $1`
+
+func scanKey(r db.Row) (k Key, err error) {
+	var permission string
+	var created, used int64
+	err = r.Scan((*db.ID)(&k.ID), (*db.ID)(&k.TeamID), &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created, &used)
+	k.Permission, k.CreatedAt, k.LastUsedAt = Permission(permission), db.Time(created), db.Time(used)
+	return k, err
+}
+
 func listKeys(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Key, bool, error) {
-	return page.Query(ctx, r, page.Select{
-		Text: `SELECT id, team_id, name, prefix, permission, domain_id, created_at, last_used_at
-		FROM api_keys WHERE team_id = $1`, ID: "id", Args: []any{db.ID(teamID)}}, p, func(r db.Row) (k Key,
-		err error) {
-		var permission string
-		var created, used int64
-		err = r.Scan((*db.ID)(&k.ID), (*db.ID)(&k.TeamID), &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created,
-			&used)
-		k.Permission, k.CreatedAt, k.LastUsedAt = Permission(permission), db.Time(created), db.Time(used)
-		return k, err
-	})
+	return page.Query(ctx, r, page.Select{Text: selectKeys, ID: "id", Args: []any{db.ID(teamID)}}, p, scanKey)
+}
+
+func getKey(ctx context.Context, r db.Reader, teamID, keyID string) (Key, error) {
+	if !id.Valid(keyID) {
+		return Key{}, found(0, nil)
+	}
+	k, err := scanKey(r.QueryRow(ctx, selectKeys+` AND id = $2`, db.ID(teamID), db.ID(keyID)))
+	if errors.Is(err, db.ErrNoRows) {
+		return k, found(0, nil)
+	}
+	return k, err
 }
 
 func renameKey(ctx context.Context, tx *db.Tx, teamID, keyID, name string) error {

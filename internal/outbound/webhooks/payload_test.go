@@ -188,7 +188,7 @@ func TestNamedEvents(t *testing.T) {
 		at := time.Date(2026, 10, 1, 9, 0, 0, 0, time.UTC)
 		of := events.Approval{ID: "one", State: "pending", From: "hello@acme.example", Recipients: 2, Subject: "Hi",
 			By:  "Notes",
-			URL: "https://mail.example/approve/one", CreatedAt: at, ExpiresAt: at.Add(72 * time.Hour)}
+			URL: "https://mail.example/app/approvals/one", CreatedAt: at, ExpiresAt: at.Add(72 * time.Hour)}
 		decided := of
 		decided.State, decided.EmailID = "approved", "two"
 		f.happen(t, events.Event{TeamID: f.Acme.TeamID, Type: events.ApprovalRequested, Data: &of},
@@ -204,7 +204,7 @@ func TestNamedEvents(t *testing.T) {
 		must(t, err)
 		_, data, _ := strings.Cut(m.Payload, `"data":`)
 		const want = `{"id":"one","status":"approved","from":"hello@acme.example","recipients":2,"subject":"Hi",` +
-			`"requested_by":"Notes","reason":null,"email_id":"two","url":"https://mail.example/approve/one",` +
+			`"requested_by":"Notes","reason":null,"email_id":"two","url":"https://mail.example/app/approvals/one",` +
 			`"created_at":"2026-10-01T09:00:00.000Z","expires_at":"2026-10-04T09:00:00.000Z"}}`
 		if data != want {
 			t.Errorf("the data is\n%s, want\n%s", data, want)

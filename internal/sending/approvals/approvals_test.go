@@ -103,7 +103,8 @@ func TestApprove(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example"))
 		if a.State != approvals.Pending || len(f.mails) != 1 || !strings.HasPrefix(f.mails[0], "ann@acme.example: Notes") ||
-			!strings.Contains(f.mails[0], testnode.PublicURL+"/approve/"+a.ID) || strings.Contains(f.mails[0], "Hello.") {
+			!strings.Contains(f.mails[0], testnode.PublicURL+"/app/approvals/"+a.ID) ||
+			strings.Contains(f.mails[0], "Hello.") {
 			t.Errorf("asked for %+v, mailed %q", a, f.mails)
 		}
 		var wg sync.WaitGroup

@@ -59,7 +59,7 @@ func New(publicURL string, d Deps) (*Service, error) {
 }
 
 // URL returns the URL of the page on which a person approves or rejects an email.
-func (s *Service) URL(approvalID string) string { return s.publicURL + "/approve/" + approvalID }
+func (s *Service) URL(approvalID string) string { return s.publicURL + "/app/approvals/" + approvalID }
 
 // Request stores an email for approval, after the same checks that apply to an email sent immediately. If the same
 // actor has used the idempotency key in the last 24 hours, Request returns the earlier approval in its current state.

@@ -134,6 +134,12 @@ type check struct {
 	// the row. If Since is 0, a pending record has been pending since Domain.VerifySince, and a missing record has not
 	// been looked up since the upgrade.
 	Since int64 `json:"since,omitempty"`
+	// Changed is when Status last changed, in Unix microseconds. Changed is 0 if an older release wrote the row.
+	Changed int64 `json:"changed,omitzero"`
+	// Found holds the values that the last look-up found instead of the wanted one, one per line; see [shorten].
+	Found string `json:"found,omitzero"`
+	// Unanswered says that no name server answered the last look-up.
+	Unanswered bool `json:"unanswered,omitzero"`
 }
 
 // Record is a DNS record that a domain's owner must install.
@@ -146,6 +152,11 @@ type Record struct {
 	Value    string
 	Priority int // priority of MX records; 0 for other types
 	Status   Status
+
+	ChangedAt  time.Time // when Status last changed; zero if that is unknown
+	Until      time.Time // when the record fails if it is not found before; zero if it is verified or has failed
+	Found      string    // the values that were found instead of Value, one per line; "" if there were none
+	Unanswered bool      // no name server answered the last look-up
 }
 
 // Region holds the host names for one region.
@@ -225,7 +236,9 @@ func (c *Config) Records(d *Domain) []Record {
 		case status == "":
 			status = NotStarted
 		}
-		all = append(all, Record{key, kind, name, fqdn, typ, value, priority, status})
+		r := Record{Key: key, Kind: kind, Name: name, FQDN: fqdn, Type: typ, Value: value, Priority: priority, Status: status}
+		r.setLookUp(d.checks[key])
+		all = append(all, r)
 	}
 	dkim := func(key, selector, record string) {
 		add(key, "DKIM", "TXT", relative(selector+"._domainkey"), selector+"._domainkey."+d.Name, record, 0)

@@ -3,6 +3,7 @@ package domains
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,46 +18,52 @@ import (
 const lookUpMax = 15 * time.Second
 
 // lookUp queries DNS for all records of a domain concurrently. If a query gets no answer within lookUpMax, the finding
-// for its record is unknown.
-func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) map[string]finding {
+// for its record is unknown. The second result holds the values that the queries returned, as [shorten] makes them.
+func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (map[string]finding, map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
 	defer cancel()
-	found := map[string]finding{}
+	found, values := map[string]finding{}, map[string]string{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	ask := func(key string, look func() (f finding, counts bool)) {
+	ask := func(key string, look func() (f finding, value string, counts bool)) {
 		all.Go(func() {
-			f, counts := look()
+			f, value, counts := look()
 			mu.Lock()
 			defer mu.Unlock()
 			if counts {
-				found[key] = f
+				found[key], values[key] = f, value
 			}
 		})
 	}
 	for _, rec := range c.Records(d) {
 		if rec.Key != "caa" {
-			ask(rec.Key, func() (finding, bool) { return lookUpOne(ctx, r, rec), true })
+			ask(rec.Key, func() (finding, string, bool) {
+				f, value := lookUpOne(ctx, r, rec)
+				return f, value, true
+			})
 		}
 	}
 	if d.TrackingSubdomain != "" {
-		ask("caa", func() (finding, bool) { return lookUpCAA(ctx, c, r, d) })
+		ask("caa", func() (finding, string, bool) { return lookUpCAA(ctx, c, r, d) })
 	}
 	all.Wait()
-	return found
+	return found, values
 }
 
-func lookUpOne(ctx context.Context, r resolve.Resolver, rec Record) finding {
+// lookUpOne queries DNS for a record. The second result holds the values that the query returned. For SPF, it leaves
+// out the TXT records that have other purposes.
+func lookUpOne(ctx context.Context, r resolve.Resolver, rec Record) (finding, string) {
 	switch rec.Type {
 	case "MX":
 		all, err := r.MX(ctx, rec.FQDN)
-		return judged(err, func() bool { return hasMX(all, rec.Value, rec.Kind == "Receiving") })
+		return judged(err, func() bool { return hasMX(all, rec.Value, rec.Kind == "Receiving") }), shortenMX(all)
 	case "CNAME":
 		host, err := r.CNAME(ctx, rec.FQDN)
-		return judged(err, func() bool { return strings.EqualFold(strings.TrimSuffix(host, "."), rec.Value) })
+		host = strings.TrimSuffix(host, ".")
+		return judged(err, func() bool { return strings.EqualFold(host, rec.Value) }), shorten(host)
 	}
 	all, err := r.TXT(ctx, rec.FQDN)
-	return judged(err, func() bool {
+	f := judged(err, func() bool {
 		return slices.ContainsFunc(all, func(text string) bool {
 			if rec.Kind == "SPF" {
 				return sameSPF(text, rec.Value)
@@ -64,6 +71,10 @@ func lookUpOne(ctx context.Context, r resolve.Resolver, rec Record) finding {
 			return sameDKIM(text, rec.Value)
 		})
 	})
+	if rec.Kind == "SPF" {
+		all = slices.DeleteFunc(slices.Clone(all), func(text string) bool { return !isSPF(text) })
+	}
+	return f, shorten(all...)
 }
 
 func judged(err error, ok func() bool) finding {
@@ -93,12 +104,18 @@ func unquoted(text string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(text, `" "`, ""), `"`, ""))
 }
 
+// isSPF reports whether a TXT record is an SPF record (RFC 7208 section 4.5).
+func isSPF(text string) bool {
+	first, _, _ := strings.Cut(strings.ToLower(unquoted(text)), " ")
+	return first == "v=spf1"
+}
+
 // sameSPF reports whether text is an SPF record with the required include (RFC 7208 section 4.5).
 func sameSPF(text, want string) bool {
-	terms := strings.Fields(strings.ToLower(unquoted(text)))
-	if len(terms) == 0 || terms[0] != "v=spf1" {
+	if !isSPF(text) {
 		return false
 	}
+	terms := strings.Fields(strings.ToLower(unquoted(text)))
 	for _, w := range strings.Fields(strings.ToLower(want)) {
 		if strings.HasPrefix(w, "include:") {
 			return slices.Contains(terms, w) || slices.Contains(terms, "+"+w)
@@ -128,23 +145,25 @@ func dkimTag(record, name string) string {
 // exist, they must include the configured issuer, so that links can be served with TLS. If no CAA records exist,
 // lookUpCAA returns the finding needless. If lookUpCAA returns counts == false, the caller must ignore the finding. A
 // failed query counts only if the record was needed before.
-func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, counts bool) {
+func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, value string, counts bool) {
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
 	if err != nil || c.CAAIssuer == "" {
-		return needless, true
+		return needless, "", true
 	}
 	all, err := r.CAA(ctx, root)
 	if err != nil && !errors.Is(err, resolve.ErrNotFound) {
 		_, known := d.checks["caa"]
-		return unknown, known
+		return unknown, "", known
 	}
 	if len(all) == 0 {
-		return needless, true
+		return needless, "", true
 	}
+	var texts []string
 	for _, rec := range all {
 		if issuer, _, _ := strings.Cut(rec.Value, ";"); rec.Tag == "issue" && strings.TrimSpace(issuer) == c.CAAIssuer {
-			return present, true
+			return present, "", true
 		}
+		texts = append(texts, fmt.Sprintf("%d %s %q", rec.Flag, rec.Tag, rec.Value))
 	}
-	return absent, true
+	return absent, shorten(texts...), true
 }

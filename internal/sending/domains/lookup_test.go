@@ -44,7 +44,10 @@ func TestLookUpIsBounded(t *testing.T) {
 			Fake: resolve.Fake{TXTRecords: map[string][]string{"a._domainkey.acme.example": {"p=one"}}}}
 		began := time.Now()
 		ended := make(chan map[string]finding, 1)
-		go func() { ended <- lookUp(t.Context(), c, dns, d) }()
+		go func() {
+			found, _ := lookUp(t.Context(), c, dns, d)
+			ended <- found
+		}()
 		synctest.Wait()
 		if n := len(dns.asked); n != 5 {
 			t.Errorf("%d of 5 records are asked for at the same time", n)

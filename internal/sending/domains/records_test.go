@@ -45,7 +45,7 @@ func TestLookUpOne(t *testing.T) {
 		{"Tracking", "CNAME", "none.example", "ours.example", absent},
 		{"Tracking", "CNAME", "fails.example", "ours.example", unknown},
 	} {
-		if got := lookUpOne(t.Context(), dns, Record{Kind: c.kind, Type: c.typ, FQDN: c.name,
+		if got, _ := lookUpOne(t.Context(), dns, Record{Kind: c.kind, Type: c.typ, FQDN: c.name,
 			Value: c.value}); got != c.want {
 			t.Errorf("%s %s %s: finding %v, want %v", c.kind, c.typ, c.name, got, c.want)
 		}
@@ -68,10 +68,10 @@ func TestRecheckAfter(t *testing.T) {
 		long := t0.Add(-100 * time.Hour).UnixMicro()
 		since := t0.Add(-c.waited)
 		for name, d := range map[string]Domain{
-			"since the request": {VerifySince: since, checks: map[string]check{"mx": {Pending, long},
-				"spf": {Verified, t0.UnixMicro()}, "dkim": {Pending, 0}}},
+			"since the request": {VerifySince: since, checks: map[string]check{"mx": {Status: Pending, Since: long},
+				"spf": {Status: Verified, Since: t0.UnixMicro()}, "dkim": {Status: Pending}}},
 			"since the latest record": {VerifySince: t0.Add(-100 * time.Hour),
-				checks: map[string]check{"mx": {Pending, since.UnixMicro()}, "spf": {Pending, long}}},
+				checks: map[string]check{"mx": {Status: Pending, Since: since.UnixMicro()}, "spf": {Status: Pending, Since: long}}},
 		} {
 			if got := recheckAfter(&d, t0); got != c.want {
 				t.Errorf("%v %s: again in %v, want %v", c.waited, name, got, c.want)
@@ -110,7 +110,7 @@ func TestLookUpCAA(t *testing.T) {
 		if c.known {
 			d.checks["caa"] = check{Status: Pending}
 		}
-		if got, counts := lookUpCAA(t.Context(), c.config, c.dns, d); got != c.want || counts != c.counts {
+		if got, _, counts := lookUpCAA(t.Context(), c.config, c.dns, d); got != c.want || counts != c.counts {
 			t.Errorf("%s: finding %v, counts %v", c.name, got, counts)
 		}
 	}

@@ -346,7 +346,9 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 // verifyUnasked marks every record for a domain as found, without querying DNS.
 func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error {
 	before := *d
-	*d = judge(*d, s.foundAll(d), tx.Now())
+	found := s.foundAll(d)
+	*d = judge(*d, found, tx.Now())
+	d.noteLookUp(&before, found, nil, tx.Now())
 	saveDomain(ctx, tx, d)
 	if lost, err := s.registerNames(ctx, tx, d); err != nil || len(lost) > 0 {
 		return errorOrNameTaken(err, lost)
@@ -380,7 +382,7 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 		return s.verifyUnasked(ctx, tx, &d)
 	})
 	if s.DB.Violates(err, nameIndex) {
-		return d, registered(d.Name).Because(err)
+		return d, registered(d.Name).Because(errors.Join(ErrRegistered, err))
 	}
 	return d, err
 }
@@ -421,9 +423,12 @@ func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) er
 	return nil
 }
 
+// ErrRegistered is the cause of the fault for a name that belongs to another team, so that callers can offer a claim.
+var ErrRegistered = errors.New("the domain belongs to another team")
+
 func registered(name string) *fault.Error {
 	return fault.Forbiddenf("name", "The domain `%s` has been registered already. If you own it, claim it: "+
-		"POST /domains/claim.", name)
+		"POST /domains/claim.", name).Because(ErrRegistered)
 }
 
 // Records returns a domain's DNS records with their states.
@@ -441,6 +446,17 @@ func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, er
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// Filter selects domains of a team. Empty fields select all.
+type Filter struct {
+	Statuses []Status
+	Name     string // part of the name
+}
+
+// Find returns a page of the team's domains that match a filter, newest first.
+func (s *Service) Find(ctx context.Context, teamID string, f Filter, p page.Page) ([]Domain, bool, error) {
+	return findDomains(ctx, s.DB.Reader, teamID, f, p)
 }
 
 // Count returns the number of a team's domains.

@@ -161,6 +161,24 @@ func listDomains(ctx context.Context, r db.Reader, teamID string, p page.Page) (
 		Args: []any{db.ID(teamID)}}, p, scan)
 }
 
+// findDomains reads the team's domains, which an index selects, and compares them with the filter.
+func findDomains(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page) ([]Domain, bool, error) {
+	text, args := `SELECT `+columns+` FROM domains WHERE team_id = $1`, []any{db.ID(teamID)}
+	if len(f.Statuses) > 0 {
+		var all []string
+		for _, s := range f.Statuses {
+			all = append(all, string(s))
+		}
+		args = append(args, all)
+		text += fmt.Sprintf(` AND status = ANY($%d)`, len(args))
+	}
+	if f.Name != "" {
+		args = append(args, "%"+strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(f.Name))+"%")
+		text += fmt.Sprintf(` AND name LIKE $%d ESCAPE '\'`, len(args))
+	}
+	return page.Query(ctx, r, page.Select{Text: text, ID: "id", Args: args}, p, scan)
+}
+
 func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM domains WHERE team_id = $1 AND NOT placeholder`, db.ID(teamID)).Scan(&n)
 	return n, err
@@ -185,7 +203,7 @@ type owned struct{ id, teamID string }
 func overdue(ctx context.Context, r db.Reader, before, missingBefore time.Time, limit int) ([]owned, error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id FROM domains
 		WHERE status IN ('verified', 'partially_verified', 'partially_failed') AND NOT placeholder AND team_id <> $4
-		AND (checked_at < $1 OR checked_at < $2 AND checks LIKE '%temporary_failure%') ORDER BY checked_at LIMIT $3`,
+		AND (checked_at < $1 OR checked_at < $2 AND checks LIKE '%"temporary_failure"%') ORDER BY checked_at LIMIT $3`,
 		before.UnixMicro(), missingBefore.UnixMicro(), limit, db.ID(system))
 	return db.Collect(rows, err, func(r db.Row) (o owned, err error) {
 		err = r.Scan((*db.ID)(&o.id), (*db.ID)(&o.teamID))

@@ -60,11 +60,11 @@ func next(c check, f finding, began, now time.Time) check {
 	case f == present:
 		return check{Status: Verified}
 	case c.Status == "":
-		return check{Pending, now.UnixMicro()}
+		return check{Status: Pending, Since: now.UnixMicro()}
 	case f == unknown, c.Status == Failed:
 		return c
 	case c.Status == Verified:
-		return check{TemporaryFailure, now.UnixMicro()}
+		return check{Status: TemporaryFailure, Since: now.UnixMicro()}
 	}
 	if c.Since == 0 && c.Status == Pending && !began.IsZero() {
 		c.Since = began.UnixMicro()
@@ -86,7 +86,8 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	}
 	for _, r := range records {
 		if c := d.checks[r.Key]; c.Status != Verified && c.Status != TemporaryFailure {
-			d.checks[r.Key] = check{Pending, now.UnixMicro()}
+			c.Status, c.Since = Pending, now.UnixMicro()
+			d.checks[r.Key] = c
 		}
 	}
 	d.VerifySince = now
@@ -126,6 +127,19 @@ func recheckAfter(d *Domain, now time.Time) time.Duration {
 		return 10 * time.Minute
 	}
 	return 30 * time.Minute
+}
+
+// LooksAgainAfter returns the approximate delay until the domain's records are looked up again, if nobody asks for it.
+func (d *Domain) LooksAgainAfter(now time.Time) time.Duration {
+	if d.hasPending() {
+		return recheckAfter(d, now)
+	}
+	for _, c := range d.checks {
+		if c.Status == TemporaryFailure {
+			return missingEvery
+		}
+	}
+	return recheckEvery
 }
 
 // hasPending reports whether any of the domain's records is pending.

@@ -23,28 +23,28 @@ func TestNext(t *testing.T) {
 		{"found at once", check{}, present, 0, check{Status: Verified}},
 		{"found later", check{Status: Pending}, present, time.Hour, check{Status: Verified}},
 		{"found after it failed", check{Status: Failed}, present, 100 * time.Hour, check{Status: Verified}},
-		{"not yet there", check{}, absent, 0, check{Pending, t0.UnixMicro()}},
-		{"looked for long after the others", check{}, absent, 100 * time.Hour, check{Pending, t0.UnixMicro()}},
-		{"still not there, long after the others", check{Pending, since(71 * time.Hour)}, absent, 200 * time.Hour,
-			check{Pending, since(71 * time.Hour)}},
-		{"not there for three days of its own", check{Pending, since(73 * time.Hour)}, absent, 200 * time.Hour,
+		{"not yet there", check{}, absent, 0, check{Status: Pending, Since: t0.UnixMicro()}},
+		{"looked for long after the others", check{}, absent, 100 * time.Hour, check{Status: Pending, Since: t0.UnixMicro()}},
+		{"still not there, long after the others", check{Status: Pending, Since: since(71 * time.Hour)}, absent, 200 * time.Hour,
+			check{Status: Pending, Since: since(71 * time.Hour)}},
+		{"not there for three days of its own", check{Status: Pending, Since: since(73 * time.Hour)}, absent, 200 * time.Hour,
 			check{Status: Failed}},
-		{"still not there", check{Status: Pending}, absent, 71 * time.Hour, check{Pending, since(71 * time.Hour)}},
+		{"still not there", check{Status: Pending}, absent, 71 * time.Hour, check{Status: Pending, Since: since(71 * time.Hour)}},
 		{"not there for just three days", check{Status: Pending}, absent, 72 * time.Hour,
-			check{Pending, since(72 * time.Hour)}},
+			check{Status: Pending, Since: since(72 * time.Hour)}},
 		{"not there for three days", check{Status: Pending}, absent, 73 * time.Hour, check{Status: Failed}},
 		{"failed stays failed", check{Status: Failed}, absent, 80 * time.Hour, check{Status: Failed}},
-		{"no answer at first", check{}, unknown, 0, check{Pending, t0.UnixMicro()}},
+		{"no answer at first", check{}, unknown, 0, check{Status: Pending, Since: t0.UnixMicro()}},
 		{"no answer while pending, even after three days", check{Status: Pending}, unknown, 80 * time.Hour,
 			check{Status: Pending}},
 		{"no answer while verified", check{Status: Verified}, unknown, 0, check{Status: Verified}},
-		{"disappears", check{Status: Verified}, absent, 0, check{TemporaryFailure, t0.UnixMicro()}},
-		{"is missing for a day", check{TemporaryFailure, since(24 * time.Hour)}, absent, 0,
-			check{TemporaryFailure, since(24 * time.Hour)}},
-		{"is missing for three days", check{TemporaryFailure, since(73 * time.Hour)}, absent, 0, check{Status: Failed}},
-		{"comes back", check{TemporaryFailure, since(24 * time.Hour)}, present, 0, check{Status: Verified}},
-		{"no answer while missing", check{TemporaryFailure, since(80 * time.Hour)}, unknown, 0,
-			check{TemporaryFailure, since(80 * time.Hour)}},
+		{"disappears", check{Status: Verified}, absent, 0, check{Status: TemporaryFailure, Since: t0.UnixMicro()}},
+		{"is missing for a day", check{Status: TemporaryFailure, Since: since(24 * time.Hour)}, absent, 0,
+			check{Status: TemporaryFailure, Since: since(24 * time.Hour)}},
+		{"is missing for three days", check{Status: TemporaryFailure, Since: since(73 * time.Hour)}, absent, 0, check{Status: Failed}},
+		{"comes back", check{Status: TemporaryFailure, Since: since(24 * time.Hour)}, present, 0, check{Status: Verified}},
+		{"no answer while missing", check{Status: TemporaryFailure, Since: since(80 * time.Hour)}, unknown, 0,
+			check{Status: TemporaryFailure, Since: since(80 * time.Hour)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if d := cmp.Diff(c.want, next(c.before, c.found, t0.Add(-c.waiting), t0)); d != "" {
@@ -133,7 +133,7 @@ func TestExcuse(t *testing.T) {
 func TestRestartLooksOnlyForWhatIsMissing(t *testing.T) {
 	d := Domain{Sending: true, checks: map[string]check{"mx": {Status: Verified}, "spf": {Status: Failed}}}
 	after := restart(d, []Record{{Key: "mx"}, {Key: "spf"}, {Key: "dkim"}}, t0)
-	want := map[string]check{"mx": {Status: Verified}, "spf": {Pending, t0.UnixMicro()}, "dkim": {Pending, t0.UnixMicro()}}
+	want := map[string]check{"mx": {Status: Verified}, "spf": {Status: Pending, Since: t0.UnixMicro()}, "dkim": {Status: Pending, Since: t0.UnixMicro()}}
 	if d := cmp.Diff(want, after.checks); d != "" {
 		t.Error(d)
 	}
@@ -415,7 +415,7 @@ func TestCAAIsNeededForATime(t *testing.T) {
 	d := Domain{Name: "acme.example", Sending: true, TrackingSubdomain: "links", checks: map[string]check{}}
 	look := func(dns resolve.Fake) {
 		found := map[string]finding{}
-		if f, counts := lookUpCAA(t.Context(), c, dns, &d); counts {
+		if f, _, counts := lookUpCAA(t.Context(), c, dns, &d); counts {
 			found["caa"] = f
 		}
 		d = judge(d, found, t0)

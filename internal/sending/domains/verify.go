@@ -96,13 +96,13 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	if d.Placeholder {
 		return s.verifyClaim(ctx, j, d)
 	}
-	asked, found := s.c.Records(&d), map[string]finding{}
+	asked, found, values := s.c.Records(&d), map[string]finding{}, map[string]string{}
 	switch {
 	case s.c.TrustDomains:
 		found = s.foundAll(&d)
 	case d.TeamID != system:
 		dns := &outageWatch{Resolver: s.DNS}
-		found = lookUp(ctx, &s.c, dns, &d)
+		found, values = lookUp(ctx, &s.c, dns, &d)
 		if err := dns.outage(); err != nil {
 			return err
 		}
@@ -130,8 +130,10 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		if len(lost) > 0 {
-			after = judge(d, withRecordsAbsent(found, lost), tx.Now())
+			found = withRecordsAbsent(found, lost)
+			after = judge(d, found, tx.Now())
 		}
+		after.noteLookUp(&d, found, values, tx.Now())
 		after.prune(s.c.Records(&after))
 		if err := s.sendingChanged(ctx, tx, &d, &after); err != nil {
 			return err
@@ -142,7 +144,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		} else {
 			s.Queue.Finish(ctx, tx, j)
 		}
-		if after.Status == d.Status && maps.Equal(after.checks, d.checks) {
+		if after.Status == d.Status && sameStates(after.checks, d.checks) {
 			return nil
 		}
 		s.invalidate(tx, d.ID)

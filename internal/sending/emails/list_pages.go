@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // pageRows is the number of emails that one call to ListPage reads. Including the rows for recipients, ListPage may
@@ -31,6 +33,25 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 		return nil, next, err
 	}
 	some, err = withRecipients(ctx, s.DB.Reader, teamID, all)
+	return some, next, err
+}
+
+// SearchPage returns up to 250 of a team's emails that a filter selects, newest first, starting after the given cursor.
+// The page may be empty although more pages follow, because a search ends after a limited time. The result next is the
+// cursor of the next page, or "" after the last page.
+func (s *Service) SearchPage(ctx context.Context, by teams.Actor, f Filter, after string) (some []EmailWithRecipients,
+	next string, err error) {
+	found, err := s.Search(ctx, by, f, page.Page{Limit: pageRows, After: after})
+	if err != nil {
+		return nil, "", err
+	}
+	if next = found.Next; next == "" && found.HasMore && len(found.Emails) > 0 {
+		next = found.Emails[len(found.Emails)-1].ID
+	}
+	if len(found.Emails) == 0 {
+		return nil, next, nil
+	}
+	some, err = withRecipients(ctx, s.DB.Reader, by.TeamID, found.Emails)
 	return some, next, err
 }
 

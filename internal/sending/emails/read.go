@@ -104,3 +104,8 @@ func addresses(list []string) ([]message.Address, error) {
 	}
 	return all, nil
 }
+
+// Latest returns the newest event of each of the given emails, by the email's id; see [events.Latest].
+func (s *Service) Latest(ctx context.Context, teamID string, emailIDs []string) (map[string]events.Newest, error) {
+	return events.Latest(ctx, s.DB.Reader, teamID, emailIDs)
+}

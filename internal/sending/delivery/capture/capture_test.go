@@ -482,3 +482,80 @@ func TestBlobsAway(t *testing.T) {
 		t.Errorf("%d are being stored", b.adding)
 	}
 }
+
+// TestSearch checks that one text is searched in the subject and in all addresses.
+func TestSearch(t *testing.T) {
+	b := New(store(t), nil)
+	ann := add(t, b, "ann@one.example", "Größe")
+	zoe := add(t, b, "zoe@two.example", "Second")
+	for text, want := range map[string][]string{"": {zoe.ID, ann.ID}, " GRÖSS ": nil, "GRÖ": {ann.ID}, "one.ex": {ann.ID},
+		"zoe@": {zoe.ID}, "nothing": nil} {
+		f, err := Filter{}.Search(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, _, err := b.List(t.Context(), f, "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ids(found); !slices.Equal(got, want) {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if _, err := (Filter{}).Search(strings.Repeat("x", maxPattern+1)); fault.KindOf(err) != fault.Invalid {
+		t.Error(err)
+	}
+}
+
+// TestRestore checks that a deleted message returns to its place, and is not a new message.
+func TestRestore(t *testing.T) {
+	blobs := store(t)
+	b := New(blobs, nil)
+	first, second, third := add(t, b, "a@one.example", "1"), add(t, b, "b@one.example", "2"), add(t, b, "c@one.example", "3")
+	if _, err := b.SetRead(t.Context(), second.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	content := func() string {
+		r, err := b.Open(t.Context(), second.ID)
+		if err != nil {
+			return err.Error()
+		}
+		defer r.Close()
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	before := content()
+	d, err := b.Take(t.Context(), second.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ids(all(t, b)); !slices.Equal(got, []string{third.ID, first.ID}) || content() == before {
+		t.Error(got)
+	}
+	if _, err := b.Take(t.Context(), second.ID); fault.KindOf(err) != fault.NotFound {
+		t.Error(err)
+	}
+	at, err := b.Position(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second time changes nothing
+		if err := b.Restore(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{third.ID, second.ID, first.ID}
+	found := all(t, b)
+	if got := ids(found); !slices.Equal(got, want) || !found[1].Read || content() != before {
+		t.Errorf("%v, %+v", got, found[1])
+	}
+	if now, err := b.Position(t.Context()); err != nil || now != at {
+		t.Error(now, err)
+	}
+	if got := ids(all(t, New(blobs, nil))); !slices.Equal(got, want) {
+		t.Error(got)
+	}
+}

@@ -16,6 +16,7 @@ const maxPattern = 1000
 // Filter selects captured messages. The zero Filter selects all messages. ParseFilter returns a Filter.
 type Filter struct {
 	to, from, subject string // in lower case; "" selects all messages
+	any               string // in lower case; a part of the subject, a recipient or the sender
 	since             time.Time
 	after             string // id of a message
 }
@@ -67,6 +68,16 @@ func addressPattern(field, text string) (string, error) {
 	return text, nil
 }
 
+// Search returns a filter that selects only messages with a text in the subject, in a recipient or in the sender. The
+// letter case does not matter.
+func (f Filter) Search(text string) (Filter, error) {
+	if len(text) > maxPattern {
+		return f, fault.Invalidf("q", "The parameter `q` has more than %d bytes.", maxPattern)
+	}
+	f.any = strings.ToLower(strings.TrimSpace(text))
+	return f, nil
+}
+
 // HasSince reports whether the filter says from when on messages are selected.
 func (f *Filter) HasSince() bool { return f.after != "" || !f.since.IsZero() }
 
@@ -74,7 +85,25 @@ func (f *Filter) HasSince() bool { return f.after != "" || !f.since.IsZero() }
 func (f *Filter) selects(m *Message) bool {
 	return (f.since.IsZero() || !m.At.Before(f.since)) && containsFold(m.Subject, f.subject) &&
 		(f.from == "" || hasAddress(m.From, f.from)) &&
+		(f.any == "" || containsFold(m.Subject, f.any) || containsAny(m, f.any)) &&
 		(f.to == "" || hasAddress(m.To, f.to) || hasAddress(m.Cc, f.to) || hasRecipient(m.Recipients, f.to))
+}
+
+// containsAny reports whether an address or name of a message contains a text.
+func containsAny(m *Message, text string) bool {
+	for _, list := range [][]Address{m.From, m.To, m.Cc} {
+		for _, a := range list {
+			if containsFold(a.Display, text) {
+				return true
+			}
+		}
+	}
+	for _, a := range m.Recipients {
+		if containsFold(a, text) {
+			return true
+		}
+	}
+	return false
 }
 
 func containsFold(text, pattern string) bool {

@@ -1,8 +1,10 @@
 package capture
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -167,6 +169,61 @@ func (b *Outbox) Delete(ctx context.Context, captureID string) error {
 		return err
 	}
 	return b.remove(ctx, captureID)
+}
+
+// Deleted is a message that was deleted, with its content.
+type Deleted struct {
+	Message
+	arrival Position
+	raw     []byte
+}
+
+// Take deletes a message and returns it, so that [Outbox.Restore] can store it again.
+func (b *Outbox) Take(ctx context.Context, captureID string) (*Deleted, error) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	m, err := b.Get(ctx, captureID)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.Open(ctx, captureID)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	d := &Deleted{Message: m}
+	if d.raw, err = io.ReadAll(r); err != nil {
+		return nil, fmt.Errorf("read a captured message: %w", err)
+	}
+	b.mu.Lock()
+	if e := b.byID[captureID]; e != nil {
+		d.arrival = e.arrival
+	}
+	b.mu.Unlock()
+	return d, b.remove(ctx, captureID)
+}
+
+// Restore stores a deleted message again, at its former place in the list. Callers of Next that wait for later messages
+// do not get it.
+func (b *Outbox) Restore(ctx context.Context, d *Deleted) error {
+	if err := b.reserve(ctx); err != nil {
+		return err
+	}
+	_, err := b.blobs.Put(ctx, prefix+d.ID+content, bytes.NewReader(d.raw))
+	if err == nil {
+		err = b.putDescription(ctx, d.Message)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.adding--
+	if err != nil {
+		return fmt.Errorf("store a captured message again: %w", err)
+	}
+	if i, used := slices.BinarySearchFunc(b.entries, d.arrival, byArrival); !used && b.byID[d.ID] == nil {
+		e := &entry{d.Message, d.arrival}
+		b.entries, b.byID[d.ID] = slices.Insert(b.entries, i, e), e
+	}
+	return nil
 }
 
 // DeleteAll deletes the messages that a filter selects, and returns their number.

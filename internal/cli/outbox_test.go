@@ -174,10 +174,6 @@ func TestOutboxShowsEmails(t *testing.T) {
 			!strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
 			t.Errorf("%d %s", answer.StatusCode, text)
 		}
-		answer, _ = n.outbox("GET", "/"+m.ID, "", browser)
-		if got := answer.Header.Get("Location"); got != "/dev/outbox/"+m.ID+"/raw" {
-			t.Error(got)
-		}
 	})
 }
 
@@ -417,7 +413,7 @@ func TestOutboxShowsHostileEmails(t *testing.T) {
 		}
 	}
 	_, page := n.outbox("GET", "", "", http.Header{"Accept": {"text/html"}})
-	if !strings.Contains(page, "<bdi>\u202egnp.exe &lt;b&gt;</bdi>") {
+	if !strings.Contains(page, "<bdi>[U&#43;202E]gnp.exe &lt;b&gt;</bdi>") {
 		t.Error(page)
 	}
 }

@@ -56,8 +56,12 @@ func TestDeveloperSignsInByLink(t *testing.T) {
 			}
 		}
 		html := http.Header{"Accept": {"text/html,*/*"}}
-		if a := visit("GET", "/", here, localhost, html); a.StatusCode != http.StatusOK {
-			t.Errorf("the API's start page is answered with %d", a.StatusCode)
+		if a := visit("GET", "/", here, localhost, html); a.Header.Get("Location") != "/setup" {
+			t.Errorf("/ of an installation without users is answered with %d to %s", a.StatusCode, a.Header.Get("Location"))
+		}
+		text, _ := io.ReadAll(visit("GET", "/setup", here, localhost, html).Body)
+		if !strings.Contains(string(text), "Open the set-up link") {
+			t.Errorf("the page does not say how to set up:\n%s", text)
 		}
 		if a := visit("GET", "/dev/sign-in?token=", here, localhost, nil); a.StatusCode != http.StatusNotFound {
 			t.Errorf("a link of a node that does not develop is answered with %d", a.StatusCode)
@@ -89,17 +93,17 @@ func TestDeveloperSignsInByLink(t *testing.T) {
 		}
 
 		a := visit("GET", links[1], here, localhost, nil)
-		if a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/account" || len(a.Cookies()) != 1 {
+		if a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/app/emails" || len(a.Cookies()) != 1 {
 			t.Fatalf("the link is answered with %d and %v", a.StatusCode, a.Cookies())
 		}
 		session := http.Header{"Cookie": {a.Cookies()[0].String()}, "Accept": {"text/html"}}
-		if a := visit("GET", "/people", "[::1]:99", localhost, session); a.StatusCode != http.StatusOK {
+		if a := visit("GET", "/app/people", "[::1]:99", localhost, session); a.StatusCode != http.StatusOK {
 			t.Errorf("the page is answered with %d", a.StatusCode)
 		}
-		if a := visit("GET", "/", here, localhost, session); a.Header.Get("Location") != "/account" {
+		if a := visit("GET", "/", here, localhost, session); a.Header.Get("Location") != "/app/emails" {
 			t.Errorf("/ with a session is answered with %d to %s", a.StatusCode, a.Header.Get("Location"))
 		}
-		if a := visit("GET", links[1], here, localhost, session); a.Header.Get("Location") != "/account" {
+		if a := visit("GET", links[1], here, localhost, session); a.Header.Get("Location") != "/app/emails" {
 			t.Errorf("the used link is answered to the same browser with %d", a.StatusCode)
 		}
 		refused("a used link", visit("GET", links[1], here, localhost, nil))
@@ -121,7 +125,7 @@ func TestDeveloperSignsInByLink(t *testing.T) {
 func (n *started) asksForTheLink(html http.Header) {
 	t := n.t
 	t.Helper()
-	for _, path := range []string{"/people", "/account"} {
+	for _, path := range []string{"/app/people", "/app/account"} {
 		a := n.visit("GET", path, "127.0.0.1:99", "localhost:3000", nil)
 		if a.StatusCode != http.StatusSeeOther || !strings.HasPrefix(a.Header.Get("Location"), "/sign-in") ||
 			len(a.Cookies()) != 0 {
@@ -140,6 +144,57 @@ func (n *started) asksForTheLink(html http.Header) {
 	}
 }
 
+// TestUnknownAddresses checks that browsers get a page for an address that does not exist. Programs, and all requests
+// for paths of the API, get the API's response.
+func TestUnknownAddresses(t *testing.T) {
+	t.Parallel()
+	p := &installation{t: t, dir: t.TempDir()}
+	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
+	p.must("keys", "create", "--team", "Acme")
+	n := p.start()
+	browser, program := http.Header{"Accept": {"text/html,*/*"}}, http.Header{"Accept": {"*/*"}}
+	withKey := http.Header{"Accept": {"text/html"}, "Authorization": {"Bearer re_x"}}
+	read := func(method, path string, header http.Header) (status int, kind, text string) {
+		a := n.visit(method, path, "127.0.0.1:99", "localhost:3000", header)
+		body, _ := io.ReadAll(a.Body)
+		return a.StatusCode, a.Header.Get("Content-Type"), string(body)
+	}
+	for _, path := range []string{"/nowhere", "/nowhere/at/all", "/domain", "/accounts"} {
+		status, kind, text := read("GET", path, browser)
+		if status != http.StatusNotFound || !strings.HasPrefix(kind, "text/html") ||
+			!strings.Contains(text, "There is no page at this address.") {
+			t.Errorf("%s is answered to a browser with %d %s", path, status, kind)
+		}
+		for _, header := range []http.Header{program, withKey} {
+			status, kind, _ := read("GET", path, header)
+			if status == http.StatusOK || !strings.HasPrefix(kind, "application/json") {
+				t.Errorf("%s is answered to a program with %d %s", path, status, kind)
+			}
+		}
+	}
+	for _, path := range []string{"/emails", "/emails/nowhere/at/all", "//emails", "/domains/x/y", "/healthz/x",
+		"/openapi.json"} {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			status, kind, text := read(method, path, browser)
+			want, wantKind, wantText := read(method, path, program)
+			if status != want || kind != wantKind || text != wantText || strings.Contains(kind, "html") {
+				t.Errorf("%s %s is answered with %d %s to a browser, and with %d %s to a program", method, path, status, kind,
+					want, wantKind)
+			}
+		}
+	}
+	if status, kind, _ := read("POST", "/", browser); status != http.StatusUnauthorized || strings.Contains(kind, "html") {
+		t.Errorf("POST / is answered with %d %s", status, kind)
+	}
+	if status, kind, _ := read("GET", "/favicon.ico", browser); status != http.StatusOK || kind != "image/svg+xml" {
+		t.Errorf("/favicon.ico is answered with %d %s", status, kind)
+	}
+	a := n.visit("GET", "/people?a=1", "127.0.0.1:99", "localhost:3000", browser)
+	if a.StatusCode != http.StatusPermanentRedirect || a.Header.Get("Location") != "/app/people?a=1" {
+		t.Errorf("an old address is answered with %d to %s", a.StatusCode, a.Header.Get("Location"))
+	}
+}
+
 // TestProxiesAreNotSignedIn checks that no request signs a visitor in without the link, whatever headers a proxy on
 // this machine adds or leaves out.
 func TestProxiesAreNotSignedIn(t *testing.T) {
@@ -153,7 +208,8 @@ func TestProxiesAreNotSignedIn(t *testing.T) {
 	for _, host := range []string{"localhost", "127.0.0.1", "[::1]:3000", "evil.example", "127.0.0.1.nip.io"} {
 		for _, name := range []string{"Accept", "X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "CF-Connecting-IP",
 			"X-Forwarded-Proto", "X-Original-Forwarded-For", "X-Unusual"} {
-			for _, path := range []string{"/people", "/account", "/approve", "/programs", "/", "/sign-in", "/dev/sign-in"} {
+			for _, path := range []string{"/app/people", "/app/account", "/app/approvals", "/app/apps", "/people", "/",
+				"/sign-in", "/dev/sign-in"} {
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+path, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -205,7 +261,7 @@ func TestInvitationInDevelopment(t *testing.T) {
 			return string(text)
 		}
 		read(c.Get(n.url + link))
-		page := read(c.PostForm(n.url+"/people/invite", url.Values{"team": {who.TeamID}, "email": {"bob@acme.example"},
+		page := read(c.PostForm(n.url+"/app/people/invite", url.Values{"team": {who.TeamID}, "email": {"bob@acme.example"},
 			"role": {"member"}}))
 		if !strings.Contains(page, "bob@acme.example") {
 			t.Errorf("the page does not show the invitation:\n%s", page)

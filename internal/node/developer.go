@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/front/dashboard"
 	"github.com/postrider/postrider/internal/front/signin"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -43,21 +44,45 @@ type developer struct {
 
 // newPages builds the HTML pages, such as those for sign-in and settings, and registers them with the mux.
 func (n *Node) newPages() error {
-	n.site = web.New(web.Config{PublicURL: n.Config.PublicURL, Limits: n.limits, SignInHint: func() string {
-		if n.developer == nil {
-			return ""
-		}
-		return "To sign in as the development user, open the newest sign-in link in the output of `postrider dev`. " +
-			"Then open this page again."
-	}}, n.Users, n.Members, n.Log)
+	n.site = web.New(web.Config{PublicURL: n.Config.PublicURL, Limits: n.limits, Counts: n.countWaiting,
+		Development: func() bool { return n.developer != nil }, SignInHint: func() string {
+			if n.developer == nil {
+				return ""
+			}
+			return "To sign in as the development user, open the newest sign-in link in the output of `postrider dev`. " +
+				"Then open this page again."
+		}}, n.Users, n.Members, n.Log)
 	pages, err := signin.New(signin.Deps{Site: n.site, DB: n.DB, Users: n.Users, Members: n.Members, Teams: n.Teams,
 		Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates, Automations: n.Automations.OfApps})
-	if err == nil {
-		pages.Register(n.mux)
-		n.site.Handle(n.mux, "GET /{$}", n.showStart)
-		n.site.Handle(n.mux, "GET "+developerPath, n.signDeveloperIn)
+	if err != nil {
+		return err
 	}
-	return err
+	board, err := dashboard.New(dashboard.Deps{Site: n.site, Members: n.Members, Teams: n.Teams, Emails: n.Emails,
+		Domains: n.Domains, Live: n.EventStream, Explain: n.Explanations.Explain, Now: n.DB.Now, PublicURL: n.Config.PublicURL,
+		Submission: n.submissionPorts, Webhooks: n.Webhooks, Suppressions: n.Suppressions, Logs: n.RequestLog,
+		Exports: n.Exports, Audit: n.Audit,
+		ScopeOf:       func(method, path string) (teams.Scope, bool) { return n.api.ScopeOf(method, path) },
+		AcquireExport: func(teamID string) (func(), error) { return n.api.AcquireExport(teamID) },
+		Metrics:       n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
+		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit})
+	if err != nil {
+		return err
+	}
+	web.RegisterAssets(n.mux)
+	pages.Register(n.mux)
+	board.Register(n.mux)
+	board.RegisterComponents(n.mux)
+	n.site.Handle(n.mux, "GET /{$}", n.showStart)
+	n.site.Handle(n.mux, "GET "+developerPath, n.signDeveloperIn)
+	return nil
+}
+
+// countWaiting returns the numbers that the navigation of the dashboard shows.
+func (n *Node) countWaiting(ctx context.Context, v *web.Visitor, teamID string) (map[string]int64, error) {
+	counts := map[string]int64{}
+	failing, err := n.Webhooks.CountFailing(ctx, teamID)
+	counts["/app/webhooks"] = failing
+	return counts, err
 }
 
 // EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team.
@@ -95,30 +120,53 @@ func (d *developer) use(token string) bool {
 	return true
 }
 
-// servesStart reports whether a request is for the start page. Only a node for development has a start page. All
-// programs, and browsers of other nodes, get the API's response for the same path.
+// servesStart reports whether a request is for the start page. Programs get the API's response for the same path.
 func (n *Node) servesStart(r *http.Request) bool {
-	return n.developer != nil && r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")
+	return r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && isBrowser(r)
 }
 
-// showStart redirects a signed-in user to the account page, and other visitors to the page that explains how to sign
-// in.
+// isBrowser reports whether a page is expected in response to a request. A program that sends a key is none, whatever
+// it accepts.
+func isBrowser(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("Authorization") == ""
+}
+
+// showStart redirects a signed-in user to the dashboard, and other visitors to the page that explains how to sign in. If
+// no user exists, it redirects to the page that explains how to create the first one.
 func (n *Node) showStart(w http.ResponseWriter, r *http.Request) error {
 	_, ok, err := n.site.Visitor(r)
 	if err != nil {
 		return err
 	}
 	if ok {
-		return web.Redirect(w, r, "/account")
+		return web.Redirect(w, r, "/app/emails")
+	}
+	any, err := n.Users.Any(r.Context())
+	if err != nil {
+		return err
+	}
+	if !any {
+		return web.Redirect(w, r, "/setup")
 	}
 	return web.Redirect(w, r, "/sign-in")
 }
+
+// newUnknownPage returns the handler for addresses that no page and no operation of the API has. Browsers get an error
+// page, so that a person who mistyped an address finds the way back. The handler has a mux of its own, because a pattern
+// for all paths in the main mux would replace its answers to wrong methods.
+func (n *Node) newUnknownPage() http.Handler {
+	mux := http.NewServeMux()
+	n.site.Handle(mux, "/", func(http.ResponseWriter, *http.Request) error { return errNoPage })
+	return mux
+}
+
+var errNoPage = fault.NotFoundf("There is no page at this address.")
 
 // signDeveloperIn starts a session as the development user if the link's token is valid. HEAD requests, which programs
 // send to look at a link, do not use the token.
 func (n *Node) signDeveloperIn(w http.ResponseWriter, r *http.Request) error {
 	if n.developer == nil {
-		return fault.NotFoundf("There is no page at this address.")
+		return errNoPage
 	}
 	if r.Method != http.MethodGet || !n.developer.use(r.URL.Query().Get("token")) {
 		_, ok, err := n.site.Visitor(r)
@@ -128,7 +176,7 @@ func (n *Node) signDeveloperIn(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return web.Redirect(w, r, "/account") // for example, for a browser that reopens its tabs
+		return web.Redirect(w, r, "/app/emails") // for example, for a browser that reopens its tabs
 	}
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -146,5 +194,5 @@ func (n *Node) signDeveloperIn(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return web.Redirect(w, r, "/account")
+	return web.Redirect(w, r, "/app/emails")
 }

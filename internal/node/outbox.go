@@ -23,5 +23,5 @@ func (n *Node) ServeOutbox(key string) error {
 		fmt.Fprint(w, waiting)
 	})
 	return outbox.Register(n.mux, outbox.Deps{Outbox: n.Outbox, Check: n.api.CheckEmail, Release: n.Delivery.Release,
-		Log: n.Log})
+		Site: n.site, Relay: n.Config.RelayAddr, Sends: n.Config.Transport == "relay", Log: n.Log})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/front/mcp"
 	"github.com/postrider/postrider/internal/front/oauth"
 	"github.com/postrider/postrider/internal/front/signin"
+	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
@@ -37,25 +38,29 @@ func (n *Node) newProtocols() error {
 	return nil
 }
 
-// choose returns the handler for all HTTP requests. The JSON API gets every path that no other server claims.
+// choose returns the handler for all HTTP requests. The JSON API gets every path that no other server claims,
+// except that browsers get an error page for paths that do not belong to the API.
 func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http.HandlerFunc {
 	tracked := links.NewTracked(n.Emails, n.Tracking)
 	development, pages := n.forDeveloper(n.mux), byName(n.Config.PublicURL, n.mux)
+	unknown := n.newUnknownPage()
 	return func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
 		switch {
 		case tracked.Serves(path):
 			tracked.ServeHTTP(w, r)
-		case isPublicLink(path):
+		case isPublicLink(path), web.IsAsset(path): // pages at an alias of the public URL load assets from there
 			n.mux.ServeHTTP(w, r)
 		case auth.Serves(path):
 			auth.ServeHTTP(w, r)
 		case tools.Serves(path):
 			tools.ServeHTTP(w, r)
-		case signin.Serves(path), path == developerPath, n.servesStart(r):
+		case signin.Serves(path), web.AppPath(path), path == developerPath, n.servesStart(r):
 			pages.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/dev/"):
 			development.ServeHTTP(w, r)
+		case isBrowser(r) && !rest.HasResource(path):
+			unknown.ServeHTTP(w, r)
 		default:
 			rest.ServeHTTP(w, r)
 		}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/postrider/postrider/internal/front/dashboard"
 	"github.com/postrider/postrider/internal/front/submission"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
@@ -91,6 +93,28 @@ func (n *Node) ListenSubmissionDev(addr string) error {
 		err = n.ListenSubmission()
 	}
 	return err
+}
+
+// submissionPorts returns the ports at which apps submit emails: those that this node has opened, and otherwise those
+// of the configuration, which the installation's other nodes share.
+func (n *Node) submissionPorts() []dashboard.SubmissionPort {
+	var all []dashboard.SubmissionPort
+	for _, x := range []struct {
+		name, configured string
+		implicit         bool
+	}{{PortSubmit, n.Config.SMTPSubmitListen, false}, {PortSubmits, n.Config.SMTPSubmitsListen, true}} {
+		addr := cmp.Or(n.Port(x.name), x.configured)
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			continue
+		}
+		p := dashboard.SubmissionPort{Host: n.Config.Hostname, Port: port, Implicit: x.implicit}
+		if isLoopback(addr) {
+			p.Host, p.Clear = host, n.Config.SMTPSubmitClear && !x.implicit
+		}
+		all = append(all, p)
+	}
+	return all
 }
 
 // Port returns the address of the SMTP listener with the given name, or "" if the listener is not open.

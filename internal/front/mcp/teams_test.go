@@ -248,8 +248,8 @@ func (p *person) lacks(t *testing.T, what, text string, other *person) {
 
 func (p *person) pagesLack(t *testing.T, other *person) {
 	t.Helper()
-	for path, own := range map[string]string{"/account": p.name, "/account/team": "", "/people": p.name,
-		"/approve": p.name, "/approve/" + p.ids["approvals"]: p.name,
+	for path, own := range map[string]string{"/app/account": p.name, "/app/account/team": "", "/app/people": p.name,
+		"/app/approvals": p.name, "/app/approvals/" + p.ids["approvals"]: p.name,
 		"/oauth/authorize?" + p.client.Encode(): p.name,
 		// The consent page ignores the other team's id and shows the visitor's own team.
 		"/oauth/authorize?team=" + other.teamID + "&" + p.client.Encode(): p.teamID} {
@@ -259,11 +259,11 @@ func (p *person) pagesLack(t *testing.T, other *person) {
 		}
 		p.lacks(t, path, body, other)
 	}
-	theirs := "/approve/" + other.ids["approvals"]
+	theirs := "/app/approvals/" + other.ids["approvals"]
 	if status, body, _ := p.browse("GET", theirs, nil); status != 404 || strings.Contains(body, other.name) {
 		t.Errorf("%s sees what waits for %s: %d %s", p.name, other.name, status, body)
 	}
-	for _, path := range []string{theirs + "/send", theirs + "/reject", "/people/" + other.userID + "/remove"} {
+	for _, path := range []string{theirs + "/send", theirs + "/reject", "/app/people/" + other.userID + "/remove"} {
 		for teamID, want := range map[string]int{p.teamID: 404, other.teamID: 403, "": 403} {
 			status, body, _ := p.browse("POST", path, url.Values{"team": {teamID}})
 			if status != want || strings.Contains(body, other.name) {

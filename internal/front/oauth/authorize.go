@@ -108,7 +108,7 @@ func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, v web.Visit
 		return err
 	}
 	return s.Site.Show(w, r, http.StatusOK, consentPage, pageOf(&q.Request, p, v, m, by.Scopes),
-		web.LeadsTo(q.RedirectURI))
+		web.LeadsTo(q.RedirectURI), web.Bare(), web.Class("wide"))
 }
 
 // chosen returns the visitor's team with the given id. If the visitor is not a member of that team, chosen returns the
@@ -173,7 +173,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *request, err
 		view.Host = hostOf(q.RedirectURI)
 		view.Back = answerURI(q, "error", string(e.Code), "error_description", e.Text)
 	}
-	return s.Site.Show(w, r, http.StatusBadRequest, refusedPage, view)
+	return s.Site.Show(w, r, http.StatusBadRequest, refusedPage, view, web.Bare())
 }
 
 // answer redirects the browser to the client's redirect URI with an authorization response. If the redirect URI has a
@@ -195,7 +195,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *request, pair
 				view.Text = pairs[i+1]
 			}
 		}
-		return s.Site.Show(w, r, status, openPage, view)
+		return s.Site.Show(w, r, status, openPage, view, web.Bare())
 	}
 	w.Header().Set("Location", answerURI(q, pairs...))
 	w.Header().Set("Referrer-Policy", "no-referrer")

@@ -19,24 +19,24 @@ var (
 )
 
 const refusedHTML = `{{define "title"}}This request cannot be granted{{end}}
-{{define "main"}}<div class="narrow">
+{{define "main"}}
 <h1>This request cannot be granted</h1>
-<p>{{if .Client}}{{shown .Client}}{{else}}A program{{end}} sent an invalid request. Its developers need this
+<p class="gap">{{if .Client}}{{shown .Client}}{{else}}A program{{end}} sent an invalid request. Its developers need this
 message:</p>
-<p class="problem">{{.Text}}</p>
-{{- with .Back}}<p><a href="{{.}}" rel="noreferrer">Go back to {{$.Host}}</a></p>{{end}}
-</div>{{end}}`
+{{template "problem" .Text}}
+{{- with .Back}}<a href="{{.}}" class="b" rel="noreferrer">Go back to {{$.Host}}</a>{{end}}
+{{end}}`
 
 // openHTML is the page from which a person returns to a client whose redirect URI has a private scheme.
 const openHTML = `{{define "title"}}Return to {{shown .Client}}{{end}}
-{{define "main"}}<div class="narrow">
+{{define "main"}}
 <h1>{{if .Refused}}This request was not granted{{else}}{{shown .Client}} may act for the team{{end}}</h1>
-{{- with .Text}}<p class="problem">{{.}}</p>{{end}}
-<p>To return to <strong>{{shown .Client}}</strong>, open this link. This computer opens it with the program that
-handles links with <code>{{.Scheme}}:</code>.{{if .Unverified}} Anyone can register any name, so open it only if you
+{{- template "problem" .Text}}
+<p class="gap">To return to <strong>{{shown .Client}}</strong>, open this link. This computer opens it with the
+program that handles links with <code>{{.Scheme}}:</code>.{{if .Unverified}} Anyone can register any name, so open it only if you
 came from that program.{{end}}</p>
-<p><a href="{{.URI}}" rel="noreferrer">Open {{shown .Client}} with {{.Scheme}}:</a></p>
-</div>{{end}}`
+<a href="{{.URI}}" class="b primary wide" rel="noreferrer">Open {{shown .Client}} with {{.Scheme}}:</a>
+{{end}}`
 
 // openView is the content of openHTML.
 type openView struct {

@@ -96,10 +96,6 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if wantsPage(r) {
-		http.Redirect(w, r, Path+"/"+m.ID+"/raw", http.StatusSeeOther)
-		return nil
-	}
 	return s.answerEmail(w, r, m)
 }
 
@@ -164,9 +160,14 @@ func orNull(text string) *string {
 
 // untrusted sets headers so that a browser never runs what an email contains.
 func untrusted(w http.ResponseWriter, contentType string, size int) {
+	policy(w, "data:")
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(size))
-	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+}
+
+// policy sets the Content-Security-Policy of an email, which may load images from the given sources.
+func policy(w http.ResponseWriter, images string) {
+	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src "+images)
 }
 
 // raw answers with the message exactly as it would have been sent.
@@ -190,10 +191,15 @@ func (s *server) raw(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// html answers with the HTML of an email, in which inline images are data URLs.
+// html answers with the HTML of an email, in which inline images are data URLs. Images of other servers are loaded only
+// if the request asks for them.
 func (s *server) html(w http.ResponseWriter, r *http.Request) error {
-	if _, err := readQuery(r); err != nil {
+	query, err := readQuery(r, "images")
+	if err != nil {
 		return err
+	}
+	if images := query.Get("images"); images != "" && images != "1" {
+		return fault.Invalidf("images", "The parameter `images` must be 1. Leave it out to load no images.")
 	}
 	p, release, err := s.load(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -206,6 +212,9 @@ func (s *server) html(w http.ResponseWriter, r *http.Request) error {
 	}
 	text := embedImages(p.HTML(), p.Files)
 	untrusted(w, "text/html; charset=utf-8", len(text))
+	if query.Has("images") {
+		policy(w, "data: https: http:")
+	}
 	if _, err := io.WriteString(w, text); err != nil && r.Context().Err() == nil {
 		s.Log.Debug("the HTML of a captured email was not received", "error", err)
 	}

@@ -1,11 +1,8 @@
 package outbox
 
 import (
-	_ "embed"
-	"html/template"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/sending/delivery/capture"
@@ -55,13 +52,6 @@ type listWire struct {
 	Data    []itemWire `json:"data"`
 }
 
-//go:embed list.html
-var listHTML string
-
-var listPage = template.Must(template.New("outbox").Funcs(template.FuncMap{
-	"at": func(t wire.ISOTime) string { return time.Time(t).Format("2006-01-02 15:04:05 UTC") },
-}).Parse(listHTML))
-
 // list answers with a page of the outbox, newest first.
 func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	query, f, err := readFilter(r, "limit", "after")
@@ -72,9 +62,6 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if wantsPage(r) && !query.Has("limit") {
-		limit = maxLimit
-	}
 	all, more, err := s.Outbox.List(r.Context(), f, query.Get("after"), limit)
 	if err != nil {
 		return err
@@ -83,15 +70,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	for i := range all {
 		list.Data[i] = newItem(all[i])
 	}
-	if !wantsPage(r) {
-		return s.answer(w, r, http.StatusOK, list)
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-	if err := listPage.Execute(w, list); err != nil && r.Context().Err() == nil {
-		s.Log.Warn("could not show the outbox", "error", err)
-	}
-	return nil
+	return s.answer(w, r, http.StatusOK, list)
 }
 
 // deleteAll deletes the emails that the filter selects. Without a filter, it deletes all emails.

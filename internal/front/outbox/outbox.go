@@ -1,5 +1,6 @@
 // Package outbox serves the outbox of a node in development: the emails that were captured instead of being sent. The
-// outbox has an API for programs, such as end-to-end tests, and a list for browsers.
+// outbox has an API for programs, such as end-to-end tests, and a page for browsers. A request that accepts HTML and
+// has no key gets the page.
 //
 // # Invariants
 //
@@ -13,7 +14,8 @@
 //
 // # Failures
 //
-// Errors have the form of the API's errors. If the blobs or the database are away, the status is 503. A request that
+// Errors have the form of the API's errors, or are error pages for browsers. The page shows emails without their checks
+// if the checks do not end in time. If the blobs or the database are away, the status is 503. A request that
 // waited in vain has the status 408. When the node stops, requests that wait end with the status 503.
 //
 // # Out of scope
@@ -28,10 +30,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/front/api/wire"
+	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/sending/delivery/capture"
 )
@@ -52,7 +56,11 @@ type Deps struct {
 	Check func(ctx context.Context, teamID, emailID string) (any, error)
 	// Release sends a captured email through a mail server.
 	Release func(ctx context.Context, captureID string, r capture.Release) (capture.Released, error)
-	Log     *slog.Logger
+
+	Site  *web.Site // serves the pages
+	Relay string    // the operator's mail server as host:port, or ""
+	Sends bool      // whether emails go to the relay at once instead of the outbox
+	Log   *slog.Logger
 }
 
 // server serves the outbox.
@@ -61,6 +69,11 @@ type server struct {
 	origins *http.CrossOriginProtection
 	waiting chan struct{} // holds a value for each request that waits
 	parsing chan struct{} // holds a value for each email that is being parsed
+	pages   *http.ServeMux
+
+	mu    sync.Mutex
+	found map[string]findings // by id of the email
+	gone  *capture.Deleted    // the email that was deleted last, or nil
 }
 
 // Register adds the outbox to a mux.
@@ -69,7 +82,7 @@ func Register(mux *http.ServeMux, d Deps) error {
 		return err
 	}
 	s := &server{Deps: d, origins: http.NewCrossOriginProtection(), waiting: make(chan struct{}, maxWaiting),
-		parsing: make(chan struct{}, maxParsing)}
+		parsing: make(chan struct{}, maxParsing), pages: http.NewServeMux(), found: map[string]findings{}}
 	for pattern, h := range map[string]handler{
 		"GET " + Path:                               s.list,
 		"DELETE " + Path:                            s.deleteAll,
@@ -87,6 +100,25 @@ func Register(mux *http.ServeMux, d Deps) error {
 		Path + "/":                                  unknown,
 	} {
 		mux.HandleFunc(pattern, s.serve(h))
+	}
+	for pattern, h := range map[string]handler{
+		"GET " + Path:                    s.page,
+		"GET " + Path + "/{id}":          s.page,
+		"POST " + Path + "/clear":        s.clearForm,
+		"POST " + Path + "/read":         s.readAllForm,
+		"POST " + Path + "/{id}/delete":  s.deleteForm,
+		"POST " + Path + "/{id}/restore": s.restoreForm,
+		"POST " + Path + "/{id}/unread":  s.readForm(false),
+		"POST " + Path + "/{id}/release": s.releasePage,
+		Path:                             unknown,
+		Path + "/":                       unknown,
+	} {
+		d.Site.Handle(s.pages, pattern, func(w http.ResponseWriter, r *http.Request) error {
+			if err := s.checkOrigin(r); err != nil {
+				return err
+			}
+			return h(w, r)
+		})
 	}
 	return nil
 }
@@ -107,16 +139,27 @@ func (s *server) serve(h handler) http.HandlerFunc {
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("X-Frame-Options", "SAMEORIGIN")
-		err := s.origins.Check(r)
-		if err != nil {
-			err = fault.Forbiddenf("", "This request came from another web site, so nothing was changed.").Because(err)
-		} else {
+		if hasPage(r) {
+			s.pages.ServeHTTP(w, r)
+			return
+		}
+		err := s.checkOrigin(r)
+		if err == nil {
 			err = h(w, r)
 		}
 		if err != nil && r.Context().Err() == nil {
 			s.fail(w, r, err)
 		}
 	}
+}
+
+// checkOrigin refuses a request that a page of another site, or of another port of this machine, made to change
+// something.
+func (s *server) checkOrigin(r *http.Request) error {
+	if err := s.origins.Check(r); err != nil {
+		return fault.Forbiddenf("", "This request came from another web site, so nothing was changed.").Because(err)
+	}
+	return nil
 }
 
 // fail sends an error response. Internal errors are logged.
@@ -139,6 +182,17 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // wantsPage reports whether a request comes from a browser that shows a page.
 func wantsPage(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("Authorization") == ""
+}
+
+// hasPage reports whether a browser gets a page in response to a request. The parts of an email are the same for
+// browsers and programs.
+func hasPage(r *http.Request) bool {
+	if r.Method == http.MethodPost {
+		return wantsPage(r) && isForm(r)
+	}
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, Path), "/")
+	return wantsPage(r) && r.Method == http.MethodGet && (len(parts) < 3 && r.URL.Path != Path+"/wait" &&
+		r.URL.Path != Path+"/events")
 }
 
 // answer sends a JSON response.

@@ -100,14 +100,15 @@ func (p *Pages) accountPage(w http.ResponseWriter, r *http.Request, v web.Visito
 	for _, x := range all {
 		a.Sessions = append(a.Sessions, session{x, browserName(x.UserAgent), x.ID == v.Session.ID})
 	}
-	return p.Site.Show(w, r, status, accountPage, a, web.Script(passkeysJS))
+	return p.Site.Show(w, r, status, accountPage, a, web.Script(passkeysJS), web.Class("form"),
+		web.Crumbs("Account"))
 }
 
 // accountDone responds to a change on the account page, either with a redirect to the page and a message, or with the
 // page and the error.
 func (p *Pages) accountDone(w http.ResponseWriter, r *http.Request, v web.Visitor, what string, err error) error {
 	if err == nil {
-		return web.Redirect(w, r, with("/account", "done", what))
+		return web.Redirect(w, r, with("/app/account", "done", what))
 	}
 	if err == users.ErrProve {
 		return err
@@ -127,7 +128,7 @@ func (p *Pages) rename(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	}
 	err = p.Users.Rename(r.Context(), v.User.ID, typed.Get("name"))
 	if err == nil {
-		return web.Redirect(w, r, "/account?done=name-changed")
+		return web.Redirect(w, r, "/app/account?done=name-changed")
 	}
 	f := nameForm(&v.User).Fill(typed)
 	status, err := f.SetError(err)
@@ -158,7 +159,7 @@ func (p *Pages) showTeams(w http.ResponseWriter, r *http.Request, v web.Visitor)
 	return p.Site.Show(w, r, http.StatusOK, teamsPage, struct {
 		web.Visitor
 		Current, Next string
-	}{v, current.TeamID, web.Local(r.URL.Query().Get("next"))})
+	}{v, current.TeamID, web.Local(r.URL.Query().Get("next"))}, web.Class("form"), web.Crumbs("Teams"))
 }
 
 func (p *Pages) chooseTeam(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -174,7 +175,7 @@ func (p *Pages) chooseTeam(w http.ResponseWriter, r *http.Request, v web.Visitor
 	}
 	next := web.Local(typed.Get("next"))
 	if next == "" {
-		next = "/people"
+		next = "/app/emails"
 	}
 	return web.Redirect(w, r, next)
 }

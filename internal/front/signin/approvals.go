@@ -2,6 +2,7 @@ package signin
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"unicode/utf8"
@@ -43,6 +44,7 @@ type approvalView struct {
 	Generated           bool   // whether Text was generated from the HTML
 	HTML                string
 	Files               []fileView
+	Usage               string // what the app has sent today, if its emails are limited
 }
 
 type fileView struct {
@@ -53,7 +55,7 @@ type fileView struct {
 func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	m, ok := v.Team()
 	if !ok {
-		return web.Redirect(w, r, "/account/team")
+		return web.Redirect(w, r, "/app/account/team")
 	}
 	a, err := p.inTeam(r, &v, m.TeamID, teams.ApprovalsRead)
 	if err != nil {
@@ -73,7 +75,7 @@ func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visi
 	if err != nil {
 		return err
 	}
-	return p.Site.Show(w, r, http.StatusOK, approvalsPage, of)
+	return p.Site.Show(w, r, http.StatusOK, approvalsPage, of, web.Class("form"), web.Crumbs("Approvals"))
 }
 
 // showApproval shows an approval that belongs to any of the visitor's teams. Visitors follow a link in an email, and
@@ -102,6 +104,20 @@ func (p *Pages) findApproval(r *http.Request, v *web.Visitor) (one approvals.App
 	return one, a, m, errNoPage
 }
 
+// showMail shows the HTML of a pending email in a frame.
+func (p *Pages) showMail(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	one, _, _, err := p.findApproval(r, &v)
+	if err != nil {
+		return err
+	}
+	if one.Email == nil || one.Email.HTML == nil {
+		return errNoPage
+	}
+	web.MailHeaders(w.Header(), false)
+	io.WriteString(w, *one.Email.HTML)
+	return nil
+}
+
 // fileChunk is the maximum number of bytes of a file that a page shows.
 const fileChunk = 200_000
 
@@ -128,15 +144,24 @@ func (p *Pages) showFile(w http.ResponseWriter, r *http.Request, v web.Visitor) 
 		From           int
 	}{fileView{f.Filename, f.ContentType, len(f.Content)}, one.ID, string(f.Content[from:to]), "", from}
 	if to < len(f.Content) {
-		of.Next = fmt.Sprintf("/approve/%s/files/%d?from=%d", one.ID, n, to)
+		of.Next = fmt.Sprintf("/app/approvals/%s/files/%d?from=%d", one.ID, n, to)
 	}
-	return p.Site.Show(w, r, http.StatusOK, filePage, of)
+	return p.Site.Show(w, r, http.StatusOK, filePage, of, web.Bare(), web.Class("wide"))
 }
 
 func (p *Pages) approvalPage(w http.ResponseWriter, r *http.Request, status int, m members.Membership, a *teams.Actor,
 	one approvals.Approval, problem string) error {
 	of := approvalView{Approval: one, Team: m.TeamName, TeamID: m.TeamID, Problem: problem,
 		MayDecide: a.Scopes.Has(teams.ApprovalsWrite)}
+	if one.State == approvals.Pending && one.Actor.Kind == teams.GrantActor {
+		u, err := p.Grants.Usage(r.Context(), a.TeamID, one.Actor.ID)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+		if u.Limits.Emails > 0 {
+			of.Usage = fmt.Sprintf("%s of %s emails today", web.Number(int(u.Sent)), web.Number(int(u.Limits.Emails)))
+		}
+	}
 	if e := one.Email; e != nil {
 		if e.HTML != nil {
 			of.HTML = *e.HTML
@@ -150,7 +175,7 @@ func (p *Pages) approvalPage(w http.ResponseWriter, r *http.Request, status int,
 			of.Files = append(of.Files, fileView{f.Filename, f.ContentType, len(f.Content)})
 		}
 	}
-	return p.Site.Show(w, r, status, approvalPage, of)
+	return p.Site.Show(w, r, status, approvalPage, of, web.Bare(), web.Class("wide"))
 }
 
 func (p *Pages) approve(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -177,9 +202,9 @@ func (p *Pages) decided(w http.ResponseWriter, r *http.Request, v web.Visitor, a
 	err error) error {
 	switch {
 	case err == nil && one.State == approvals.Failed:
-		return web.Redirect(w, r, "/approve/"+one.ID)
+		return web.Redirect(w, r, "/app/approvals/"+one.ID)
 	case err == nil:
-		return web.Redirect(w, r, with("/approve", "done", "email-"+string(one.State)))
+		return web.Redirect(w, r, with("/app/approvals", "done", "email-"+string(one.State)))
 	case fault.KindOf(err) == fault.NotFound:
 		return errNoPage
 	}

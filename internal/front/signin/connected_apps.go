@@ -29,6 +29,7 @@ type connectedApps struct {
 	Done, Problem string
 	Apps          []connectedApp
 	Query         string               // query of this page; "" on the first page
+	Said          string               // nothing, because the number of apps is not counted
 	Newer, Older  string               // links to the neighboring pages; "" if there is none
 	Templates     []templates.Template // with unpublished versions, if the visitor may publish them
 }
@@ -69,7 +70,7 @@ func (g connectedApp) Why() string {
 func (p *Pages) showConnectedApps(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	m, ok := v.Team()
 	if !ok {
-		return web.Redirect(w, r, "/account/team")
+		return web.Redirect(w, r, "/app/account/team")
 	}
 	a, err := p.inTeam(r, &v, m.TeamID, teams.GrantsRead)
 	if err != nil {
@@ -108,10 +109,10 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 	}
 	if n := len(all); n > 0 {
 		if at.After != "" || at.Before != "" && more {
-			of.Newer = with("/programs", "before", all[0].ID)
+			of.Newer = with("/app/apps", "before", all[0].ID)
 		}
 		if at.Before != "" || more {
-			of.Older = with("/programs", "after", all[n-1].ID)
+			of.Older = with("/app/apps", "after", all[n-1].ID)
 		}
 	}
 	if a.Scopes.Has(teams.TemplatesWrite) {
@@ -150,7 +151,7 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 		}
 		of.Apps = append(of.Apps, x)
 	}
-	return p.Site.Show(w, r, status, connectedAppsPage, of)
+	return p.Site.Show(w, r, status, connectedAppsPage, of, web.Class("form"), web.Crumbs("Connected apps"))
 }
 
 // whoGranted returns a function that looks up a user's name and role in the team. The role is "" if the user is not a
@@ -196,7 +197,7 @@ func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.
 		} else if at.Before != "" {
 			q.Set("before", at.Before)
 		}
-		return web.Redirect(w, r, "/programs?"+q.Encode())
+		return web.Redirect(w, r, "/app/apps?"+q.Encode())
 	}
 	f := web.NewForm()
 	status, err := f.SetError(err)

@@ -58,10 +58,10 @@ func TestConnectedApps(t *testing.T) {
 		ann, vic := actor("ann@acme.example", teams.Member), actor("vic@acme.example", teams.Viewer)
 		x.person("eve@other.example", "")
 		b := x.browser(t).signIn("ann@acme.example")
-		b.get("/programs").want(200, "There are no connected apps")
+		b.get("/app/apps").want(200, "There are no connected apps")
 
 		notes := x.allow(ann, "Notes <b>", "emails:send automations:write emails:read")
-		b.get("/programs").want(200, "Notes <b>", "allowed by ann@acme.example", "Not used yet", "No limits.",
+		b.get("/app/apps").want(200, "Notes <b>", "allowed by ann@acme.example", "Not used yet", "No limits.",
 			"Send emails and broadcasts in the name of the team", "Make and change automations")
 		if strings.Contains(b.body, "<b>") {
 			t.Error("the name of a program is HTML in the page")
@@ -73,12 +73,12 @@ func TestConnectedApps(t *testing.T) {
 		if strings.Contains(b.body, "Make and change automations") {
 			t.Error("a program with a limit may change automations")
 		}
-		b.get("/programs").want(200, "Not used yet")
+		b.get("/app/apps").want(200, "Not used yet")
 		by, err := x.Teams.Authenticate(t.Context(), notes)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		x.Must(x.Grants.Run(ended)) // writes when the apps were last used
-		if b.get("/programs").want(200, "Last used"); strings.Contains(b.body, "Not used") {
+		if b.get("/app/apps").want(200, "Last used"); strings.Contains(b.body, "Not used") {
 			t.Errorf("the page of a used app says\n%s", b.body)
 		}
 		if err != nil || !by.Limited || by.Scopes != teams.NewScopes(teams.EmailsSend, teams.EmailsRead) {
@@ -93,14 +93,14 @@ func TestConnectedApps(t *testing.T) {
 		// allowed.
 		revoke := b.action("/revoke")
 		team := url.Values{"team": {x.Acme.TeamID}}
-		v := x.browser(t).signIn("vic@acme.example").get("/programs").want(200, "Notes <b>")
+		v := x.browser(t).signIn("vic@acme.example").get("/app/apps").want(200, "Notes <b>")
 		if v.action("/limits") != "" || v.action("/revoke") != "" {
 			t.Error("a viewer may limit or revoke")
 		}
 		v.post(revoke, team).want(403, "Your role in this team does not allow this")
 		v.post(strings.Replace(revoke, "/revoke", "/limits", 1), team).want(403)
 		reader := x.allow(vic, "Reader", "emails:read")
-		v.get("/programs").want(200, "Reader")
+		v.get("/app/apps").want(200, "Reader")
 		if v.action("/limits") != "" {
 			t.Error("a viewer may limit")
 		}
@@ -112,9 +112,9 @@ func TestConnectedApps(t *testing.T) {
 		// A user of another team sees none of the team's connected apps.
 		e := x.browser(t).signIn("eve@other.example")
 		e.post(revoke, team).want(403)
-		e.get("/programs").want(200, "You are not a member of a team")
+		e.get("/app/apps").want(200, "You are not a member of a team")
 
-		b.get("/programs").submit(revoke).want(200, "can no longer act for the team")
+		b.get("/app/apps").submit(revoke).want(200, "can no longer act for the team")
 		if b.action("/revoke") != "" || b.action("/limits") != "" {
 			t.Error("what is revoked can be revoked or limited")
 		}
@@ -151,7 +151,7 @@ func TestPagesOfConnectedApps(t *testing.T) {
 			x.allow(x.Acme, "Another", "emails:read")
 		}
 		x.person("ann@acme.example", teams.Owner)
-		b := x.browser(t).signIn("ann@acme.example").get("/programs").want(200, "Another", "an API key")
+		b := x.browser(t).signIn("ann@acme.example").get("/app/apps").want(200, "Another", "an API key")
 		follow := func(label string) {
 			t.Helper()
 			for n := range elements(t, b.body) {
@@ -162,23 +162,23 @@ func TestPagesOfConnectedApps(t *testing.T) {
 			}
 			t.Fatalf("%s has no link %s", b.path, label)
 		}
-		if strings.Contains(b.body, "First") || strings.Contains(b.body, "Newer") {
+		if strings.Contains(b.body, "First") || strings.Contains(b.body, `rel="prev"`) {
 			t.Error("the first page has more than it should")
 		}
 		follow("Older")
 		b.want(200, "First", "leo@acme.example, who has left the team", "has left the team or was disabled")
-		if strings.Contains(b.body, "Another") || strings.Contains(b.body, "Older") {
+		if strings.Contains(b.body, "Another") || strings.Contains(b.body, `rel="next"`) {
 			t.Errorf("the second page: %s", b.body)
 		}
 		follow("Newer")
-		if b.want(200, "Another", "Older"); strings.Contains(b.body, "First") || strings.Contains(b.body, "Newer") {
+		if b.want(200, "Another", "Older"); strings.Contains(b.body, "First") || strings.Contains(b.body, `rel="prev"`) {
 			t.Errorf("back on the first page: %s", b.body)
 		}
 		b.submit(b.action("/revoke")).want(200, "can no longer act", "it was revoked on this page", "Older")
 		if !strings.Contains(b.path, "before=") {
 			t.Errorf("from a page with a cursor one is led to %s", b.path)
 		}
-		b.get("/programs?after=x&before=%00").want(200, "Another")
+		b.get("/app/apps?after=x&before=%00").want(200, "Another")
 	})
 }
 
@@ -206,11 +206,11 @@ func TestMemberLoosensLimits(t *testing.T) {
 		o, m := x.browser(t).signIn("oda@acme.example"), x.browser(t).signIn("max@acme.example")
 		limit := func(b *browser, recipients, emails, approval string) *browser {
 			t.Helper()
-			b.get("/programs")
+			b.get("/app/apps")
 			return b.submit(b.action("/limits"), "recipients_per_email", recipients, "emails_per_day", emails, "approval",
 				approval)
 		}
-		m.get("/programs").want(200, hint)
+		m.get("/app/apps").want(200, hint)
 		limit(m, "50", "200", "").want(200, "At most 50 recipients")
 		may(teams.MembersWrite, false)
 		limit(m, "10", "200", "yes").want(200, "At most 10 recipients", "A person approves", hint)
@@ -222,7 +222,7 @@ func TestMemberLoosensLimits(t *testing.T) {
 		limit(m, "10", "200", "").want(200, "At most 10 recipients")
 		limit(m, "20", "100", "yes").want(200, "At most 20 recipients", "At most 100 emails", "A person approves")
 		limit(m, "", "", "").want(403, refused)
-		if o.get("/programs"); strings.Contains(o.body, hint) {
+		if o.get("/app/apps"); strings.Contains(o.body, hint) {
 			t.Error("the page tells an owner to make limits only stricter")
 		}
 		limit(o, "", "", "").want(200, "No limits.")

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"encoding/base64"
+	"errors"
 	"html/template"
 	"net/http"
 
@@ -31,7 +32,7 @@ func (p *Pages) provePage(w http.ResponseWriter, r *http.Request, v web.Visitor,
 		Form               *web.Form
 		Next               string
 		Password, Passkeys bool
-	}{f, web.Local(next), v.User.HasPassword, len(keys) > 0}, web.Script(passkeysJS))
+	}{f, web.Local(next), v.User.HasPassword, len(keys) > 0}, web.Script(passkeysJS), web.Bare())
 }
 
 func (p *Pages) showProve(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -70,7 +71,7 @@ func (p *Pages) passwordPage(w http.ResponseWriter, r *http.Request, v web.Visit
 	return p.Site.Show(w, r, status, passwordPage, struct {
 		Form *web.Form
 		Has  bool
-	}{f, v.User.HasPassword})
+	}{f, v.User.HasPassword}, web.Class("form"), web.Crumbs("Account", "/app/account", "Password"))
 }
 
 func (p *Pages) showPassword(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -89,7 +90,7 @@ func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request, v web.Visito
 	}
 	err = p.Users.SetPassword(r.Context(), v.Session, typed.Get("current"), typed.Get("password"), client(r))
 	if err == nil {
-		return web.Redirect(w, r, "/account?done=password-changed")
+		return web.Redirect(w, r, "/app/account?done=password-changed")
 	}
 	if err == users.ErrProve {
 		return err
@@ -108,6 +109,7 @@ type authenticator struct {
 	Secret, Token string
 	QR            template.URL
 	Form          *web.Form
+	Problem       string
 }
 
 func totpForm() *web.Form {
@@ -119,7 +121,7 @@ func (p *Pages) showTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) 
 	if err := p.requireFresh(&v); err != nil {
 		return err
 	}
-	return p.Site.Show(w, r, http.StatusOK, totpPage, authenticator{})
+	return p.authenticatorPage(w, r, http.StatusOK, authenticator{})
 }
 
 func (p *Pages) beginTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -131,12 +133,23 @@ func (p *Pages) beginTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor)
 }
 
 func (p *Pages) totpPage(w http.ResponseWriter, r *http.Request, status int, of users.TOTPSetup, f *web.Form) error {
-	return p.Site.Show(w, r, status, totpPage, authenticator{Secret: of.Secret, Token: of.Token,
+	return p.authenticatorPage(w, r, status, authenticator{Secret: of.Secret, Token: of.Token,
 		QR: template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(of.PNG)), Form: f})
 }
 
+func (p *Pages) authenticatorPage(w http.ResponseWriter, r *http.Request, status int, a authenticator) error {
+	return p.Site.Show(w, r, status, totpPage, a, web.Class("form"),
+		web.Crumbs("Account", "/app/account", "Two-factor authentication"))
+}
+
+func (p *Pages) codesPage(w http.ResponseWriter, r *http.Request, codes []string) error {
+	return p.Site.Show(w, r, http.StatusOK, codesPage, codes, web.Class("form"),
+		web.Crumbs("Account", "/app/account", "Recovery codes"))
+}
+
 // confirmTOTP enables two-factor authentication and shows the recovery codes. After a wrong code, the page shows the
-// same secret again, because the authenticator app may not have it yet.
+// same secret again, because the authenticator app may not have it yet. If the setup took too long, the page offers to
+// begin again.
 func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -144,12 +157,18 @@ func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visito
 	}
 	codes, err := p.Users.ConfirmTOTP(r.Context(), v.Session, typed.Get("token"), typed.Get("code"), client(r))
 	if err == nil {
-		return p.Site.Show(w, r, http.StatusOK, codesPage, codes)
+		return p.codesPage(w, r, codes)
+	}
+	if errors.Is(err, users.ErrProve) {
+		return err
 	}
 	f := totpForm()
-	status, blamed := f.SetError(err)
-	if blamed != nil || f.Fields[0].Error == "" { // the token has expired, or a password or passkey is required
-		return err
+	status, ours := f.SetError(err)
+	if ours != nil {
+		return ours
+	}
+	if f.Fields[0].Error == "" {
+		return p.authenticatorPage(w, r, status, authenticator{Problem: f.Problem})
 	}
 	of, err := p.Users.ResumeTOTP(r.Context(), v.Session, typed.Get("token"))
 	if err != nil {
@@ -168,5 +187,5 @@ func (p *Pages) newRecoveryCodes(w http.ResponseWriter, r *http.Request, v web.V
 	if err != nil {
 		return p.accountDone(w, r, v, "", err)
 	}
-	return p.Site.Show(w, r, http.StatusOK, codesPage, codes)
+	return p.codesPage(w, r, codes)
 }

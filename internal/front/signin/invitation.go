@@ -84,7 +84,7 @@ func (p *Pages) showInvitation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return p.badInvitation(w, r, err)
 	}
-	return p.Site.Show(w, r, http.StatusOK, invitationPage, of)
+	return p.Site.Show(w, r, http.StatusOK, invitationPage, of, web.Bare())
 }
 
 // accept adds the visitor to the team. If the invited address has no account, accept also creates one and signs the
@@ -118,24 +118,24 @@ func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		if of.SignedIn && of.Problem != "" {
-			return p.Site.Show(w, r, http.StatusForbidden, invitationPage, of)
+			return p.Site.Show(w, r, http.StatusForbidden, invitationPage, of, web.Bare())
 		}
 		status, ours := of.Form.Fill(typed).SetError(err)
 		if ours != nil || of.Form.Problem != "" {
 			return p.badInvitation(w, r, err)
 		}
-		return p.Site.Show(w, r, status, invitationPage, of)
+		return p.Site.Show(w, r, status, invitationPage, of, web.Bare())
 	}
 	if session != "" {
 		if err := p.Site.SignIn(w, r, session); err != nil {
 			return err
 		}
-		return web.Redirect(w, r, "/people?done=joined")
+		return web.Redirect(w, r, "/app/people?done=joined")
 	}
 	if err := p.Users.SetTeam(r.Context(), v.Session.ID, m.TeamID); err != nil {
 		return err
 	}
-	return web.Redirect(w, r, "/people?done=joined")
+	return web.Redirect(w, r, "/app/people?done=joined")
 }
 
 // badInvitation shows a page that explains that an invitation has been used, revoked or replaced, or has expired.
@@ -143,6 +143,6 @@ func (p *Pages) badInvitation(w http.ResponseWriter, r *http.Request, err error)
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	return p.Site.Show(w, r, http.StatusNotFound, messagePage, message{"This invitation no longer works",
+	return p.messagePage(w, r, http.StatusNotFound, message{"This invitation no longer works",
 		err.Error(), "/sign-in", "Go to sign-in"})
 }

@@ -84,7 +84,7 @@ func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case of.Linked:
-		return web.Redirect(w, r, "/account?done=linked")
+		return web.Redirect(w, r, "/app/account?done=linked")
 	case of.Unknown != nil:
 		return p.unknown(w, r, of.Unknown, next)
 	}

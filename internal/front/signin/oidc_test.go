@@ -102,7 +102,7 @@ func TestOIDC(t *testing.T) {
 			Name: "Acme ID", Domains: []string{"allowed.example"}})
 		x.person("ada@acme.example", teams.Owner)
 		ada := x.browser(t).signIn("ada@acme.example")
-		ada.get("/people").submit("/people/invite", "email", "olga@acme.example", "role", "viewer").want(200)
+		ada.get("/app/people").submit("/app/people/invite", "email", "olga@acme.example", "role", "viewer").want(200)
 		link := x.lastLink("olga@acme.example")
 
 		// Without an invitation to the same address, signing in at the provider creates no account.
@@ -134,7 +134,7 @@ func TestOIDC(t *testing.T) {
 		// existing account links it.
 		p.through(other, other.begin("/sign-in/oidc"), "3", "ada@acme.example").
 			want(403, "link it on the page of your account")
-		ada.get("/account").submit("/account/oidc").want(200, "Continuing to Acme ID")
+		ada.get("/app/account").submit("/app/account/oidc").want(200, "Continuing to Acme ID")
 		for n := range elements(t, ada.body) {
 			if n.Data == "a" && strings.Contains(text(n), "Continue") {
 				follow = attr(n, "href")
@@ -144,7 +144,7 @@ func TestOIDC(t *testing.T) {
 		p.through(other, other.begin("/sign-in/oidc"), "3", "ada@acme.example").
 			want(200, "Your account", "ada@acme.example")
 		for n := range elements(t, ada.body) {
-			if strings.HasPrefix(attr(n, "action"), "/account/identities/") {
+			if strings.HasPrefix(attr(n, "action"), "/app/account/identities/") {
 				follow = attr(n, "action")
 			}
 		}
@@ -154,8 +154,8 @@ func TestOIDC(t *testing.T) {
 		p.through(x.browser(t), x.browser(t).begin("/sign-in/oidc"), "4", "new@allowed.example").want(403)
 		fresh := x.browser(t)
 		p.through(fresh, fresh.begin("/sign-in/oidc"), "4", "new@allowed.example").want(200, "Your account")
-		fresh.get("/people").want(200, "You are not a member of a team")
-		if fresh.path != "/account/team" {
+		fresh.get("/app/people").want(200, "You are not a member of a team")
+		if fresh.path != "/app/account/team" {
 			t.Errorf("who is in no team is led to %s", fresh.path)
 		}
 	})
@@ -172,7 +172,7 @@ func TestLongNextPage(t *testing.T) {
 		for _, n := range []int{100, 2000, 5000} {
 			// Each & is encoded as three characters. In an address that contains the encoded address as a parameter, each &
 			// takes five characters.
-			page := "/people?" + url.Values{"state": {strings.Repeat("&", n)}}.Encode() + ";x=1,2"
+			page := "/app/people?" + url.Values{"state": {strings.Repeat("&", n)}}.Encode() + ";x=1,2"
 			b := x.browser(t)
 			b.get(page)
 			if want := with("/sign-in", "next", page); b.path != want {
@@ -195,7 +195,7 @@ func TestLongNextPage(t *testing.T) {
 			}
 		}
 		b := x.browser(t)
-		page := "/people?state=" + strings.Repeat("a", 17_000)
+		page := "/app/people?state=" + strings.Repeat("a", 17_000)
 		b.get(page).want(400, "too long to return to")
 		b.get(with("/sign-in", "next", page)).want(400, "too long to return to")
 		b.begin(with("/sign-in/oidc", "next", page))

@@ -48,7 +48,7 @@ func (p *Pages) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 	if err := p.Site.SignIn(w, r, o.Token); err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, next{cmp.Or(web.Local(m.Next), "/account")})
+	return answer(w, http.StatusOK, next{cmp.Or(web.Local(m.Next), "/app/emails")})
 }
 
 func (p *Pages) beginProof(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -64,7 +64,7 @@ func (p *Pages) finishProof(w http.ResponseWriter, r *http.Request, v web.Visito
 	if err := p.Users.FinishPasskeyProof(r.Context(), v.Session, m.Token, m.Credential, client(r)); err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, next{cmp.Or(web.Local(m.Next), "/account")})
+	return answer(w, http.StatusOK, next{cmp.Or(web.Local(m.Next), "/app/account")})
 }
 
 func (p *Pages) beginNewPasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -80,7 +80,7 @@ func (p *Pages) finishNewPasskey(w http.ResponseWriter, r *http.Request, v web.V
 	if _, err := p.Users.FinishPasskey(r.Context(), v.Session, m.Token, m.Name, m.Credential, client(r)); err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, next{"/account?done=passkey-added"})
+	return answer(w, http.StatusOK, next{"/app/account?done=passkey-added"})
 }
 
 func (p *Pages) renamePasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {

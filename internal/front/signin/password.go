@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"time"
@@ -27,6 +28,10 @@ const pendingLifetime = 5 * time.Minute
 // message is the content of a page that shows a message and a link.
 type message struct{ Title, Text, Link, Label string }
 
+func (p *Pages) messagePage(w http.ResponseWriter, r *http.Request, status int, m message) error {
+	return p.Site.Show(w, r, status, messagePage, m, web.Bare())
+}
+
 func emailField() *web.Field {
 	return &web.Field{Name: "email", Label: "Email address", Type: "email", Autocomplete: "username"}
 }
@@ -38,7 +43,7 @@ func newPasswordField() *web.Field {
 
 func signInForm() *web.Form {
 	return web.NewForm(emailField(), &web.Field{Name: "password", Label: "Password", Type: "password",
-		Autocomplete: "current-password"})
+		Autocomplete: "current-password", Link: web.Crumb{Label: "Forgot password", Href: "/password/forgot"}})
 }
 
 // completeSignIn sets the session cookie, or redirects to the page that asks for a code if a second factor is required.
@@ -51,17 +56,17 @@ func (p *Pages) completeSignIn(w http.ResponseWriter, r *http.Request, o users.O
 		return err
 	}
 	p.Site.DeleteCookie(w, "code")
-	return web.Redirect(w, r, web.Local(next))
+	return web.Redirect(w, r, cmp.Or(web.Local(next), "/app/emails"))
 }
 
 func (p *Pages) signInPage(w http.ResponseWriter, r *http.Request, status int, f *web.Form, next string) error {
 	return p.Site.Show(w, r, status, signInPage, struct {
 		Form                 *web.Form
 		Next, Done, Provider string
-		Hint                 string
+		Hint, Host           string
 		Passkeys             bool
-	}{f, web.Local(next), doneMessage(r), p.Users.OIDCName(), p.Site.SignInHint(), p.Users.PasskeysEnabled()},
-		web.Script(passkeysJS))
+	}{f, web.Local(next), doneMessage(r), p.Users.OIDCName(), p.Site.SignInHint(), p.Site.Host(),
+		p.Users.PasskeysEnabled()}, web.Script(passkeysJS), web.Bare())
 }
 
 func (p *Pages) showSignIn(w http.ResponseWriter, r *http.Request) error {
@@ -74,7 +79,7 @@ func (p *Pages) showSignIn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if ok {
-		return web.Redirect(w, r, next)
+		return web.Redirect(w, r, cmp.Or(next, "/app/emails"))
 	}
 	return p.signInPage(w, r, http.StatusOK, signInForm(), next)
 }
@@ -106,7 +111,7 @@ func (p *Pages) codePage(w http.ResponseWriter, r *http.Request, status int, f *
 	return p.Site.Show(w, r, status, codePage, struct {
 		Form *web.Form
 		Next string
-	}{f, web.Local(next)})
+	}{f, web.Local(next)}, web.Bare())
 }
 
 func (p *Pages) showCode(w http.ResponseWriter, r *http.Request) error {
@@ -150,7 +155,7 @@ func (p *Pages) signOut(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p *Pages) forgotPage(w http.ResponseWriter, r *http.Request, status int, f *web.Form) error {
-	return p.Site.Show(w, r, status, forgotPage, struct{ Form *web.Form }{f})
+	return p.Site.Show(w, r, status, forgotPage, struct{ Form *web.Form }{f}, web.Bare())
 }
 
 func (p *Pages) showForgot(w http.ResponseWriter, r *http.Request) error {
@@ -180,7 +185,7 @@ func (p *Pages) resetPage(w http.ResponseWriter, r *http.Request, status int, f 
 	return p.Site.Show(w, r, status, resetPage, struct {
 		Form  *web.Form
 		Token string
-	}{f, token})
+	}{f, token}, web.Bare())
 }
 
 func (p *Pages) showReset(w http.ResponseWriter, r *http.Request) error {
@@ -216,6 +221,6 @@ func (p *Pages) badLink(w http.ResponseWriter, r *http.Request, err error) error
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	return p.Site.Show(w, r, http.StatusNotFound, messagePage, message{"This link no longer works",
+	return p.messagePage(w, r, http.StatusNotFound, message{"This link no longer works",
 		"It was used, it has expired, or a newer link was sent.", "/sign-in", "Go to sign-in"})
 }

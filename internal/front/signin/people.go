@@ -26,6 +26,8 @@ type people struct {
 	Invitations   []openInvitation
 	MayInvite     bool
 	Invite        *web.Form
+	NoMail        bool   // whether the installation sends no invitations, so that the page shows links instead
+	Link, LinkFor string // the link of a new invitation, and the invited address
 }
 
 // member is a team member, together with the changes that the visitor may make.
@@ -107,19 +109,22 @@ func inviteForm(a *teams.Actor) *web.Form {
 func (p *Pages) showPeople(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	m, ok := v.Team()
 	if !ok {
-		return web.Redirect(w, r, "/account/team")
+		return web.Redirect(w, r, "/app/account/team")
 	}
 	a, err := p.inTeam(r, &v, m.TeamID, teams.MembersRead)
 	if err != nil {
 		return err
 	}
-	return p.peoplePage(w, r, v, &a, http.StatusOK, inviteForm(&a), "")
+	return p.peoplePage(w, r, v, &a, http.StatusOK, inviteForm(&a), "", invitationLink{})
 }
 
+// invitationLink is the link of an invitation that was just created, which the page shows once.
+type invitationLink struct{ url, email string }
+
 func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, status int,
-	invite *web.Form, problem string) error {
+	invite *web.Form, problem string, link invitationLink) error {
 	of := people{Team: teamName(&v, a.TeamID), TeamID: a.TeamID, Problem: problem, Invite: invite,
-		MayInvite: a.Scopes.Has(teams.MembersWrite)}
+		MayInvite: a.Scopes.Has(teams.MembersWrite), NoMail: !p.Members.SendsMail(), Link: link.url, LinkFor: link.email}
 	if r.Method == http.MethodGet {
 		of.Done = doneMessage(r)
 	}
@@ -142,7 +147,7 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 	for _, x := range open {
 		of.Invitations = append(of.Invitations, openInvitation{x, p.Members.Expired(x)})
 	}
-	return p.Site.Show(w, r, status, peoplePage, of)
+	return p.Site.Show(w, r, status, peoplePage, of, web.Class("form"), web.Crumbs("People"))
 }
 
 // peopleDone responds to a change on the members page, either with a redirect to the page and a message, or with the
@@ -150,14 +155,14 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 func (p *Pages) peopleDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {
-		return web.Redirect(w, r, with("/people", "done", what))
+		return web.Redirect(w, r, with("/app/people", "done", what))
 	}
 	f := web.NewForm()
 	status, err := f.SetError(explainScope(err))
 	if err != nil {
 		return err
 	}
-	return p.peoplePage(w, r, v, a, status, inviteForm(a), f.Problem)
+	return p.peoplePage(w, r, v, a, status, inviteForm(a), f.Problem, invitationLink{})
 }
 
 func (p *Pages) invite(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -165,22 +170,38 @@ func (p *Pages) invite(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	if err != nil {
 		return err
 	}
-	_, err = p.Members.Invite(r.Context(), a, typed.Get("email"), teams.Role(typed.Get("role")))
+	if p.Members.SendsMail() {
+		_, err = p.Members.Invite(r.Context(), a, typed.Get("email"), teams.Role(typed.Get("role")))
+	} else {
+		var one members.Invitation
+		var link string
+		one, link, err = p.Members.InviteLink(r.Context(), a, typed.Get("email"), teams.Role(typed.Get("role")))
+		if err == nil {
+			return p.peoplePage(w, r, v, &a, http.StatusOK, inviteForm(&a), "", invitationLink{link, one.Email})
+		}
+	}
 	if err == nil {
-		return web.Redirect(w, r, "/people?done=invited")
+		return web.Redirect(w, r, "/app/people?done=invited")
 	}
 	f := inviteForm(&a).Fill(typed)
 	status, err := f.SetError(explainScope(err))
 	if err != nil {
 		return err
 	}
-	return p.peoplePage(w, r, v, &a, status, f, "")
+	return p.peoplePage(w, r, v, &a, status, f, "", invitationLink{})
 }
 
 func (p *Pages) resend(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	a, _, err := p.readTeamForm(w, r, &v, teams.MembersWrite)
 	if err != nil {
 		return err
+	}
+	if !p.Members.SendsMail() {
+		one, link, err := p.Members.NewLink(r.Context(), a, pathID(r))
+		if err != nil {
+			return p.peopleDone(w, r, v, &a, "", err)
+		}
+		return p.peoplePage(w, r, v, &a, http.StatusOK, inviteForm(&a), "", invitationLink{link, one.Email})
 	}
 	_, err = p.Members.Resend(r.Context(), a, pathID(r))
 	return p.peopleDone(w, r, v, &a, "resent", err)
@@ -220,5 +241,5 @@ func (p *Pages) leave(w http.ResponseWriter, r *http.Request, v web.Visitor) err
 	if err := p.Members.Leave(r.Context(), a.TeamID, v.User.ID); err != nil {
 		return p.peopleDone(w, r, v, &a, "", err)
 	}
-	return web.Redirect(w, r, "/account?done=left")
+	return web.Redirect(w, r, "/app/account?done=left")
 }

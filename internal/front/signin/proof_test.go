@@ -23,21 +23,22 @@ func TestChangesNameTheirRequest(t *testing.T) {
 		b := x.browser(t).signIn("ada@acme.example")
 		b.address, b.headers = "198.51.100.7:4711", map[string][]string{"User-Agent": {"Chrome/1"}}
 
-		b.get("/account/totp").submit("/account/totp/begin").want(200, "Scan this")
+		b.get("/app/account/totp").submit("/app/account/totp/begin").want(200, "Scan this")
 		_, rest, _ := strings.Cut(b.body, `<code id="secret">`)
 		secret, _, _ := strings.Cut(rest, "<")
 		code, err := totp.GenerateCode(strings.ReplaceAll(secret, " ", ""), clock)
 		x.Must(err)
-		b.submit("/account/totp/confirm", "code", code).want(200, "Recovery codes")
-		b.get("/account").submit("/account/recovery-codes").want(200, "Recovery codes")
-		b.get("/account").submit("/account/totp/remove").want(200, "authentication is off")
-		b.post("/account/name", url.Values{"name": {"Ada L."}}).want(200, "Your name is saved")
-		b.get("/account/prove").submit("/account/prove", "password", "wrong password").want(422, "The password is wrong")
-		b.get("/account/password").submit("/account/password", "current", "wrong password", "password",
+		b.submit("/app/account/totp/confirm", "code", code).want(200, "Recovery codes")
+		b.get("/app/account").submit("/app/account/recovery-codes").want(200, "Recovery codes")
+		b.get("/app/account").submit("/app/account/totp/remove").want(200, "authentication is off")
+		b.post("/app/account/name", url.Values{"name": {"Ada L."}}).want(200, "Your name is saved")
+		b.get("/app/account/prove").submit("/app/account/prove", "password", "wrong password").
+			want(422, "The password is wrong")
+		b.get("/app/account/password").submit("/app/account/password", "current", "wrong password", "password",
 			"another horse battery").want(422, "The password is wrong")
-		b.get("/account/password").submit("/account/password", "current", password, "password",
+		b.get("/app/account/password").submit("/app/account/password", "current", password, "password",
 			"another horse battery").want(200, "Your password is saved")
-		b.post("/account/sessions/end", nil).want(200, "All other browsers are signed out")
+		b.post("/app/account/sessions/end", nil).want(200, "All other browsers are signed out")
 		x.work()
 		for _, action := range []string{"user.factor_added", "user.recovery_codes_made", "user.factor_removed",
 			"user.updated", "user.sign_in_failed", "user.password_changed", "user.sessions_ended"} {
@@ -71,18 +72,18 @@ func TestStrangersCannotLockASession(t *testing.T) {
 			stranger.post("/sign-in", attempt).want(401)
 		}
 		stranger.post("/sign-in", attempt).want(429)
-		b.get("/account/prove").submit("/account/prove", "password", password).want(200, "Your account")
-		b.get("/account/password").submit("/account/password", "current", password, "password", password+"s").
+		b.get("/app/account/prove").submit("/app/account/prove", "password", password).want(200, "Your account")
+		b.get("/app/account/password").submit("/app/account/password", "current", password, "password", password+"s").
 			want(200, "Your password is saved")
 
 		thief.signIn("ada@acme.example").address = "203.0.113.10:4711"
 		for range 10 {
-			thief.get("/account/prove").submit("/account/prove", "password", "wrong password").want(422)
+			thief.get("/app/account/prove").submit("/app/account/prove", "password", "wrong password").want(422)
 		}
-		thief.get("/account/prove").submit("/account/prove", "password", password+"s").want(429, "too many attempts")
-		thief.get("/account/password").submit("/account/password", "current", password+"s", "password", password).
+		thief.get("/app/account/prove").submit("/app/account/prove", "password", password+"s").want(429, "too many attempts")
+		thief.get("/app/account/password").submit("/app/account/password", "current", password+"s", "password", password).
 			want(429, "too many attempts")
-		b.get("/account/prove").submit("/account/prove", "password", password+"s").want(200, "Your account")
+		b.get("/app/account/prove").submit("/app/account/prove", "password", password+"s").want(200, "Your account")
 	})
 }
 
@@ -94,7 +95,7 @@ func TestWrongTOTPCodeKeepsTheQRCode(t *testing.T) {
 		clock := time.Now()
 		x.users.Now = func() time.Time { return clock }
 		b := x.browser(t).signIn("ada@acme.example")
-		b.get("/account/totp").submit("/account/totp/begin").want(200, "Scan this")
+		b.get("/app/account/totp").submit("/app/account/totp/begin").want(200, "Scan this")
 		shown := func() (image, secret string) {
 			for n := range elements(t, b.body) {
 				switch {
@@ -108,13 +109,13 @@ func TestWrongTOTPCodeKeepsTheQRCode(t *testing.T) {
 		}
 		image, secret := shown()
 		for range 2 {
-			b.submit("/account/totp/confirm", "code", "000000").want(422, "This code is wrong", "Scan this")
+			b.submit("/app/account/totp/confirm", "code", "000000").want(422, "This code is wrong", "Scan this")
 			if again, same := shown(); again != image || same != secret || !strings.HasPrefix(again, "data:image/png") {
 				t.Errorf("after a wrong code the page shows the secret %q and %d bytes of a QR code", same, len(again))
 			}
 		}
 		code, err := totp.GenerateCode(secret, clock)
 		x.Must(err)
-		b.submit("/account/totp/confirm", "code", code).want(200, "Recovery codes")
+		b.submit("/app/account/totp/confirm", "code", code).want(200, "Recovery codes")
 	})
 }

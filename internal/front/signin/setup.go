@@ -48,11 +48,14 @@ func (p *Pages) setupPage(w http.ResponseWriter, r *http.Request, status int, f 
 	return p.Site.Show(w, r, status, setupPage, struct {
 		Form  *web.Form
 		Token string
-	}{f, token})
+	}{f, token}, web.Bare())
 }
 
 func (p *Pages) showSetup(w http.ResponseWriter, r *http.Request) error {
 	token := r.URL.Query().Get("token")
+	if token == "" {
+		return p.setupHint(w, r)
+	}
 	if err := p.Users.CheckSetup(r.Context(), token); err != nil {
 		return p.badLink(w, r, err)
 	}
@@ -61,6 +64,21 @@ func (p *Pages) showSetup(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return p.setupPage(w, r, http.StatusOK, f, token)
+}
+
+// setupHint tells the first visitor of a new installation where the set-up link is. If users exist, it redirects to the
+// sign-in page.
+func (p *Pages) setupHint(w http.ResponseWriter, r *http.Request) error {
+	any, err := p.Users.Any(r.Context())
+	if err != nil {
+		return err
+	}
+	if any {
+		return web.Redirect(w, r, "/sign-in")
+	}
+	return p.messagePage(w, r, http.StatusOK, message{Title: "Set up this installation", Text: "No account exists yet. " +
+		"Open the set-up link in the output of `postrider serve`. Restart it to get a new link; the link works for three " +
+		"days."})
 }
 
 func (p *Pages) setup(w http.ResponseWriter, r *http.Request) error {
@@ -78,7 +96,7 @@ func (p *Pages) setup(w http.ResponseWriter, r *http.Request) error {
 		if err := p.Site.SignIn(w, r, session); err != nil {
 			return err
 		}
-		return web.Redirect(w, r, "/account")
+		return web.Redirect(w, r, "/app/emails")
 	}
 	if fault.KindOf(err) == fault.NotFound && p.Users.CheckSetup(r.Context(), token) != nil {
 		return p.badLink(w, r, err) // another visitor used the link after the page was shown

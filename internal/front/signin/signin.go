@@ -83,18 +83,34 @@ func New(d Deps) (*Pages, error) {
 	return &Pages{d}, nil
 }
 
-// prefixes lists the path prefixes of the sign-in pages. The API does not use any of these prefixes.
-var prefixes = []string{"/setup", "/sign-in", "/sign-out", "/password", "/invitations", "/account", "/people",
-	"/programs", "/approve"}
+// prefixes lists the path prefixes of the pages. The API does not use any of these prefixes.
+var prefixes = []string{"/setup", "/sign-in", "/sign-out", "/password", "/invitations", "/app/account", "/app/people",
+	"/app/apps", "/app/approvals"}
 
-// Serves reports whether a path belongs to the sign-in pages.
+// moved maps the path prefixes that pages had in earlier releases to the present ones. Emails and bookmarks contain the
+// earlier addresses.
+var moved = map[string]string{"/account": "/app/account", "/people": "/app/people", "/programs": "/app/apps",
+	"/approve": "/app/approvals"}
+
+// Serves reports whether a path belongs to the pages, or to an earlier address of a page.
 func Serves(path string) bool {
 	for _, p := range prefixes {
-		if rest, ok := strings.CutPrefix(path, p); ok && (rest == "" || rest[0] == '/') {
+		if isUnder(path, p) {
+			return true
+		}
+	}
+	for p := range moved {
+		if isUnder(path, p) {
 			return true
 		}
 	}
 	return false
+}
+
+// isUnder reports whether a path is the prefix, or continues it with a slash.
+func isUnder(path, prefix string) bool {
+	rest, ok := strings.CutPrefix(path, prefix)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // Register adds the sign-in pages to a mux.
@@ -111,6 +127,25 @@ func (p *Pages) Register(mux *http.ServeMux) {
 			p.Site.Handle(mux, pattern, func(http.ResponseWriter, *http.Request) error { return errNoPage })
 		}
 	}
+	for from, to := range moved {
+		for _, pattern := range []string{from, from + "/"} {
+			p.Site.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
+				return redirectMoved(w, r, from, to)
+			})
+		}
+	}
+}
+
+// redirectMoved redirects to the present address of a page. Status 308 makes the browser repeat a POST with its form, so
+// that a form which was shown before an upgrade still works.
+func redirectMoved(w http.ResponseWriter, r *http.Request, from, to string) error {
+	to += strings.TrimPrefix(r.URL.EscapedPath(), from)
+	if r.URL.RawQuery != "" {
+		to += "?" + r.URL.RawQuery
+	}
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusPermanentRedirect)
+	return nil
 }
 
 // route is a page and its handler. Exactly one of public and signedIn is set.
@@ -143,50 +178,51 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /invitations/{token}", public: p.showInvitation},
 		{pattern: "POST /invitations/{token}", public: p.accept},
 
-		{pattern: "GET /account", signedIn: p.showAccount},
-		{pattern: "POST /account/name", signedIn: p.rename},
-		{pattern: "GET /account/team", signedIn: p.showTeams},
-		{pattern: "POST /account/team", signedIn: p.chooseTeam},
-		{pattern: "GET /account/prove", signedIn: p.showProve},
-		{pattern: "POST /account/prove", signedIn: p.prove},
-		{pattern: "POST /account/prove/begin", signedIn: p.beginProof},
-		{pattern: "POST /account/prove/finish", signedIn: p.finishProof},
-		{pattern: "GET /account/password", signedIn: p.showPassword},
-		{pattern: "POST /account/password", signedIn: p.setPassword},
-		{pattern: "GET /account/totp", signedIn: p.showTOTP},
-		{pattern: "POST /account/totp/begin", signedIn: p.beginTOTP},
-		{pattern: "POST /account/totp/confirm", signedIn: p.confirmTOTP},
-		{pattern: "POST /account/totp/remove", signedIn: p.removeTOTP},
-		{pattern: "POST /account/recovery-codes", signedIn: p.newRecoveryCodes},
-		{pattern: "POST /account/passkeys/begin", signedIn: p.beginNewPasskey},
-		{pattern: "POST /account/passkeys/finish", signedIn: p.finishNewPasskey},
-		{pattern: "POST /account/passkeys/{id}/name", signedIn: p.renamePasskey},
-		{pattern: "POST /account/passkeys/{id}/remove", signedIn: p.removePasskey},
-		{pattern: "POST /account/oidc", signedIn: p.link},
-		{pattern: "POST /account/identities/{id}/remove", signedIn: p.unlink},
-		{pattern: "POST /account/sessions/end", signedIn: p.endSessions},
-		{pattern: "POST /account/sessions/{id}/end", signedIn: p.endSession},
+		{pattern: "GET /app/account", signedIn: p.showAccount},
+		{pattern: "POST /app/account/name", signedIn: p.rename},
+		{pattern: "GET /app/account/team", signedIn: p.showTeams},
+		{pattern: "POST /app/account/team", signedIn: p.chooseTeam},
+		{pattern: "GET /app/account/prove", signedIn: p.showProve},
+		{pattern: "POST /app/account/prove", signedIn: p.prove},
+		{pattern: "POST /app/account/prove/begin", signedIn: p.beginProof},
+		{pattern: "POST /app/account/prove/finish", signedIn: p.finishProof},
+		{pattern: "GET /app/account/password", signedIn: p.showPassword},
+		{pattern: "POST /app/account/password", signedIn: p.setPassword},
+		{pattern: "GET /app/account/totp", signedIn: p.showTOTP},
+		{pattern: "POST /app/account/totp/begin", signedIn: p.beginTOTP},
+		{pattern: "POST /app/account/totp/confirm", signedIn: p.confirmTOTP},
+		{pattern: "POST /app/account/totp/remove", signedIn: p.removeTOTP},
+		{pattern: "POST /app/account/recovery-codes", signedIn: p.newRecoveryCodes},
+		{pattern: "POST /app/account/passkeys/begin", signedIn: p.beginNewPasskey},
+		{pattern: "POST /app/account/passkeys/finish", signedIn: p.finishNewPasskey},
+		{pattern: "POST /app/account/passkeys/{id}/name", signedIn: p.renamePasskey},
+		{pattern: "POST /app/account/passkeys/{id}/remove", signedIn: p.removePasskey},
+		{pattern: "POST /app/account/oidc", signedIn: p.link},
+		{pattern: "POST /app/account/identities/{id}/remove", signedIn: p.unlink},
+		{pattern: "POST /app/account/sessions/end", signedIn: p.endSessions},
+		{pattern: "POST /app/account/sessions/{id}/end", signedIn: p.endSession},
 
-		{pattern: "GET /approve", signedIn: p.showApprovals},
-		{pattern: "GET /approve/{id}", signedIn: p.showApproval},
-		{pattern: "GET /approve/{id}/files/{number}", signedIn: p.showFile},
-		{pattern: "POST /approve/{id}/send", signedIn: p.approve},
-		{pattern: "POST /approve/{id}/reject", signedIn: p.reject},
+		{pattern: "GET /app/approvals", signedIn: p.showApprovals},
+		{pattern: "GET /app/approvals/{id}", signedIn: p.showApproval},
+		{pattern: "GET /app/approvals/{id}/html", signedIn: p.showMail},
+		{pattern: "GET /app/approvals/{id}/files/{number}", signedIn: p.showFile},
+		{pattern: "POST /app/approvals/{id}/send", signedIn: p.approve},
+		{pattern: "POST /app/approvals/{id}/reject", signedIn: p.reject},
 
-		{pattern: "GET /programs", signedIn: p.showConnectedApps},
-		{pattern: "POST /programs/{id}/limits", signedIn: p.limitConnectedApp},
-		{pattern: "POST /programs/{id}/revoke", signedIn: p.revokeConnectedApp},
+		{pattern: "GET /app/apps", signedIn: p.showConnectedApps},
+		{pattern: "POST /app/apps/{id}/limits", signedIn: p.limitConnectedApp},
+		{pattern: "POST /app/apps/{id}/revoke", signedIn: p.revokeConnectedApp},
 
-		{pattern: "GET /programs/templates/{id}", signedIn: p.showTemplate},
-		{pattern: "POST /programs/templates/{id}/publish", signedIn: p.publishTemplate},
+		{pattern: "GET /app/apps/templates/{id}", signedIn: p.showTemplate},
+		{pattern: "POST /app/apps/templates/{id}/publish", signedIn: p.publishTemplate},
 
-		{pattern: "GET /people", signedIn: p.showPeople},
-		{pattern: "POST /people/invite", signedIn: p.invite},
-		{pattern: "POST /people/invitations/{id}/resend", signedIn: p.resend},
-		{pattern: "POST /people/invitations/{id}/revoke", signedIn: p.revoke},
-		{pattern: "POST /people/{id}/role", signedIn: p.setRole},
-		{pattern: "POST /people/{id}/remove", signedIn: p.remove},
-		{pattern: "POST /people/leave", signedIn: p.leave},
+		{pattern: "GET /app/people", signedIn: p.showPeople},
+		{pattern: "POST /app/people/invite", signedIn: p.invite},
+		{pattern: "POST /app/people/invitations/{id}/resend", signedIn: p.resend},
+		{pattern: "POST /app/people/invitations/{id}/revoke", signedIn: p.revoke},
+		{pattern: "POST /app/people/{id}/role", signedIn: p.setRole},
+		{pattern: "POST /app/people/{id}/remove", signedIn: p.remove},
+		{pattern: "POST /app/people/leave", signedIn: p.leave},
 	}
 }
 
@@ -199,11 +235,11 @@ func (p *Pages) withProof(f func(http.ResponseWriter, *http.Request, web.Visitor
 		if !errors.Is(err, users.ErrProve) {
 			return err
 		}
-		back := "/account"
+		back := "/app/account"
 		if r.Method == http.MethodGet {
 			back = r.URL.RequestURI()
 		}
-		to := with("/account/prove", "next", back)
+		to := with("/app/account/prove", "next", back)
 		if strings.HasPrefix(r.Header.Get("Accept"), "application/json") {
 			return answer(w, http.StatusForbidden, next{to})
 		}

@@ -48,7 +48,7 @@ func TestSetUp(t *testing.T) {
 		}
 		other.submit("/setup", "email", "eve@acme.example", "password", password).want(404, "no longer works")
 		other.get(path).want(404)
-		other.get("/setup").want(404)
+		other.get("/setup").want(200, "Sign in")
 		if all, err := x.users.List(t.Context(), "", 10); err != nil || len(all) != 1 {
 			t.Errorf("%d users, error %v", len(all), err)
 		}
@@ -61,13 +61,13 @@ func TestSignIn(t *testing.T) {
 	each(t, func(t *testing.T, x *fixture) {
 		x.person("ada@acme.example", teams.Owner)
 		b := x.browser(t)
-		b.get("/account").want(200, "Sign in")
-		if b.path != "/sign-in?next=%2Faccount" {
-			t.Errorf("a visitor of /account is led to %s", b.path)
+		b.get("/app/account").want(200, "Sign in")
+		if b.path != "/sign-in?next=%2Fapp%2Faccount" {
+			t.Errorf("a visitor of /app/account is led to %s", b.path)
 		}
 		wrong := b.submit("/sign-in", "email", "ada@acme.example", "password", "wrong password").body
 		b.want(401)
-		unknown := b.get("/sign-in?next=%2Faccount").submit("/sign-in", "email", "eve@acme.example", "password",
+		unknown := b.get("/sign-in?next=%2Fapp%2Faccount").submit("/sign-in", "email", "eve@acme.example", "password",
 			"wrong password").body
 		if b.want(401); strings.ReplaceAll(unknown, "eve@", "ada@") != wrong {
 			t.Errorf("the answers differ:\n%s\n%s", wrong, unknown)
@@ -80,7 +80,7 @@ func TestSignIn(t *testing.T) {
 		planted := &http.Cookie{Name: "__Host-postrider", Value: strings.Repeat("A", 43), Path: "/", Secure: true}
 		base, _ := url.Parse(testnode.PublicURL)
 		b.c.Jar.SetCookies(base, []*http.Cookie{planted})
-		b.get("/account").want(200, "Sign in").submit("/sign-in", "email", "ADA@acme.example", "password", password)
+		b.get("/app/account").want(200, "Sign in").submit("/sign-in", "email", "ADA@acme.example", "password", password)
 		b.want(200, "Your account")
 		first := b.c.Jar.Cookies(base)[0].Value
 		if first == planted.Value {
@@ -137,17 +137,17 @@ func TestTooManyPages(t *testing.T) {
 		x.stopped = true
 		x.second++
 		for range 10 {
-			ada.get("/account").want(200)
-			other.get("/people").want(200)
+			ada.get("/app/account").want(200)
+			other.get("/app/people").want(200)
 		}
-		ada.get("/account").want(429, "Too many requests", "Wait a second")
+		ada.get("/app/account").want(429, "Too many requests", "Wait a second")
 		if wait := ada.header.Get("Retry-After"); wait != "1" {
 			t.Errorf("told to wait for %q", wait)
 		}
-		other.post("/account/name", url.Values{"name": {"Other"}}).want(429, "nothing was done")
-		bob.get("/account").want(200)
+		other.post("/app/account/name", url.Values{"name": {"Other"}}).want(429, "nothing was done")
+		bob.get("/app/account").want(200)
 		x.second++
-		if ada.get("/account").want(200); strings.Contains(ada.body, "Other") {
+		if ada.get("/app/account").want(200); strings.Contains(ada.body, "Other") {
 			t.Error("what was refused was done")
 		}
 	})
@@ -160,25 +160,25 @@ func TestOpenRedirects(t *testing.T) {
 		x.person("ada@acme.example", teams.Owner)
 		b := x.browser(t)
 		b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		for next, want := range map[string]string{"/people": "/people", "//evil.example": "/account"} {
+		for next, want := range map[string]string{"/app/people": "/app/people", "//evil.example": "/app/emails"} {
 			b.post("/sign-in", url.Values{"email": {"ada@acme.example"}, "password": {password}, "next": {next}})
 			if got := b.header.Get("Location"); got != want {
 				t.Errorf("signing in with the next page %q leads to %q", next, got)
 			}
-			b.post("/account/prove", url.Values{"password": {password}, "next": {next}})
-			if got := b.header.Get("Location"); got != want {
+			b.post("/app/account/prove", url.Values{"password": {password}, "next": {next}})
+			if got := b.header.Get("Location"); got != strings.Replace(want, "/app/emails", "/app/account", 1) {
 				t.Errorf("a proof with the next page %q leads to %q", next, got)
 			}
 		}
-		for next, want := range map[string]string{"/people": "/people", "//evil.example": "/account",
-			"https://evil.example/": "/account", `/\evil.example`: "/account", "/\t/evil.example": "/account",
-			"javascript:alert(1)": "/account", "": "/account", "people": "/account"} {
+		for next, want := range map[string]string{"/app/people": "/app/people", "//evil.example": "/app/emails",
+			"https://evil.example/": "/app/emails", `/\evil.example`: "/app/emails", "/\t/evil.example": "/app/emails",
+			"javascript:alert(1)": "/app/emails", "": "/app/emails", "people": "/app/emails"} {
 			b.get("/sign-in?" + url.Values{"next": {next}}.Encode())
 			if got := b.header.Get("Location"); got != want {
 				t.Errorf("the page of sign-in with the next page %q leads to %q", next, got)
 			}
-			b.post("/account/team", url.Values{"team": {x.Acme.TeamID}, "next": {next}})
-			if got := b.header.Get("Location"); got != want && got != "/people" {
+			b.post("/app/account/team", url.Values{"team": {x.Acme.TeamID}, "next": {next}})
+			if got := b.header.Get("Location"); got != want {
 				t.Errorf("choosing a team with the next page %q leads to %q", next, got)
 			}
 		}
@@ -193,7 +193,7 @@ func TestCodes(t *testing.T) {
 		clock := time.Now()
 		x.users.Now = func() time.Time { return clock }
 		b := x.browser(t).signIn("ada@acme.example")
-		b.get("/account/totp").want(200).submit("/account/totp/begin").want(200, "Scan this")
+		b.get("/app/account/totp").want(200).submit("/app/account/totp/begin").want(200, "Scan this")
 		_, rest, _ := strings.Cut(b.body, `<code id="secret">`)
 		secret, _, _ := strings.Cut(rest, "<")
 		secret = strings.ReplaceAll(secret, " ", "")
@@ -203,8 +203,9 @@ func TestCodes(t *testing.T) {
 			x.Must(err)
 			return c
 		}
-		b.submit("/account/totp/confirm", "code", "000000").want(422).
-			submit("/account/totp/confirm", "code", code()).want(200, "Recovery codes")
+		b.submit("/app/account/totp/confirm", "code", "000000").want(422, "This code is wrong", "QR code").
+			submit("/app/account/totp/confirm", "code", "12").want(422, "This code is wrong", "QR code").
+			submit("/app/account/totp/confirm", "code", code()).want(200, "Recovery codes")
 		var recovery []string
 		for _, attribute := range strings.Split(b.body, "<li><code>")[1:] {
 			text, _, _ := strings.Cut(attribute, "<")
@@ -214,15 +215,15 @@ func TestCodes(t *testing.T) {
 			t.Fatalf("recovery codes: %v", recovery)
 		}
 
-		c := x.browser(t).get("/sign-in?next=%2Faccount%2Fteam")
+		c := x.browser(t).get("/sign-in?next=%2Fapp%2Faccount%2Fteam")
 		c.submit("/sign-in", "email", "ada@acme.example", "password", password).want(200, "Enter your code")
-		if strings.Contains(c.path, "token") || c.get("/account").path != "/sign-in?next=%2Faccount" {
+		if strings.Contains(c.path, "token") || c.get("/app/account").path != "/sign-in?next=%2Fapp%2Faccount" {
 			t.Errorf("the password alone leads to %s", c.path)
 		}
 		once := code()
-		c.get("/sign-in/code?next=%2Faccount%2Fteam").submit("/sign-in/code", "code", "000000").want(422)
+		c.get("/sign-in/code?next=%2Fapp%2Faccount%2Fteam").submit("/sign-in/code", "code", "000000").want(422)
 		c.submit("/sign-in/code", "code", once)
-		if c.path != "/account/team" {
+		if c.path != "/app/account/team" {
 			t.Fatalf("the code leads to %s: %s", c.path, c.body)
 		}
 		c.submit("/sign-out").submit("/sign-in", "email", "ada@acme.example", "password", password)
@@ -243,11 +244,11 @@ func TestCodes(t *testing.T) {
 			t.Errorf("the page of codes is still there: %s", c.path)
 		}
 
-		b.get("/account").submit("/account/recovery-codes").want(200, "Recovery codes")
+		b.get("/app/account").submit("/app/account/recovery-codes").want(200, "Recovery codes")
 		if strings.Contains(b.body, recovery[0]) {
 			t.Error("the new recovery codes are the old ones")
 		}
-		b.get("/account").submit("/account/totp/remove").want(200, "authentication is off")
+		b.get("/app/account").submit("/app/account/totp/remove").want(200, "authentication is off")
 	})
 }
 
@@ -276,7 +277,7 @@ func TestForgottenPassword(t *testing.T) {
 		b.get(link).submit("/password/reset", "password", "short").want(422)
 		b.submit("/password/reset", "password", "another horse battery").want(200, "Your new password is saved")
 		other.submit("/password/reset", "password", "what a thief wants").want(404, "no longer works")
-		signedIn.get("/account").want(200, "Sign in")
+		signedIn.get("/app/account").want(200, "Sign in")
 		b.submit("/sign-in", "email", "ada@acme.example", "password", password).want(401)
 		b.submit("/sign-in", "email", "ada@acme.example", "password", "another horse battery").want(200, "Your account")
 
@@ -299,7 +300,7 @@ func TestInvitations(t *testing.T) {
 		owner := x.browser(t).signIn("ada@acme.example")
 		invite := func(email string, role teams.Role) string {
 			t.Helper()
-			owner.get("/people").submit("/people/invite", "email", email, "role", string(role)).
+			owner.get("/app/people").submit("/app/people/invite", "email", email, "role", string(role)).
 				want(200, "The invitation is sent", email)
 			return x.lastLink(email)
 		}
@@ -336,25 +337,25 @@ func TestInvitations(t *testing.T) {
 		x.browser(t).get(link).want(404, "no longer works")
 		all, _, err := x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
-		owner.get("/people").submit("/people/invitations/"+all[0].ID+"/resend").want(200, "sent again")
+		owner.get("/app/people").submit("/app/people/invitations/"+all[0].ID+"/resend").want(200, "sent again")
 		third := x.lastLink("carol@acme.example")
 		x.browser(t).get(second).want(404)
 		x.browser(t).get(third).want(200)
-		owner.get("/people").submit("/people/invitations/"+all[0].ID+"/revoke").want(200, "revoked")
+		owner.get("/app/people").submit("/app/people/invitations/"+all[0].ID+"/revoke").want(200, "revoked")
 		x.browser(t).get(third).want(404)
 		link = invite("carol@acme.example", teams.Member)
 		x.members.Now = func() time.Time { return x.DB.Now().Add(8 * 24 * time.Hour) }
 		x.browser(t).get(link).want(404)
-		owner.get("/people").want(200, "member, no longer valid")
+		owner.get("/app/people").want(200, "member, no longer valid")
 		x.members.Now = nil
-		owner.get("/people").want(200, "member, valid until")
+		owner.get("/app/people").want(200, "member, valid until")
 		all, _, err = x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
 		x.Update(func(tx *db.Tx) error { // simulates an invitation that was sent by a deleted API key
 			_, err := tx.Exec(t.Context(), `UPDATE invitations SET actor_kind = 'key' WHERE id = $1`, db.ID(all[0].ID))
 			return err
 		})
-		owner.get("/people").want(200, "member, no longer valid")
+		owner.get("/app/people").want(200, "member, no longer valid")
 
 		m, _, err := x.members.List(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
@@ -381,18 +382,19 @@ func TestProof(t *testing.T) {
 			return err
 		})
 		x.DB.Hint("users", "all")
-		b.get("/account/totp").want(200, "Confirm that it is you")
-		b.submit("/account/prove", "password", "wrong password").want(422)
-		b.submit("/account/prove", "password", password).want(200, "Two-factor authentication")
-		other.get("/account").submit("/account/sessions/end").want(200, "Confirm that it is you")
-		b.get("/account").want(200, "Sign out everywhere else").submit("/account/sessions/end").want(200, "signed out")
-		other.get("/account").want(200, "Sign in")
-		b.get("/account/password").submit("/account/password", "current", "wrong password", "password",
+		b.get("/app/account/totp").want(200, "Confirm that it is you")
+		b.submit("/app/account/prove", "password", "wrong password").want(422)
+		b.submit("/app/account/prove", "password", password).want(200, "Two-factor authentication")
+		other.get("/app/account").submit("/app/account/sessions/end").want(200, "Confirm that it is you")
+		b.get("/app/account").want(200, "Sign out everywhere else").submit("/app/account/sessions/end").
+			want(200, "signed out")
+		other.get("/app/account").want(200, "Sign in")
+		b.get("/app/account/password").submit("/app/account/password", "current", "wrong password", "password",
 			"another horse battery").want(422)
-		b.submit("/account/password", "current", password, "password", "another horse battery").want(200,
+		b.submit("/app/account/password", "current", password, "password", "another horse battery").want(200,
 			"Your password is saved")
-		b.submit("/account/name", "name", "Ada Lovelace").want(200, "Your name is saved", "Ada Lovelace")
-		b.submit("/account/name", "name", strings.Repeat("x", 101)).want(422, "at most 100")
+		b.submit("/app/account/name", "name", "Ada Lovelace").want(200, "Your name is saved", "Ada Lovelace")
+		b.submit("/app/account/name", "name", strings.Repeat("x", 101)).want(422, "at most 100")
 	})
 }
 
@@ -431,35 +433,35 @@ func TestTwoTeams(t *testing.T) {
 			return x.members.AddIn(t.Context(), tx, x.Other.TeamID, eve.ID, teams.Owner)
 		})
 		mine, theirs := x.browser(t).signIn(eve.Email), x.browser(t).signIn(ada.Email)
-		theirs.get("/people").submit("/people/invite", "email", "bob@acme.example", "role", "viewer").want(200)
+		theirs.get("/app/people").submit("/app/people/invite", "email", "bob@acme.example", "role", "viewer").want(200)
 		all, _, err := x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
-		mine.get("/people").want(200, "People of Other")
+		mine.get("/app/people").want(200, "People of Other")
 		for _, text := range []string{"Acme", ada.Email, "bob@acme.example"} {
 			if strings.Contains(mine.body, text) {
 				t.Errorf("the page of the other team says %s", text)
 			}
 		}
-		for _, path := range []string{"/people/" + ada.ID + "/role", "/people/" + ada.ID + "/remove", "/people/invite",
-			"/people/leave", "/people/invitations/" + all[0].ID + "/resend",
-			"/people/invitations/" + all[0].ID + "/revoke",
-			"/account/team"} {
+		for _, path := range []string{"/app/people/" + ada.ID + "/role", "/app/people/" + ada.ID + "/remove",
+			"/app/people/invite", "/app/people/leave", "/app/people/invitations/" + all[0].ID + "/resend",
+			"/app/people/invitations/" + all[0].ID + "/revoke",
+			"/app/account/team"} {
 			form := url.Values{"team": {x.Acme.TeamID}, "role": {"owner"}, "email": {"x@acme.example"}}
 			mine.post(path, form).want(403, "not a member of this team")
 			form.Del("team")
 			mine.post(path, form).want(403)
-			if strings.Count(path, "/") > 2 {
+			if strings.Count(path, "/") > 3 {
 				form.Set("team", x.Other.TeamID)
 				mine.post(path, form).want(404)
 			}
 		}
-		theirs.get("/people").want(200, ada.Email, "bob@acme.example")
+		theirs.get("/app/people").want(200, ada.Email, "bob@acme.example")
 
 		// If the user's role does not allow a change, the page explains why without technical terms.
 		adam := x.person("adam@acme.example", teams.Admin)
 		admin := x.browser(t).signIn(adam.Email)
-		for _, path := range []string{"/people/" + ada.ID + "/role", "/people/" + ada.ID + "/remove",
-			"/people/" + adam.ID + "/role", "/people/invite"} {
+		for _, path := range []string{"/app/people/" + ada.ID + "/role", "/app/people/" + ada.ID + "/remove",
+			"/app/people/" + adam.ID + "/role", "/app/people/invite"} {
 			admin.post(path, url.Values{"team": {x.Acme.TeamID}, "role": {"owner"}, "email": {"x@acme.example"}}).
 				want(403, "Your role in this team does not allow this")
 		}
@@ -468,9 +470,9 @@ func TestTwoTeams(t *testing.T) {
 		x.Update(func(tx *db.Tx) error {
 			return x.members.AddIn(t.Context(), tx, x.Acme.TeamID, eve.ID, teams.Viewer)
 		})
-		mine.get("/account/team").want(200, "Acme", "Other")
-		first := mine.get("/people").body
-		mine.get("/account/team").submit("/account/team")
+		mine.get("/app/account/team").want(200, "Acme", "Other")
+		first := mine.get("/app/people").body
+		mine.get("/app/account/team").submit("/app/account/team")
 		if strings.Contains(first, "People of Acme") == strings.Contains(mine.body, "People of Acme") {
 			t.Errorf("the other team is not shown: %s", mine.body)
 		}
@@ -489,18 +491,18 @@ func TestSessions(t *testing.T) {
 		other.headers.Set("User-Agent", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) "+
 			"Version/18.0 Safari/604.1")
 		other.signIn("ada@acme.example")
-		b.get("/account").want(200, "Firefox on Linux (this browser)", "Safari on iPhone", "198.51.100.7")
+		b.get("/app/account").want(200, "Firefox on Linux (this browser)", "Safari on iPhone", "198.51.100.7")
 		var end string
 		for n := range elements(t, b.body) {
-			if action := attr(n, "action"); strings.HasSuffix(action, "/end") && strings.Count(action, "/") == 4 {
+			if action := attr(n, "action"); strings.HasSuffix(action, "/end") && strings.Count(action, "/") == 5 {
 				end = action
 			}
 		}
 		eve := x.browser(t).signIn("eve@acme.example")
 		eve.post(end, nil).want(404)
-		other.get("/account").want(200, "Your account")
+		other.get("/app/account").want(200, "Your account")
 		b.submit(end).want(200, "The other browser is signed out")
-		other.get("/account").want(200, "Sign in")
+		other.get("/app/account").want(200, "Sign in")
 	})
 }
 
@@ -531,7 +533,7 @@ func TestForeignRequests(t *testing.T) {
 		if n < 20 {
 			t.Errorf("only %d pages were asked", n)
 		}
-		b.get("/account").want(200, "Your account") // the session must still exist
+		b.get("/app/account").want(200, "Your account") // the session must still exist
 	})
 }
 
@@ -566,7 +568,7 @@ func TestBadRequests(t *testing.T) {
 				}
 			}
 		}
-		b.get("/people/nothing/here").want(404)
-		b.post("/people", nil).want(404)
+		b.get("/app/people/nothing/here").want(404)
+		b.post("/app/people", nil).want(404)
 	})
 }

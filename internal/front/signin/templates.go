@@ -8,6 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/lib/visible"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
@@ -29,7 +30,7 @@ type templateView struct {
 func (p *Pages) showTemplate(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	m, ok := v.Team()
 	if !ok {
-		return web.Redirect(w, r, "/account/team")
+		return web.Redirect(w, r, "/app/account/team")
 	}
 	a, err := p.inTeam(r, &v, m.TeamID, teams.TemplatesRead)
 	if err != nil {
@@ -50,7 +51,8 @@ func (p *Pages) templatePage(w http.ResponseWriter, r *http.Request, v *web.Visi
 	defer version.Close()
 	return p.Site.Show(w, r, status, templatePage, templateView{Template: t, Version: version,
 		Text: version.PlainOrConverted(), Team: teamName(v, a.TeamID), TeamID: a.TeamID, Problem: problem,
-		MayPublish: a.Scopes.Has(teams.TemplatesWrite), Waits: t.HasUnpublished()})
+		MayPublish: a.Scopes.Has(teams.TemplatesWrite), Waits: t.HasUnpublished()},
+		web.Crumbs("Connected apps", "/app/apps", visible.Show(t.Name)))
 }
 
 // publishTemplate publishes the version of a template that the visitor has read.
@@ -66,7 +68,7 @@ func (p *Pages) publishTemplate(w http.ResponseWriter, r *http.Request, v web.Vi
 	ctx := audit.With(r.Context(), audit.Entry{TeamID: a.TeamID, Action: templatePublished})
 	_, err = p.Templates.PublishVersion(ctx, a.TeamID, pathID(r), version)
 	if err == nil {
-		return web.Redirect(w, r, with("/programs", "done", "published"))
+		return web.Redirect(w, r, with("/app/apps", "done", "published"))
 	}
 	f := web.NewForm()
 	status, err := f.SetError(err)

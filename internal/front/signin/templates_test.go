@@ -20,8 +20,8 @@ func TestPublishTemplate(t *testing.T) {
 		made, err := x.Templates.Create(t.Context(), x.Acme.TeamID, templates.NewTemplate{Name: "Welcome <b>",
 			Subject: "Hi", HTML: new("<p>First</p>")})
 		x.Must(err)
-		path := "/programs/templates/" + made.ID
-		b := x.browser(t).signIn("max@acme.example").get("/programs").want(200, "Templates to publish",
+		path := "/app/apps/templates/" + made.ID
+		b := x.browser(t).signIn("max@acme.example").get("/app/apps").want(200, "Templates to publish",
 			"Read and publish Welcome <b>")
 		b.get(path).want(200, "Welcome <b>", "<p>First</p>", "version 1", "It is not published")
 		if strings.Contains(b.body, "<p>First") || strings.Contains(b.body, "<b>") {
@@ -36,7 +36,7 @@ func TestPublishTemplate(t *testing.T) {
 			t.Error("a version was published that nobody read")
 		}
 
-		v := x.browser(t).signIn("vic@acme.example").get("/programs")
+		v := x.browser(t).signIn("vic@acme.example").get("/app/apps")
 		if strings.Contains(v.body, "Templates to publish") {
 			t.Error("a viewer is offered templates to publish")
 		}
@@ -53,7 +53,7 @@ func TestPublishTemplate(t *testing.T) {
 			AND actor_name = 'max@acme.example' AND target = $1`, made.ID); n != 1 {
 			t.Errorf("recorded %d times", n)
 		}
-		b.get("/programs/templates/" + x.Acme.TeamID).want(404)
+		b.get("/app/apps/templates/" + x.Acme.TeamID).want(404)
 	})
 }
 
@@ -69,8 +69,8 @@ func TestTemplateShowsEverything(t *testing.T) {
 				{Key: "promo", Type: "string", Fallback: scalar.OfText("<a href=\"https://evil.example\">\u2066")},
 				{Key: "count", Type: "number", Fallback: scalar.OfNumber(7)}, {Key: "name", Type: "string"}}})
 		x.Must(err)
-		b := x.browser(t).signIn("max@acme.example").get("/programs").want(200, "Read and publish Wel[U+202E]come")
-		b.get("/programs/templates/"+made.ID).want(200, "Wel[U+202E]come", "Hi[U+200B]", "{{{name}}}[U+3164]", "promo",
+		b := x.browser(t).signIn("max@acme.example").get("/app/apps").want(200, "Read and publish Wel[U+202E]come")
+		b.get("/app/apps/templates/"+made.ID).want(200, "Wel[U+202E]come", "Hi[U+200B]", "{{{name}}}[U+3164]", "promo",
 			"<a href=\"https://evil.example\">[U+2066]", "<dt>Value of count if the sender gives none</dt><dd>7</dd>")
 		if strings.ContainsAny(b.body, "\u202e\u200b\u3164\u2066") {
 			t.Error("the page contains hidden characters")

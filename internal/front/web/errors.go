@@ -2,7 +2,6 @@ package web
 
 import (
 	"errors"
-	"html/template"
 	"net/http"
 	"strings"
 
@@ -23,7 +22,7 @@ var (
 )
 
 var errorPage = Page(`{{define "title"}}{{.Title}}{{end}}
-{{define "main"}}<h1>{{.Title}}</h1><p>{{.Message}}</p><p><a href="/account">Go to your account</a></p>{{end}}`)
+{{define "main"}}<h1>{{.Title}}</h1><p class="second">{{.Message}}</p><div class="actions"><a class="b" href="/app/emails">Go to your emails</a></div>{{end}}`)
 
 // statusOf returns the HTTP status for a kind of fault.
 func statusOf(k fault.Kind) int {
@@ -82,13 +81,15 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}{message})
 		return
 	}
-	of := layoutData{Style: template.CSS(styleCSS), Data: struct{ Title, Message string }{titleOf(status), message}}
+	of := layoutData{Data: struct{ Title, Message string }{titleOf(status), message}}
 	// The error page for an internal error does not show the visitor, because looking up the visitor may be the operation
 	// that failed.
 	if v, ok, err := s.Visitor(r); err == nil && ok && status != http.StatusInternalServerError {
 		of.Visitor = &v
 	}
-	if err := write(w, status, errorPage, of, &options{}); err != nil {
+	o := options{}
+	s.frame(r, &of, &o)
+	if err := write(w, status, errorPage, of, &o); err != nil {
 		s.log.Error("rendering the error page failed", "error", err)
 		http.Error(w, message, status)
 	}

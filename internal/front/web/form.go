@@ -116,6 +116,7 @@ type Field struct {
 	Optional     bool
 	Options      []Choice // if set, the visitor selects one of these options
 	Max          int      // maximum number of characters; 0 means 500
+	Link         Crumb    // link beside the label, if its Href is set
 }
 
 // Choice is one of a field's options.

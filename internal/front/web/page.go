@@ -11,33 +11,23 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"time"
-
-	"github.com/postrider/postrider/internal/lib/visible"
 )
 
 var (
 	//go:embed layout.html
 	layoutHTML string
-	//go:embed style.css
-	styleCSS string
 
 	layout = sync.OnceValue(func() *template.Template {
-		functions := template.FuncMap{"date": date, "shown": visible.Show}
 		return template.Must(template.New("layout").Funcs(functions).Parse(layoutHTML))
 	})
 
 	barePolicy = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-	styleHash  = hashOf(styleCSS)
 )
 
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
-
-// date formats a time in UTC, because the server does not know the visitor's time zone.
-func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
 // Template is the template for a page within the common layout. A Template is parsed when its page is first shown. Lazy
 // parsing saves memory: all parsed pages together use a megabyte, and the heap grows to several times its live size.
@@ -58,10 +48,47 @@ type Option func(*options)
 type options struct {
 	script         string
 	redirectTarget string
+	bare           bool
+	class          string
+	live           string
+	tool           bool
+	guests         bool
+	crumbs         []Crumb
 }
 
 // Script adds a script to the end of a page. The Content-Security-Policy does not allow any other script on the page.
 func Script(text string) Option { return func(o *options) { o.script = text } }
+
+// Bare shows a page as an entry page, without the navigation, also to signed-in visitors.
+func Bare() Option { return func(o *options) { o.bare = true } }
+
+// Class sets a class of the main element: "form" for a narrow page of the dashboard, "wide" for a wide entry page.
+func Class(name string) Option { return func(o *options) { o.class = name } }
+
+// Live shows that a page follows events, and gives the path of the stream of server-sent events.
+func Live(path string) Option { return func(o *options) { o.live = path } }
+
+// Tool shows a page of the dashboard that needs the whole width: the navigation shows icons only, and the page fills the
+// window.
+func Tool() Option { return func(o *options) { o.tool = true } }
+
+// Guests shows a page in the frame of the dashboard also to visitors who are not signed in or have no team. Their
+// navigation leads only to pages for development.
+func Guests() Option { return func(o *options) { o.guests = true } }
+
+// Crumbs sets the path that leads to a page of the dashboard. It holds pairs of a label and an address; the last label
+// is that of the page and has no address.
+func Crumbs(pairs ...string) Option {
+	return func(o *options) {
+		for i := 0; i < len(pairs); i += 2 {
+			c := Crumb{Label: pairs[i]}
+			if i+1 < len(pairs) {
+				c.Href = pairs[i+1]
+			}
+			o.crumbs = append(o.crumbs, c)
+		}
+	}
+}
 
 // LeadsTo allows the page's forms, when submitted, to redirect to an OAuth client's redirect URI on another site. The
 // caller must have checked that the client has registered the URI.
@@ -83,10 +110,22 @@ func source(address string) string {
 
 // layoutData is the data for the layout template.
 type layoutData struct {
-	Style   template.CSS
 	Script  template.JS
 	Visitor *Visitor
 	Data    any
+	Theme   string // light, dark or ""
+	Class   string
+
+	// These fields are for the frame of the dashboard.
+	Shell  bool
+	Tool   bool
+	Guest  bool // whether the visitor has no team
+	TeamID string
+	Path   string // the address of the page
+	Nav    []NavSection
+	Crumbs []Crumb
+	Live   string
+	Keys   bool // whether single keys are shortcuts
 }
 
 // Show responds with a page that is rendered from data and a template that [Page] returned.
@@ -100,11 +139,20 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *Templ
 	if err != nil {
 		return err
 	}
-	of := layoutData{Style: template.CSS(styleCSS), Script: template.JS(o.script), Data: data}
+	of := layoutData{Script: template.JS(o.script), Data: data}
 	if ok {
 		of.Visitor = &v
 	}
+	s.frame(r, &of, &o)
 	return write(w, status, t, of, &o)
+}
+
+// frame adds to the layout what surrounds the page.
+func (s *Site) frame(r *http.Request, of *layoutData, o *options) {
+	of.Theme, of.Class, of.Keys = s.theme(r), o.class, s.Cookie(r, keysCookie) != "off"
+	if of.Visitor != nil || o.guests {
+		s.shell(r, of, o)
+	}
 }
 
 func write(w http.ResponseWriter, status int, t *Template, of layoutData, o *options) error {
@@ -122,13 +170,14 @@ func write(w http.ResponseWriter, status int, t *Template, of layoutData, o *opt
 
 // policy returns the page's Content-Security-Policy.
 func (o *options) policy() string {
-	p := "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; img-src data:; style-src " + styleHash +
-		"; form-action 'self'"
+	p := "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; img-src 'self' data:; style-src 'self'; " +
+		"connect-src 'self'; frame-src 'self'; form-action 'self'"
 	if o.redirectTarget != "" {
 		p += " " + o.redirectTarget
 	}
+	p += "; script-src 'self'"
 	if o.script != "" {
-		p += "; connect-src 'self'; script-src " + hashOf(o.script)
+		p += " " + hashOf(o.script)
 	}
 	return p
 }

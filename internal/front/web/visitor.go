@@ -146,3 +146,12 @@ func (s *Site) setCookie(w http.ResponseWriter, name, value string, lasts time.D
 	http.SetCookie(w, &http.Cookie{Name: s.cookieName(name), Value: value, Path: "/", MaxAge: age, HttpOnly: true,
 		Secure: s.secure, SameSite: http.SameSiteLaxMode})
 }
+
+// VisitorNow is like [Site.Visitor], but looks the session up again, for a response that lasts.
+func (s *Site) VisitorNow(r *http.Request) (Visitor, bool, error) {
+	token := s.Cookie(r, "")
+	if token == "" {
+		return Visitor{}, false, nil
+	}
+	return s.visitor(r.Context(), token)
+}

@@ -41,6 +41,13 @@ type Config struct {
 	// limited.
 	Limits *teams.Limiter
 
+	// Counts returns the numbers that the navigation shows. If Counts is nil, the navigation shows none.
+	Counts Counts
+
+	// Development reports whether this is a node for development, whose navigation leads to the captured emails. It may
+	// be nil.
+	Development func() bool
+
 	// SignInHint returns a sentence about signing in, which the sign-in page shows, or "". SignInHint may be nil.
 	SignInHint func() string
 }
@@ -117,6 +124,15 @@ func client(r *http.Request) audit.Entry {
 	return audit.Entry{Address: host, UserAgent: r.UserAgent()}
 }
 
+// Host returns the host name of the installation, or "" if its address is not set.
+func (s *Site) Host() string {
+	own, err := url.Parse(s.c.PublicURL)
+	if err != nil {
+		return ""
+	}
+	return own.Hostname()
+}
+
 // SignInHint returns a sentence about signing in, or "".
 func (s *Site) SignInHint() string {
 	if s.c.SignInHint == nil {
@@ -146,7 +162,7 @@ func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
 	// The path may contain another path as a query parameter. Percent-encoding makes such a parameter up to three times as
 	// long.
 	if path = local(path, 4*nextMaxBytes); path == "" {
-		path = "/account"
+		path = "/app/account"
 	}
 	w.Header().Set("Location", path)
 	w.WriteHeader(http.StatusSeeOther)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -143,6 +144,23 @@ func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// HasResource reports whether a path belongs to the API: whether an operation's path begins with the same segment. A
+// path may belong to the API although no operation serves it.
+func (s *Server) HasResource(path string) bool {
+	path = normalized(path)
+	if path == "/" || path == "/openapi.json" || path == "/docs" {
+		return true
+	}
+	first := firstSegment(path)
+	return slices.ContainsFunc(s.opts.Operations, func(o Operation) bool { return firstSegment(o.Path) == first }) ||
+		slices.ContainsFunc(s.opts.LiveStreams, func(l LiveStream) bool { return firstSegment(l.Path) == first })
+}
+
+func firstSegment(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return first
 }
 
 // ScopeOf returns the scope of the operation that serves requests with the given method and path. If no operation

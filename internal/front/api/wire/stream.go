@@ -110,6 +110,11 @@ func (s *Server) acquireStream(ctx context.Context, team string, kind StreamKind
 		}
 		return func() { s.Capacity.LongLists.Release(team, 1) }, nil
 	}
+	return s.AcquireExport(team)
+}
+
+// AcquireExport reserves a slot for an export without waiting. The returned function release frees the slot.
+func (s *Server) AcquireExport(team string) (release func(), err error) {
 	if s.Capacity.Exports.Held(team) >= exportsPerTeamMax || !s.Capacity.Exports.TryAcquire(team, 1) {
 		return nil, fault.New(fault.TooFast, "", "This team has as many exports under way as it may, which is %d at most. "+
 			"Wait until one has ended.", exportsPerTeamMax)

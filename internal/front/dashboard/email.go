@@ -1,0 +1,294 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/explain"
+)
+
+var emailPage = pageOf("email.html")
+
+// emailView is the content of the page of one email.
+type emailView struct {
+	base
+	Email      emails.Email
+	Recipients []recipientView
+	Counts     []badgeView
+	Chosen     explain.RecipientAnswer
+	HasChosen  bool
+	Rows       []intervalRow
+	Sums       []sumView
+	Total      time.Duration
+	Attempts   []attemptView
+	Last       *explain.AttemptAnswer // the newest attempt of the chosen recipient, or nil
+	Later      []explain.LaterEvent
+	Missing    []string // what was not recorded
+	Act        string
+	KeyName    string
+	DomainName string
+	Files      []emails.Attachment
+	HasHTML    bool
+	Text       string
+	Source     string
+	Private    bool
+	Back       string
+	SendAgain  bool
+	MayStop    bool
+	Shared     string // a link that was just created
+	Problem    string
+	Resume     string // a time that could not be read
+}
+
+// recipientView is a recipient with the steps of the delivery.
+type recipientView struct {
+	Address, Kind string
+	State         emails.State
+	Href          string
+	Chosen        bool
+	Steps         []stepView
+}
+
+// stepView is an event of a recipient's timeline.
+type stepView struct {
+	State, Label string
+	At           time.Time
+}
+
+// badgeView is a badge with a number of recipients.
+type badgeView struct {
+	State emails.State
+	Label string
+}
+
+// intervalRow is a row of the waterfall. Start and Width are percentages of the whole time.
+type intervalRow struct {
+	Title, Says, Class, Start, Width string
+	Length                           time.Duration
+}
+
+// sumView is the length of all intervals with one cause.
+type sumView struct {
+	Label, Class string
+	Length       time.Duration
+}
+
+// attemptView is an attempt with its transcript in lines.
+type attemptView struct {
+	explain.AttemptAnswer
+	Length time.Duration
+	Open   bool
+	Lines  []line
+}
+
+// line is a line of a transcript. Class marks the reply that decided.
+type line struct{ Class, Text string }
+
+// eventsShown is the maximum number of events that the page reads.
+const eventsShown = 1000
+
+func (c *call) email() error { return c.emailPage(http.StatusOK, "", "") }
+
+// emailPage shows an email. The problem and the time are those of a form that was refused. A link is one that was just
+// made for sharing the email.
+func (c *call) emailPage(status int, problem, typed string, shared ...string) error {
+	e, err := c.Emails.Get(c.ctx(), c.team.TeamID, c.id())
+	if err != nil {
+		return err
+	}
+	data := emailView{base: c.base(), Email: e, HasHTML: e.HTML != nil, Back: "/app/emails", Problem: problem, Resume: typed,
+		MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
+	if len(shared) > 0 {
+		data.Shared = shared[0]
+	}
+	if e.Text != nil {
+		data.Text = *e.Text
+	}
+	if e.HTML != nil {
+		data.Source = *e.HTML
+	}
+	if data.Files, _, err = c.Emails.Attachments(c.ctx(), c.team.TeamID, e.ID, page.Page{Limit: 100}); err != nil {
+		return err
+	}
+	answer, err := c.Explain(c.ctx(), c.actor, e.ID)
+	if err != nil {
+		return err
+	}
+	all, err := c.Emails.Recipients(c.ctx(), c.team.TeamID, e.ID)
+	if err != nil {
+		return err
+	}
+	entries, _, err := c.Emails.Timeline(c.ctx(), c.team.TeamID, e.ID, page.Page{Limit: eventsShown})
+	if err != nil {
+		return err
+	}
+	data.choose(c.r.URL, &answer)
+	for _, to := range all {
+		v := recipientView{Address: to.Address, Kind: to.Kind, State: to.State,
+			Href:   web.With(c.r.URL, "recipient", to.Address),
+			Chosen: data.HasChosen && to.Address == data.Chosen.Address}
+		for _, x := range entries {
+			if x.Recipient == "" || x.Recipient == to.Address {
+				v.Steps = append(v.Steps, stepView{x.Type, stepLabel(x.Type), x.At})
+			}
+		}
+		data.Recipients = append(data.Recipients, v)
+	}
+	data.Counts = counts(all)
+	if err := c.names(&data); err != nil {
+		return err
+	}
+	title := e.Subject
+	if title == "" {
+		title = "No subject"
+	}
+	return c.show(status, emailPage, data, web.Crumbs("Emails", data.Back, title), web.Live("/app/live?email="+e.ID))
+}
+
+// names adds the names of the key and of the domain, if the visitor may see them.
+func (c *call) names(data *emailView) error {
+	if data.Email.DomainID != "" && c.actor.Scopes.Has(teams.DomainsRead) {
+		d, err := c.Domains.Get(c.ctx(), c.team.TeamID, data.Email.DomainID)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+		data.DomainName = d.Name
+	}
+	data.KeyName = string(data.Email.Actor.Kind)
+	if data.Email.Actor.Kind == teams.KeyActor && c.actor.Scopes.Has(teams.KeysRead) {
+		all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
+		if err != nil {
+			return err
+		}
+		data.KeyName = "a deleted key"
+		for _, k := range all {
+			if k.ID == data.Email.Actor.ID {
+				data.KeyName = k.Name
+			}
+		}
+	}
+	return nil
+}
+
+// choose selects the recipient whose delivery the page explains: the one in the address, or the one with the worst
+// outcome.
+func (v *emailView) choose(u *url.URL, a *explain.Answer) {
+	v.Later, v.Missing = a.Afterwards, a.NotRecorded
+	if len(a.Recipients) == 0 {
+		return
+	}
+	v.Chosen, v.HasChosen = a.Recipients[0], true
+	for _, r := range a.Recipients {
+		if r.Address == u.Query().Get("recipient") {
+			v.Chosen = r
+		}
+	}
+	v.Act = actors[v.Chosen.Act]
+	v.waterfall()
+	for i := range a.Attempts {
+		t := &a.Attempts[i]
+		if !slices.Contains(t.Recipients, v.Chosen.Address) && len(t.Recipients) > 0 {
+			continue
+		}
+		v.Last = t
+		v.Missing = append(v.Missing, t.NotRecorded...)
+		v.Attempts = append(v.Attempts, attemptView{AttemptAnswer: *t, Length: millis(t.Duration), Lines: linesOf(t),
+			Open: t.Outcome != "delivered"})
+	}
+	if n := len(v.Attempts); n > 3 { // only the newest ones are open
+		for i := range v.Attempts[:n-1] {
+			v.Attempts[i].Open = false
+		}
+	}
+}
+
+// actors says who must act.
+var actors = map[explain.Actor]string{explain.Nobody: "Nobody", "you": "You", "domain_owner": "The owner of the domain",
+	"recipient": "The recipient", "operator": "The operator of this installation", "provider": "The recipient's mail provider"}
+
+// waterfall makes rows of the intervals of the chosen recipient, on one linear axis.
+func (v *emailView) waterfall() {
+	total := v.Chosen.TotalMS
+	v.Total = millis(total)
+	begun := 0.0
+	for _, x := range v.Chosen.Intervals {
+		row := intervalRow{Title: causes[string(x.Cause)].title, Says: x.Says, Class: causes[string(x.Cause)].class,
+			Start: web.Percent(begun, total, 0), Width: web.Percent(x.Duration, total, .9), Length: millis(x.Duration)}
+		if begun > .99*total {
+			row.Start = "99%"
+		}
+		begun += x.Duration
+		v.Rows = append(v.Rows, row)
+	}
+	for _, s := range v.Chosen.Sums {
+		v.Sums = append(v.Sums, sumView{causes[string(s.Cause)].title, causes[string(s.Cause)].class, millis(s.Duration)})
+	}
+}
+
+// causes says what an interval belongs to, and names the class of its bar.
+var causes = map[string]struct{ title, class string }{
+	"postrider": {"Postrider", "work"}, "limit": {"Our limits", "a"}, "schedule": {"Schedule", "wait"},
+	"sender": {"The sender", "wait"}, "host": {"Their server", "warn"}, "handover": {"Handover", "ok"},
+	"unknown": {"Not recorded", ""}}
+
+// linesOf returns the lines of an attempt's transcript, and marks the reply that decided.
+func linesOf(t *explain.AttemptAnswer) []line {
+	var all []line
+	for text := range strings.Lines(t.Transcript) {
+		l := line{Text: strings.TrimRight(text, "\r\n")}
+		if t.Reply != "" && strings.Contains(l.Text, t.Reply) {
+			switch t.Outcome {
+			case "bounced":
+				l.Class = "e"
+			case "delayed", "mixed":
+				l.Class = "w"
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// stepLabel returns the word for an event of the timeline.
+func stepLabel(kind string) string {
+	switch kind {
+	case "queued":
+		return "Accepted"
+	case "sent":
+		return "Sending"
+	case "delivery_delayed":
+		return "Deferred"
+	}
+	return ""
+}
+
+// counts returns a badge for each outcome, with its number of recipients if there are several.
+func counts(all []emails.Recipient) []badgeView {
+	n := map[emails.State]int{}
+	var order []emails.State
+	for _, r := range all {
+		if n[r.State] == 0 {
+			order = append(order, r.State)
+		}
+		n[r.State]++
+	}
+	var badges []badgeView
+	for _, s := range order {
+		b := badgeView{State: s}
+		if len(all) > 1 {
+			b.Label = web.Label(string(s)) + " for " + web.Number(n[s])
+		}
+		badges = append(badges, b)
+	}
+	return badges
+}

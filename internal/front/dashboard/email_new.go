@@ -1,0 +1,122 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+var newEmailPage = pageOf("email_new.html")
+
+// newEmail is the content of the page that sends a single email.
+type newEmail struct {
+	base
+	Form *web.Form
+}
+
+const testHTML = "<h1>It works</h1>\n<p>This email was sent from the dashboard.</p>"
+
+// newEmailForm returns the form. Only a domain of the team can send.
+func (c *call) newEmailForm() (*web.Form, error) {
+	from := ""
+	all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > 0 {
+		from = c.team.TeamName + " <hello@" + all[0].Name + ">"
+	}
+	return web.NewForm(
+		&web.Field{Name: "from", Label: "From", Value: from, Hint: "An address at a verified domain of the team."},
+		&web.Field{Name: "to", Label: "To", Value: c.v.User.Email, Max: 2000, Hint: "Up to 50 addresses, separated by commas."},
+		&web.Field{Name: "subject", Label: "Subject", Value: "Test from " + c.team.TeamName, Max: 998},
+		&web.Field{Name: "html", Label: "HTML", Type: "textarea", Value: testHTML, Max: 50000, Optional: true},
+		&web.Field{Name: "text", Label: "Text", Type: "textarea", Max: 50000, Optional: true,
+			Hint: "If it is empty, the text is made from the HTML."},
+		&web.Field{Name: "scheduled_at", Label: "Send at", Optional: true, Max: 100,
+			Hint: "Such as “in 2 hours” or 2027-01-31T09:00:00Z. Empty: now."}), nil
+}
+
+// showNewEmail shows the form, with the values of an earlier email if the address names one.
+func (c *call) showNewEmail() error {
+	form, err := c.newEmailForm()
+	if err != nil {
+		return err
+	}
+	if again := c.r.URL.Query().Get("again"); again != "" {
+		e, err := c.Emails.Get(c.ctx(), c.team.TeamID, validID(again))
+		if err != nil {
+			return err
+		}
+		values := map[string]string{"from": e.From, "to": strings.Join(e.To, ", "), "subject": e.Subject, "html": "", "text": ""}
+		if e.HTML != nil {
+			values["html"] = *e.HTML
+		}
+		if e.Text != nil {
+			values["text"] = *e.Text
+		}
+		for _, f := range form.Fields {
+			if v, ok := values[f.Name]; ok {
+				f.Value = v
+			}
+		}
+	}
+	return c.newEmailPage(http.StatusOK, form)
+}
+
+func (c *call) newEmailPage(status int, form *web.Form) error {
+	return c.show(status, newEmailPage, newEmail{c.base(), form}, web.Crumbs("Emails", "/app/emails", "New email"),
+		web.Class("form"))
+}
+
+func (c *call) sendNewEmail() error {
+	form, err := c.newEmailForm()
+	if err != nil {
+		return err
+	}
+	form.Fill(c.form)
+	in := emails.Send{From: c.form.Get("from"), Subject: c.form.Get("subject"), ScheduledAt: c.form.Get("scheduled_at")}
+	in.To = splitAddresses(c.form.Get("to"))
+	if html := c.form.Get("html"); html != "" {
+		in.HTML = &html
+	}
+	if text := c.form.Get("text"); text != "" {
+		in.Text = &text
+	}
+	id, err := c.Emails.Send(c.ctx(), c.actor, in, emails.Idempotency{})
+	if err != nil {
+		status, ours := form.SetError(err)
+		if ours != nil || fault.KindOf(err) == fault.Unavailable {
+			return err
+		}
+		return c.newEmailPage(status, form)
+	}
+	return c.redirect(emailPath(id), "The email is accepted.")
+}
+
+// splitAddresses splits a list of mailboxes at commas that are not within quotes.
+func splitAddresses(text string) (all []string) {
+	quoted, begin := false, 0
+	cut := func(end int) {
+		if one := strings.TrimSpace(text[begin:end]); one != "" {
+			all = append(all, one)
+		}
+		begin = end + 1
+	}
+	for i := range len(text) {
+		switch text[i] {
+		case '"':
+			quoted = !quoted
+		case ',', '\n', ';':
+			if !quoted {
+				cut(i)
+			}
+		}
+	}
+	cut(len(text))
+	return all
+}

@@ -1,0 +1,264 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+var emailsPage = pageOf("emails.html")
+
+// rowsShown is the number of rows on a page of a list.
+const rowsShown = 50
+
+// statesShown are the states by which the list of emails can be filtered, in the order of the menu.
+var statesShown = []emails.State{emails.Queued, emails.Scheduled, emails.Sent, emails.Delivered, emails.Opened,
+	emails.Clicked, emails.Delayed, emails.Bounced, emails.Complained, emails.Failed, emails.Suppressed, emails.Canceled}
+
+// spans are the times by which lists can be filtered, by the value of the parameter in.
+var spans = []struct {
+	Value, Label string
+	length       time.Duration
+}{
+	{"1h", "Last hour", time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"7d", "Last 7 days", 7 * 24 * time.Hour},
+	{"30d", "Last 30 days", 30 * 24 * time.Hour},
+}
+
+// emailList is the content of the page that lists the emails that the team sent.
+type emailList struct {
+	base
+	Filter   emailFilter
+	Rows     []emailRow
+	Pager    pager
+	Back     time.Time // how far the search went back, if its time was over; else zero
+	First    bool      // whether the team has sent no email yet
+	Snippets []snippet
+	Export   string
+}
+
+// emailFilter is the filter as the visitor set it.
+type emailFilter struct {
+	Query, Tag, In, From                   string
+	Domain, Key, Template, Broadcast       string
+	Status                                 []string
+	States                                 []emails.State
+	Domains, Keys                          []web.Choice
+	DomainName, KeyName, SpanLabel         string
+	Set                                    int // how many filters are set
+	Clear                                  string
+	NoStatus, NoDomain, NoKey, NoTag, NoIn string // addresses of the list without that filter
+}
+
+// Has reports whether a state is selected.
+func (f emailFilter) Has(s emails.State) bool { return slices.Contains(f.Status, string(s)) }
+
+// Spans returns the choices of time.
+func (f emailFilter) Spans() any {
+	if _, _, ok := periodOf(f.In); ok {
+		return append([]struct {
+			Value, Label string
+			length       time.Duration
+		}{{Value: f.In, Label: f.SpanLabel}}, spans...)
+	}
+	return spans
+}
+
+// periodOf parses the value of the parameter in that names an hour, a day, or the first and the last day of a period,
+// in UTC.
+func periodOf(in string) (from, to time.Time, ok bool) {
+	if t, err := time.Parse("2006-01-02T15", in); err == nil {
+		return t, t.Add(time.Hour), true
+	}
+	first, last, several := strings.Cut(in, "_")
+	if !several {
+		last = first
+	}
+	from, err := time.Parse(time.DateOnly, first)
+	to, err2 := time.Parse(time.DateOnly, last)
+	return from, to.AddDate(0, 0, 1), err == nil && err2 == nil && !to.Before(from)
+}
+
+// periodLabel returns the words for a period, such as "16 Nov" and "16 Nov 09:00 UTC".
+func periodLabel(from, to time.Time) string {
+	switch {
+	case to.Sub(from) < 24*time.Hour:
+		return from.Format("2 Jan 15:04 UTC")
+	case to.Sub(from) == 24*time.Hour:
+		return from.Format("2 Jan 2006")
+	}
+	return from.Format("2 Jan") + " to " + to.AddDate(0, 0, -1).Format("2 Jan 2006")
+}
+
+// emailRow is a row of the list.
+type emailRow struct {
+	ID, To, Subject string
+	More            int // how many recipients there are besides To
+	State           emails.State
+	Said            string // the last event in words
+	At              time.Time
+	Next            time.Time // of the next attempt, or zero
+	SendAt          time.Time // when a scheduled email is sent, or zero
+}
+
+func (c *call) emails() error {
+	p, err := c.page(rowsShown)
+	if err != nil {
+		return err
+	}
+	data := emailList{base: c.base(), Export: c.exportPath()}
+	f, filter, err := c.emailFilter()
+	if err != nil {
+		return err
+	}
+	data.Filter = filter
+	var some []emails.Email
+	var more bool
+	if f.Empty() {
+		some, more, err = c.Emails.List(c.ctx(), c.team.TeamID, p)
+	} else {
+		var found emails.Found
+		found, err = c.Emails.Search(c.ctx(), c.actor, f, p)
+		some, more, data.Back = found.Emails, found.HasMore, found.SearchedBackTo
+		if found.Next != "" && len(some) == 0 {
+			data.Pager.Older = web.With(c.r.URL, "after", found.Next, "before", "")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for i := range some {
+		ids = append(ids, some[i].ID)
+	}
+	latest, err := c.Emails.Latest(c.ctx(), c.team.TeamID, ids)
+	if err != nil {
+		return err
+	}
+	for i := range some {
+		row := rowOf(&some[i])
+		row.Said, row.Next = lastEvent(latest[row.ID])
+		data.Rows = append(data.Rows, row)
+	}
+	if len(ids) > 0 {
+		data.Pager = c.pager(p, ids, more)
+	}
+	data.First = len(ids) == 0 && f.Empty() && p == (page.Page{Limit: rowsShown})
+	if data.First {
+		data.Snippets, err = c.snippets()
+		if err != nil {
+			return err
+		}
+	}
+	return c.show(http.StatusOK, emailsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Emails"),
+		web.Live("/app/live"))
+}
+
+// rowOf returns the row of an email.
+func rowOf(e *emails.Email) emailRow {
+	row := emailRow{ID: e.ID, Subject: e.Subject, State: e.LastEvent, At: e.CreatedAt, More: -1}
+	for _, list := range [][]string{e.To, e.Cc, e.Bcc} {
+		row.More += len(list)
+		if row.To == "" && len(list) > 0 {
+			row.To = addressOnly(list[0])
+		}
+	}
+	if e.LastEvent == emails.Scheduled {
+		row.SendAt = e.ScheduledAt
+	}
+	return row
+}
+
+// addressOnly returns the address of a mailbox without the name.
+func addressOnly(mailbox string) string {
+	if i := strings.LastIndexByte(mailbox, '<'); i >= 0 {
+		return strings.TrimSuffix(mailbox[i+1:], ">")
+	}
+	return mailbox
+}
+
+// emailFilter reads the filter from the request's query, and the choices that it offers.
+func (c *call) emailFilter() (f emails.Filter, shown emailFilter, err error) {
+	q := c.r.URL.Query()
+	shown = emailFilter{Query: strings.TrimSpace(q.Get("q")), Tag: q.Get("tag"), In: q.Get("in"), From: q.Get("from"),
+		Domain: q.Get("domain"), Key: q.Get("key"), Template: q.Get("template"), Broadcast: q.Get("broadcast"),
+		States: statesShown, Clear: c.r.URL.Path}
+	f = emails.Filter{Query: shown.Query, From: shown.From}
+	for _, s := range q["status"] {
+		if s != "" && !slices.Contains(shown.Status, s) {
+			shown.Status = append(shown.Status, s)
+		}
+	}
+	f.Status = shown.Status
+	f.TagName, f.TagValue, _ = strings.Cut(shown.Tag, ":")
+	for _, x := range []struct {
+		from string
+		into *string
+	}{{shown.Domain, &f.DomainID}, {shown.Key, &f.KeyID}, {shown.Template, &f.TemplateID}, {shown.Broadcast, &f.BroadcastID}} {
+		if x.from != "" {
+			*x.into = validID(x.from)
+		}
+	}
+	for _, s := range spans {
+		if s.Value == shown.In {
+			f.CreatedAfter, shown.SpanLabel = time.Now().Add(-s.length), s.Label
+		}
+	}
+	if from, to, ok := periodOf(shown.In); ok {
+		f.CreatedAfter, f.CreatedBefore, shown.SpanLabel = from, to, periodLabel(from, to)
+	}
+	for _, set := range []bool{shown.Query != "", shown.Tag != "", shown.SpanLabel != "", shown.Domain != "",
+		shown.Key != "", shown.Template != "", shown.Broadcast != "", len(shown.Status) > 0, shown.From != ""} {
+		if set {
+			shown.Set++
+		}
+	}
+	without := func(name string) string { return web.With(c.r.URL, name, "", "after", "", "before", "") }
+	shown.NoStatus, shown.NoDomain, shown.NoKey = without("status"), without("domain"), without("key")
+	shown.NoTag, shown.NoIn = without("tag"), without("in")
+	if err := c.choices(&shown); err != nil {
+		return f, shown, err
+	}
+	return f, shown, nil
+}
+
+// choicesShown is the maximum number of domains, and of keys, in the menu of a filter.
+const choicesShown = 100
+
+// choices adds the team's domains and keys to the filter's menus.
+func (c *call) choices(f *emailFilter) error {
+	if c.actor.Scopes.Has(teams.DomainsRead) {
+		all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
+		if err != nil {
+			return err
+		}
+		for _, d := range all {
+			f.Domains = append(f.Domains, web.Choice{Value: d.ID, Label: d.Name})
+			if d.ID == f.Domain {
+				f.DomainName = d.Name
+			}
+		}
+	}
+	if c.actor.Scopes.Has(teams.KeysRead) {
+		all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
+		if err != nil {
+			return err
+		}
+		for _, k := range all {
+			f.Keys = append(f.Keys, web.Choice{Value: k.ID, Label: k.Name})
+			if k.ID == f.Key {
+				f.KeyName = k.Name
+			}
+		}
+	}
+	return nil
+}
+
+// emailPath returns the address of an email's page.
+func emailPath(id string) string { return "/app/emails/" + url.PathEscape(id) }

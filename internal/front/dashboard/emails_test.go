@@ -1,0 +1,108 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+)
+
+// An email appears in the list, and its page explains the delivery. The mail itself is shown only in a sandboxed frame
+// without scripts.
+func TestEmail(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Member)
+		v.shows("/app/emails", 200, "Send your first email", "curl "+b.url+"/emails", "hello@acme.example")
+		id := b.send("laura@example.org", "Your invoice <1>")
+		b.eventually("the email is delivered", func() bool {
+			return b.api("GET", "/emails/"+id, "")["last_event"] == "delivered"
+		})
+		v.shows("/app/emails", 200, `href="/app/emails/`+id+`"`, "laura@example.org", "Your invoice &lt;1&gt;")
+		v.shows("/app/emails/"+id, 200, "Explain this delivery", "captured", "type:invoice", "production",
+			`sandbox=""`, "Nobody")
+
+		r, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/app/emails/"+id+"/html", nil)
+		b.must(err)
+		w, err := v.c.Do(r)
+		b.must(err)
+		w.Body.Close()
+		policy := w.Header.Get("Content-Security-Policy")
+		if w.StatusCode != 200 || !strings.HasPrefix(policy, "sandbox; default-src 'none'") ||
+			!strings.Contains(policy, "img-src data:;") {
+			t.Errorf("the mail: %d, policy %q", w.StatusCode, policy)
+		}
+	})
+}
+
+// The list says in words why an email bounced, and finds it by its state and its recipient.
+func TestBouncedEmail(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		id := b.send("bounced@resend.dev", "To nobody")
+		b.send("delivered@resend.dev", "To somebody")
+		b.eventually("the email bounces", func() bool {
+			return b.api("GET", "/emails/"+id, "")["last_event"] == "bounced"
+		})
+		v.shows("/app/emails", 200, `href="/app/emails/`+id+`"`, ">Refused</td>")
+		v.shows("/app/emails/"+id, 200, "bounced@resend.dev", "Who must act")
+	})
+}
+
+// Nobody sees the emails of another team, and a form for one team changes nothing in another.
+func TestOtherTeam(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		id := b.api("POST", "/emails", `{"from":"a@acme.example","to":"b@example.org","subject":"Later","text":"x",
+			"scheduled_at":"in 2 hours"}`)["id"].(string)
+		other := b.visitorOf(b.other.TeamID, teams.Owner)
+		for _, path := range []string{"", "/html", "/files/" + id} {
+			other.shows("/app/emails/"+id+path, 404)
+		}
+		for _, form := range []string{"/cancel", "/share", "/reschedule"} {
+			if status, page := other.post("/app/emails/"+id+form, url.Values{"scheduled_at": {"in 3 hours"}}); status != 404 {
+				t.Errorf("%s: %d\n%s", form, status, page)
+			}
+		}
+		own := b.visitor(teams.Owner)
+		if status, page := own.post("/app/emails/"+id+"/cancel", url.Values{"team": {b.other.TeamID}}); status != 403 ||
+			!strings.Contains(page, "You chose another team") {
+			t.Errorf("a form of another team: %d\n%s", status, page)
+		}
+		own.shows("/app/emails/"+id, 200, "Cancel email")
+		if status, page := own.post("/app/emails/"+id+"/reschedule", url.Values{"scheduled_at": {"the day before"}}); status != 422 ||
+			!strings.Contains(page, `value="the day before"`) {
+			t.Errorf("a time that cannot be read: %d\n%s", status, page)
+		}
+		if status, page := own.post("/app/emails/"+id+"/cancel", nil); status != 200 ||
+			!strings.Contains(page, "The email is canceled.") {
+			t.Errorf("cancel: %d\n%s", status, page)
+		}
+	})
+}
+
+// The form for a new email shows errors beside the fields and keeps what was typed.
+func TestNewEmail(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Member)
+		v.shows("/app/emails/new", 200, "hello@acme.example")
+		status, page := v.post("/app/emails/new", url.Values{"from": {"a@other.example"}, "to": {"x@example.org"},
+			"subject": {"Typed <subject>"}, "text": {"x"}})
+		if status < 400 || status > 499 || !strings.Contains(page, "Typed &lt;subject&gt;") ||
+			!strings.Contains(page, "is not verified") {
+			t.Errorf("a sender of another domain: %d\n%s", status, page)
+		}
+		status, page = v.post("/app/emails/new", url.Values{"from": {"a@acme.example"},
+			"to": {`"Meyer, Laura" <laura@example.org>, b@example.org`}, "subject": {"Hello"}, "html": {"<p>x</p>"}})
+		if status != 200 || !strings.Contains(page, "The email is accepted.") || !strings.Contains(page, "2 recipients") {
+			t.Errorf("sent: %d\n%s", status, page)
+		}
+		if status, _ := b.visitor(teams.Viewer).get("/app/emails/new"); status != 403 {
+			t.Errorf("a viewer: %d", status)
+		}
+	})
+}

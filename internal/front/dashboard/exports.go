@@ -1,0 +1,119 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+)
+
+// exportWriteTime is the maximum time that a browser may take for a batch of an export.
+const exportWriteTime = time.Minute
+
+// exportPath returns the address that exports what the list of the request's path and filter shows.
+func (c *call) exportPath() string {
+	_, query, _ := strings.Cut(web.With(c.r.URL, "after", "", "before", ""), "?")
+	if query != "" {
+		query = "?" + query
+	}
+	return c.r.URL.Path + "/export" + query
+}
+
+func (c *call) exportEmails() error {
+	f, _, err := c.emailFilter()
+	if err != nil {
+		return err
+	}
+	if f.Empty() {
+		return c.export(teams.EmailsRead, "emails.exported", c.Exports.Emails(c.team.TeamID, emails.Span{}))
+	}
+	return c.export(teams.EmailsRead, "emails.exported", c.Exports.FoundEmails(c.actor, f))
+}
+
+func (c *call) exportSuppressions() error {
+	origin := suppressions.Origin(c.r.URL.Query().Get("origin"))
+	return c.export(teams.SuppressionsRead, "suppressions.exported", c.Exports.Suppressions(c.team.TeamID, origin))
+}
+
+func (c *call) exportLogs() error {
+	f, _ := c.logFilter()
+	return c.export(teams.LogsRead, "logs.exported", c.Exports.Logs(c.team.TeamID, f))
+}
+
+// export responds with a file. A person opens it, so values that a spreadsheet would run as formulas are quoted unless
+// the address says otherwise. Before each batch, export checks that the visitor still has the scope. A file that
+// cannot be completed ends with a broken connection, which the browser reports as a failed download.
+func (c *call) export(scope teams.Scope, action string, x *exports.Export) error {
+	formulas := c.r.URL.Query().Get("formulas")
+	if formulas == "" {
+		formulas = "quote"
+	}
+	o, err := exports.ParseOptions(c.r.URL.Query().Get("format"), formulas)
+	if err != nil {
+		return err
+	}
+	release, err := c.AcquireExport(c.team.TeamID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	begun := false
+	for part, err := range x.Batches(c.ctx(), o) {
+		if err == nil && begun {
+			err = c.stillMay(scope)
+		}
+		if err == nil && !begun {
+			err = c.readAction(action, "")
+		}
+		if err != nil && begun {
+			panic(http.ErrAbortHandler)
+		}
+		if err != nil {
+			return err
+		}
+		if !begun {
+			h := c.w.Header()
+			h.Set("Content-Type", o.Format.MediaType())
+			h.Set("Content-Disposition", `attachment; filename="`+x.Name+"."+string(o.Format)+`"`)
+			h.Set("X-Accel-Buffering", "no") // a buffering proxy could hide that the file is incomplete
+			begun = true
+		}
+		if c.r.Method == http.MethodHead {
+			return nil
+		}
+		if c.writePart(part) != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	return nil
+}
+
+// stillMay returns an error if the visitor has lost a scope, or the team, since the request began.
+func (c *call) stillMay(scope teams.Scope) error {
+	by, err := c.Members.Actor(c.ctx(), c.v.User.ID, c.team.TeamID)
+	if err != nil {
+		return err
+	}
+	return by.Require(scope)
+}
+
+// writePart writes and flushes a batch of an export.
+func (c *call) writePart(part []byte) error {
+	rc := http.NewResponseController(c.w)
+	if err := rc.SetWriteDeadline(time.Now().Add(exportWriteTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := c.w.Write(part); err != nil {
+		return err
+	}
+	if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,513 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/metrics"
+)
+
+var metricsPage = pageOf("metrics.html", "chart.html")
+
+// The limits that the charts show, in percent. The bounce rate is that at which the sending of a broadcast pauses. The
+// complaint rate is that which Google and Yahoo ask senders to stay below.
+const (
+	bounceLimit    = 5.0
+	complaintLimit = 0.1
+)
+
+// outlierLeast is the minimum number of emails of a period whose bounce rate is worth a remark.
+const outlierLeast = 20
+
+// metricSpan is a span of time that the page of metrics can show, with the lengths of its steps. The first length is
+// the default.
+type metricSpan struct {
+	Value, Label string
+	days         int
+	By           []string
+}
+
+var metricSpans = []metricSpan{
+	{"24h", "Last 24 hours", 1, []string{"hour"}}, {"7d", "Last 7 days", 7, []string{"day", "hour"}},
+	{"30d", "Last 30 days", 30, []string{"day", "week"}}, {"90d", "Last 90 days", 90, []string{"week", "day"}},
+}
+
+// defaultSpan is the index of the span that the page shows first.
+const defaultSpan = 2
+
+// stepLengths names the lengths of steps.
+var stepLengths = map[string]string{"hour": "Hour", "day": "Day", "week": "Week"}
+
+// metricsView is the content of the page of metrics.
+type metricsView struct {
+	base
+	Filter              metricsFilter
+	From, To            string
+	None                bool // whether nothing happened in the span
+	Figures             []figure
+	Outcomes            barChart
+	Rates               []rateCard
+	Rows                []metricsRow
+	Domains, Broadcasts []metricsRow
+	Export              string
+}
+
+// metricsFilter is the filter as the visitor set it.
+type metricsFilter struct {
+	Span                          metricSpan
+	Spans                         []metricSpan
+	By                            string
+	Steps                         []stepChoice
+	Domain, DomainName            string
+	Broadcast, BroadcastName      string
+	Domains, Broadcasts           []web.Choice
+	NoDomain, NoBroadcast, NoSpan string
+}
+
+// stepChoice is a piece of the segment that sets the length of a step.
+type stepChoice struct {
+	Label, Href string
+	Chosen      bool
+}
+
+// figure is one of the numbers at the top. Tone is warn if the figure is above its limit.
+type figure struct{ Label, Value, Says, Tone string }
+
+// rateCard is a chart of rates with its present value.
+type rateCard struct {
+	Heading, Note string
+	Chart         lineChart
+}
+
+// metricsRow is a row of a table with the figures of a period, domain or broadcast.
+type metricsRow struct {
+	Label, Href string
+	counted
+	Bar, Tone string // width and class of the bar of delivered emails, from 90 to 100 %
+}
+
+// counted are the numbers of emails, per recipient. Opened and Clicked count people only.
+type counted struct {
+	Sent, Delivered, Waiting, Bounced, Failed, Complained, Opened, Clicked, Unsubscribed int
+}
+
+func (n *counted) add(c *metrics.Count) {
+	switch events.Type("email." + c.Type) {
+	case events.EmailSent:
+		n.Sent += c.Recipients
+	case events.EmailDelivered:
+		n.Delivered += c.Events
+	case events.EmailBounced:
+		n.Bounced += c.Events
+	case events.EmailFailed:
+		n.Failed += c.Events
+	case events.EmailComplained:
+		n.Complained += c.Events
+	case events.EmailOpened:
+		n.Opened += c.People
+	case events.EmailClicked:
+		n.Clicked += c.People
+	case "email.unsubscribed":
+		n.Unsubscribed += c.Events
+	}
+}
+
+// The rates are percentages, or NaN if there is nothing to divide by. They are those of the API.
+
+func (n *counted) deliveredRate() float64 { return share(n.Delivered, n.Sent) }
+func (n *counted) bounceRate() float64    { return share(n.Bounced, n.Sent) }
+func (n *counted) complaintRate() float64 { return share(n.Complained, n.Delivered) }
+func (n *counted) openRate() float64      { return share(n.Opened, n.Delivered) }
+func (n *counted) clickRate() float64     { return share(n.Clicked, n.Delivered) }
+
+// These methods are for the tables.
+
+func (n counted) DeliveredRate() string { return percentText(n.deliveredRate(), 1) }
+func (n counted) BounceRate() string    { return percentText(n.bounceRate(), 1) }
+func (n counted) ComplaintRate() string { return percentText(n.complaintRate(), 2) }
+func (n counted) OpenRate() string      { return percentText(n.openRate(), 1) }
+func (n counted) ClickRate() string     { return percentText(n.clickRate(), 1) }
+
+// HighBounces and HighComplaints report whether a rate is above its limit.
+func (n counted) HighBounces() bool    { return n.bounceRate() > bounceLimit }
+func (n counted) HighComplaints() bool { return n.complaintRate() > complaintLimit }
+
+// waiting distributes the emails that have no outcome yet over the newest periods. An outcome counts in the period in
+// which it happened, so a period with more emails sent than outcomes need not have any email left.
+func waiting(all []counted) {
+	left := 0
+	for _, n := range all {
+		left += n.Sent - n.Delivered - n.Bounced - n.Failed
+	}
+	for i := len(all) - 1; i >= 0 && left > 0; i-- {
+		all[i].Waiting = min(left, all[i].Sent)
+		left -= all[i].Waiting
+	}
+}
+
+// startOf returns the start of the hour, day or week that contains a time, in UTC. Weeks begin on Monday.
+func startOf(t time.Time, by string) time.Time {
+	t = t.UTC()
+	if by == "hour" {
+		return t.Truncate(time.Hour)
+	}
+	day := time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC)
+	if by == "week" {
+		return day.AddDate(0, 0, -int(day.Weekday()+6)%7)
+	}
+	return day
+}
+
+// nextOf returns the start of the following hour, day or week.
+func nextOf(t time.Time, by string) time.Time {
+	switch by {
+	case "hour":
+		return t.Add(time.Hour)
+	case "week":
+		return t.AddDate(0, 0, 7)
+	}
+	return t.AddDate(0, 0, 1)
+}
+
+// starts returns the starts of all periods of a span that ends now.
+func (s *metricSpan) starts(now time.Time, by string) (all []time.Time) {
+	from := startOf(now, "hour").Add(-23 * time.Hour)
+	if s.days > 1 {
+		from = startOf(startOf(now, "day").AddDate(0, 0, 1-s.days), by)
+	}
+	for t := from; !t.After(now); t = nextOf(t, by) {
+		all = append(all, t)
+	}
+	return all
+}
+
+// axisLabels returns a short label for the axis and a full name of the period that begins at t. The label has the month
+// only if the period before it is in another month.
+func axisLabels(t, before time.Time, by string) (label, full string) {
+	switch by {
+	case "hour":
+		return t.Format("15:04"), t.Format("2 Jan 15:04")
+	case "week":
+		return t.Format("2 Jan"), t.Format("2 Jan") + " to " + t.AddDate(0, 0, 6).Format("2 Jan")
+	}
+	if t.Month() == before.Month() && t.Year() == before.Year() {
+		return t.Format("2"), t.Format("2 Jan")
+	}
+	return t.Format("2 Jan"), t.Format("2 Jan")
+}
+
+// metricsFilter reads the filter from the request's query.
+func (c *call) metricsFilter() metricsFilter {
+	q := c.r.URL.Query()
+	f := metricsFilter{Spans: metricSpans, Span: metricSpans[defaultSpan], Domain: q.Get("domain"), Broadcast: q.Get("broadcast")}
+	for _, s := range metricSpans {
+		if s.Value == q.Get("span") {
+			f.Span = s
+		}
+	}
+	f.By = f.Span.By[0]
+	if slices.Contains(f.Span.By, q.Get("by")) {
+		f.By = q.Get("by")
+	}
+	for _, by := range []string{"hour", "day", "week"} {
+		if slices.Contains(f.Span.By, by) {
+			f.Steps = append(f.Steps, stepChoice{stepLengths[by], web.With(c.r.URL, "by", by), by == f.By})
+		}
+	}
+	f.NoDomain, f.NoBroadcast = web.With(c.r.URL, "domain", ""), web.With(c.r.URL, "broadcast", "")
+	return f
+}
+
+// query returns the query for the counts of a filter.
+func (f *metricsFilter) query(from, to time.Time) metrics.Query {
+	q := metrics.Query{From: from, To: to}
+	if f.Domain != "" {
+		q.DomainIDs = []string{validID(f.Domain)}
+	}
+	if f.Broadcast != "" {
+		q.BroadcastIDs = []string{validID(f.Broadcast)}
+	}
+	return q
+}
+
+// periods counts a team's emails by period.
+func (c *call) periods(f *metricsFilter, now time.Time) (starts []time.Time, all []counted, err error) {
+	starts = f.Span.starts(now, f.By)
+	q := f.query(starts[0], now)
+	q.ByPeriod = func(t time.Time) string { return startOf(t, f.By).Format(time.RFC3339) }
+	counts, err := c.Metrics.Count(c.ctx(), c.team.TeamID, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	index := map[string]int{}
+	for i, t := range starts {
+		index[t.Format(time.RFC3339)] = i
+	}
+	all = make([]counted, len(starts))
+	for i := range counts {
+		if at, ok := index[counts[i].Period]; ok {
+			all[at].add(&counts[i])
+		}
+	}
+	waiting(all)
+	return starts, all, nil
+}
+
+func (c *call) metrics() error {
+	now := c.Metrics.Now()
+	f := c.metricsFilter()
+	starts := f.Span.starts(now, f.By)
+	from := starts[0]
+	var periods []counted
+	var parts, earlier []metrics.Count
+	g, ctx := errgroup.WithContext(c.ctx())
+	g.Go(func() (err error) { _, periods, err = c.periods(&f, now); return err })
+	g.Go(func() (err error) { // all domains and broadcasts, for the menus and the tables
+		parts, err = c.Metrics.Count(ctx, c.team.TeamID, metrics.Query{From: from, To: now, ByDomain: true, ByBroadcast: true})
+		return err
+	})
+	g.Go(func() (err error) {
+		earlier, err = c.Metrics.Count(ctx, c.team.TeamID, f.query(from.Add(-now.Sub(from)), from))
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := c.addChoices(&f, parts); err != nil {
+		return err
+	}
+	data := metricsView{base: c.base(), Filter: f, From: from.Format("2 Jan"), To: now.UTC().Format("2 Jan 2006"),
+		Export: strings.Replace(web.With(c.r.URL, "by", f.By), "/app/metrics", "/app/metrics/export", 1)}
+	var total, before counted
+	for _, n := range periods {
+		total = total.plus(n)
+	}
+	for i := range earlier {
+		before.add(&earlier[i])
+	}
+	data.None = total == counted{}
+	data.Figures = figures(&total, &before)
+	data.draw(starts, periods, f.By, &f)
+	data.Domains, data.Broadcasts = partsOf(parts, &f)
+	return c.show(http.StatusOK, metricsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Metrics"))
+}
+
+func (n counted) plus(m counted) counted {
+	return counted{n.Sent + m.Sent, n.Delivered + m.Delivered, n.Waiting + m.Waiting, n.Bounced + m.Bounced,
+		n.Failed + m.Failed, n.Complained + m.Complained, n.Opened + m.Opened, n.Clicked + m.Clicked,
+		n.Unsubscribed + m.Unsubscribed}
+}
+
+// addChoices adds the domains and broadcasts with emails in the span to the filter's menus. A chosen domain without
+// emails is added by its name.
+func (c *call) addChoices(f *metricsFilter, parts []metrics.Count) error {
+	domains, broadcasts := map[string]string{}, map[string]string{}
+	for _, p := range parts {
+		if p.DomainName != "" {
+			domains[p.DomainID] = p.DomainName
+		}
+		if p.BroadcastID != "" {
+			broadcasts[p.BroadcastID] = cmp.Or(p.BroadcastName, "Deleted broadcast")
+		}
+	}
+	if id := validID(f.Domain); f.Domain != "" && domains[id] == "" && c.actor.Scopes.Has(teams.DomainsRead) {
+		d, err := c.Deps.Domains.Get(c.ctx(), c.team.TeamID, id)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+		if err == nil {
+			domains[id] = d.Name
+		}
+	}
+	f.DomainName, f.BroadcastName = domains[validID(f.Domain)], broadcasts[validID(f.Broadcast)]
+	f.Domains, f.Broadcasts = sorted(domains), sorted(broadcasts)
+	return nil
+}
+
+// sorted returns the choices of a menu by their labels.
+func sorted(names map[string]string) (all []web.Choice) {
+	for id, name := range names {
+		all = append(all, web.Choice{Value: id, Label: name})
+	}
+	slices.SortFunc(all, func(a, b web.Choice) int { return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Value, b.Value)) })
+	return all[:min(len(all), choicesShown)]
+}
+
+// figures returns the five numbers at the top of the page.
+func figures(n, before *counted) []figure {
+	limited := func(rate, limit float64, says string) (string, string) {
+		if rate > limit {
+			return says, "warn"
+		}
+		return says, ""
+	}
+	sent := figure{Label: "Sent", Value: web.Number(n.Sent), Says: "No emails in the period before"}
+	if before.Sent > 0 {
+		change := 100 * (float64(n.Sent)/float64(before.Sent) - 1)
+		sent.Says = strings.Replace(fmt.Sprintf("%+.1f %% to the period before", change), "-", "−", 1)
+	}
+	bounced := figure{Label: "Bounced", Value: n.BounceRate()}
+	bounced.Says, bounced.Tone = limited(n.bounceRate(), bounceLimit, web.Number(n.Bounced)+", limit 5 %")
+	complained := figure{Label: "Complaints", Value: n.ComplaintRate()}
+	complained.Says, complained.Tone = limited(n.complaintRate(), complaintLimit, web.Number(n.Complained)+", limit 0.10 %")
+	delivered := figure{Label: "Delivered", Value: n.DeliveredRate(), Says: web.Number(n.Delivered)}
+	if n.Waiting > 0 {
+		delivered.Says += ", " + web.Number(n.Waiting) + " on the way"
+	}
+	return []figure{sent, delivered, bounced, complained,
+		{Label: "Opened", Value: n.OpenRate(), Says: "Clicked " + n.ClickRate() + ", people only"}}
+}
+
+// draw computes the charts and the rows of the table below them.
+func (v *metricsView) draw(starts []time.Time, periods []counted, by string, f *metricsFilter) {
+	var outcomes, engagement, complaints, bounces []step
+	worst, worstAt, total := bounceLimit, -1, counted{}
+	for i, n := range periods {
+		var before time.Time
+		if i > 0 {
+			before = starts[i-1]
+		}
+		s := step{Href: f.emailsAt(starts[i], by)}
+		s.Label, s.Full = axisLabels(starts[i], before, by)
+		if i == len(periods)-1 {
+			s.Full += ", so far"
+		}
+		v.Rows = append(v.Rows, metricsRow{Label: s.Full, Href: s.Href, counted: n})
+		if n.Sent+n.Delivered+n.Bounced == 0 {
+			s.Href = ""
+		}
+		with := func(text string, values ...float64) step { s.Text, s.Values = text, values; return s }
+		text := web.Number(n.Delivered) + " delivered"
+		if n.Waiting > 0 {
+			text += ", " + web.Number(n.Waiting) + " on the way"
+		}
+		outcomes = append(outcomes, with(text+", "+web.Number(n.Bounced)+" bounced", float64(n.Delivered), float64(n.Waiting),
+			float64(n.Bounced)))
+		engagement = append(engagement, with(n.OpenRate()+" opened, "+n.ClickRate()+" clicked", n.openRate(), n.clickRate()))
+		complaints = append(complaints, with(n.ComplaintRate(), n.complaintRate()))
+		bounces = append(bounces, with(n.BounceRate(), n.bounceRate()))
+		if n.Sent >= outlierLeast && n.bounceRate() > worst {
+			worst, worstAt = n.bounceRate(), i
+		}
+		total = total.plus(n)
+	}
+	slices.Reverse(v.Rows)
+	v.Outcomes = bars(barChart{ID: "outcomes", Title: "Emails by outcome and " + by, Finding: finding(&total, worstAt, outcomes, periods)},
+		outcomes, "ok", "idle", "bad")
+	if worstAt >= 0 {
+		v.Outcomes.remarkOn(worstAt, fmt.Sprintf("%s: %.1f %% bounced", outcomes[worstAt].Full, worst))
+	}
+	v.Rates = []rateCard{
+		{"Engagement", "People only, bots left out", lines(lineChart{ID: "engagement", Title: "Opens and clicks by " + by + ", in percent of the delivered emails",
+			Finding: "Opened " + total.OpenRate() + " and clicked " + total.ClickRate() + " in the whole span."}, engagement, 0, 10,
+			[2]string{"Opens", "a"}, [2]string{"Clicks", "b"})},
+		{"Complaints", total.ComplaintRate(), lines(lineChart{ID: "complaints", Title: "Complaints by " + by + ", in percent of the delivered emails, with the limit of 0.10 %",
+			Finding: total.ComplaintRate() + " in the whole span; the limit is 0.10 %."}, complaints, complaintLimit, 0, [2]string{"Rate", "note"})},
+		{"Bounces", total.BounceRate(), lines(lineChart{ID: "bounces", Title: "Bounces by " + by + ", in percent of the sent emails, with the limit of 5 %",
+			Finding: total.BounceRate() + " in the whole span; the limit is 5 %."}, bounces, bounceLimit, 0, [2]string{"Rate", "bad"})},
+	}
+}
+
+// finding says in a sentence what the bars show.
+func finding(total *counted, worst int, steps []step, periods []counted) string {
+	text := fmt.Sprintf("%s emails were sent, %s were delivered and %s bounced.", web.Number(total.Sent), web.Number(total.Delivered),
+		web.Number(total.Bounced))
+	if worst >= 0 {
+		text += fmt.Sprintf(" Most bounces: %s with %s.", steps[worst].Full, periods[worst].BounceRate())
+	}
+	return text
+}
+
+// emailsAt returns the address of the list of emails of the period that begins at t.
+func (f *metricsFilter) emailsAt(t time.Time, by string) string {
+	q := "?in=" + t.Format(time.DateOnly)
+	switch by {
+	case "hour":
+		q = "?in=" + t.Format("2006-01-02T15")
+	case "week":
+		q += "_" + t.AddDate(0, 0, 6).Format(time.DateOnly)
+	}
+	for name, id := range map[string]string{"domain": f.Domain, "broadcast": f.Broadcast} {
+		if id != "" {
+			q += "&" + name + "=" + validID(id)
+		}
+	}
+	return "/app/emails" + q
+}
+
+// partsShown is the maximum number of rows of the tables by domain and by broadcast.
+const partsShown = 20
+
+// partsOf returns the rows of the tables by domain and by broadcast, those with the most emails first.
+func partsOf(parts []metrics.Count, f *metricsFilter) (domains, broadcasts []metricsRow) {
+	byDomain, byBroadcast := map[string]*metricsRow{}, map[string]*metricsRow{}
+	add := func(to map[string]*metricsRow, id, name, param string, p *metrics.Count) {
+		if to[id] == nil {
+			to[id] = &metricsRow{Label: name, Href: "/app/emails?" + param + "=" + id}
+		}
+		to[id].add(p)
+	}
+	for i := range parts {
+		p := &parts[i]
+		if (f.Domain == "" || p.DomainID == f.Domain) && p.BroadcastID != "" {
+			add(byBroadcast, p.BroadcastID, cmp.Or(p.BroadcastName, "Deleted broadcast"), "broadcast", p)
+		}
+		if (f.Broadcast == "" || p.BroadcastID == f.Broadcast) && p.DomainID != "" {
+			add(byDomain, p.DomainID, cmp.Or(p.DomainName, "Deleted domain"), "domain", p)
+		}
+	}
+	rows := func(from map[string]*metricsRow) (all []metricsRow) {
+		for _, r := range from {
+			if r.Sent == 0 {
+				continue
+			}
+			rate := r.deliveredRate()
+			if r.Bar = web.Percent(math.Max(rate-90, 0), 10, 1); rate < 97 {
+				r.Tone = "warn"
+			} else {
+				r.Tone = "ok"
+			}
+			all = append(all, *r)
+		}
+		slices.SortFunc(all, func(a, b metricsRow) int { return cmp.Or(cmp.Compare(b.Sent, a.Sent), cmp.Compare(a.Label, b.Label)) })
+		return all[:min(len(all), partsShown)]
+	}
+	return rows(byDomain), rows(byBroadcast)
+}
+
+// exportMetrics responds with the figures of the table as CSV.
+func (c *call) exportMetrics() error {
+	f := c.metricsFilter()
+	starts, all, err := c.periods(&f, c.Metrics.Now())
+	if err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "text/csv; charset=utf-8")
+	h.Set("Content-Disposition", `attachment; filename="metrics.csv"`)
+	w := csv.NewWriter(c.w)
+	w.Write([]string{f.By, "sent", "delivered", "on_the_way", "bounced", "failed", "complained", "opened_people", "clicked_people",
+		"unsubscribed"})
+	for i, n := range all {
+		row := []string{starts[i].Format(time.RFC3339)}
+		for _, v := range []int{n.Sent, n.Delivered, n.Waiting, n.Bounced, n.Failed, n.Complained, n.Opened, n.Clicked, n.Unsubscribed} {
+			row = append(row, strconv.Itoa(v))
+		}
+		w.Write(row)
+	}
+	w.Flush()
+	return nil
+}

@@ -1,0 +1,38 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+)
+
+// Every form that changes something needs a scope beyond reading, and every change that the API's audit log names is
+// named for the dashboard too. Pages only read.
+func TestRoutesNeedScopes(t *testing.T) {
+	t.Parallel()
+	viewer := teams.Viewer.Scopes()
+	for _, r := range (&Pages{}).routes() {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		switch {
+		case !strings.HasPrefix(path, "/app"):
+			t.Errorf("%s is not below /app", r.pattern)
+		case method == http.MethodGet && r.action != "":
+			t.Errorf("%s is a page, and has the action %q", r.pattern, r.action)
+		case method == http.MethodPost && (r.scope == 0 || viewer.Has(r.scope)):
+			t.Errorf("%s changes something, and a viewer may submit it", r.pattern)
+		case method == http.MethodPost && r.action == "" && r.scope != teams.EmailsSend:
+			t.Errorf("%s has no action for the audit log", r.pattern)
+		}
+	}
+}
+
+// Routes returns the patterns and scopes of all pages and forms, for tests in other packages.
+func Routes() map[string]teams.Scope {
+	all := map[string]teams.Scope{}
+	for _, r := range (&Pages{}).routes() {
+		all[r.pattern] = r.scope
+	}
+	return all
+}

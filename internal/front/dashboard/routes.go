@@ -1,0 +1,107 @@
+package dashboard
+
+import (
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/web"
+)
+
+// routes is the table of all pages and forms. Each has a test that tries it with every role (roles_test.go).
+func (p *Pages) routes() []route {
+	return []route{
+		{pattern: "GET /app/{$}", whileSuspended: true, serve: func(c *call) error { return web.Redirect(c.w, c.r, "/app/emails") }},
+		{pattern: "GET /app", whileSuspended: true, serve: func(c *call) error { return web.Redirect(c.w, c.r, "/app/emails") }},
+		{pattern: "GET /app/palette", whileSuspended: true, serve: (*call).palette},
+		{pattern: "GET /app/search", whileSuspended: true, serve: (*call).search},
+		{pattern: "GET /app/live", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).liveStream},
+
+		{pattern: "GET /app/emails", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emails},
+		{pattern: "GET /app/emails/new", scope: teams.EmailsSend, serve: (*call).showNewEmail},
+		{pattern: "POST /app/emails/new", scope: teams.EmailsSend, serve: (*call).sendNewEmail},
+		{pattern: "GET /app/emails/{id}", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).email},
+		{pattern: "GET /app/emails/{id}/html", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emailHTML},
+		{pattern: "GET /app/emails/{id}/files/{file}", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emailFile},
+		{pattern: "POST /app/emails/{id}/cancel", scope: teams.EmailsWrite, action: "email.canceled", whileSuspended: true,
+			serve: (*call).cancelEmail},
+		{pattern: "POST /app/emails/{id}/reschedule", scope: teams.EmailsWrite, action: "email.updated", serve: (*call).rescheduleEmail},
+		{pattern: "POST /app/emails/{id}/share", scope: teams.EmailsShare, action: "email.shared", serve: (*call).shareEmail},
+
+		{pattern: "GET /app/domains", scope: teams.DomainsRead, serve: (*call).domains},
+		{pattern: "GET /app/domains/new", scope: teams.DomainsWrite, serve: (*call).showNewDomain},
+		{pattern: "POST /app/domains/new", scope: teams.DomainsWrite, action: "domain.created", serve: (*call).addDomain},
+		{pattern: "POST /app/domains/claim", scope: teams.DomainsWrite, action: "domain.claimed", serve: (*call).claimDomain},
+		{pattern: "GET /app/domains/{id}", scope: teams.DomainsRead, serve: (*call).domain},
+		{pattern: "GET /app/domains/{id}/settings", scope: teams.DomainsRead, serve: (*call).domainSettings},
+		{pattern: "POST /app/domains/{id}/settings", scope: teams.DomainsWrite, action: "domain.updated", serve: (*call).saveDomain},
+		{pattern: "POST /app/domains/{id}/verify", scope: teams.DomainsWrite, action: "domain.verification_started",
+			serve: (*call).verifyDomain},
+		{pattern: "POST /app/domains/{id}/claim", scope: teams.DomainsWrite, action: "domain.claim_verified",
+			serve: (*call).verifyClaim},
+		{pattern: "POST /app/domains/{id}/delete", scope: teams.DomainsWrite, action: "domain.deleted", serve: (*call).deleteDomain},
+
+		{pattern: "GET /app/keys", scope: teams.KeysRead, serve: (*call).keys},
+		{pattern: "GET /app/keys/new", scope: teams.KeysWrite, serve: (*call).showNewKey},
+		{pattern: "POST /app/keys/new", scope: teams.KeysWrite, action: "api_key.created", serve: (*call).createKey},
+		{pattern: "GET /app/keys/{id}", scope: teams.KeysRead, serve: (*call).key},
+		{pattern: "POST /app/keys/{id}/rename", scope: teams.KeysWrite, action: "api_key.updated", serve: (*call).renameKey},
+		{pattern: "POST /app/keys/{id}/delete", scope: teams.KeysWrite, action: "api_key.deleted", serve: (*call).deleteKey},
+		{pattern: "GET /app/settings/smtp", serve: (*call).smtp},
+
+		{pattern: "GET /app/webhooks", scope: teams.WebhooksRead, serve: (*call).webhooks},
+		{pattern: "GET /app/webhooks/new", scope: teams.WebhooksWrite, serve: (*call).showNewWebhook},
+		{pattern: "POST /app/webhooks/new", scope: teams.WebhooksWrite, action: "webhook.created", serve: (*call).addWebhook},
+		{pattern: "GET /app/webhooks/{id}", scope: teams.WebhooksRead, serve: (*call).webhook},
+		{pattern: "GET /app/webhooks/{id}/edit", scope: teams.WebhooksWrite, serve: (*call).showEditWebhook},
+		{pattern: "POST /app/webhooks/{id}/edit", scope: teams.WebhooksWrite, action: "webhook.updated",
+			serve: (*call).editWebhook},
+		{pattern: "POST /app/webhooks/{id}/status", scope: teams.WebhooksWrite, action: "webhook.updated",
+			serve: (*call).setWebhookStatus},
+		{pattern: "POST /app/webhooks/{id}/secret", scope: teams.WebhooksWrite, action: "webhook.secret_shown",
+			serve: (*call).showWebhookSecret},
+		{pattern: "GET /app/webhooks/{id}/rotate", scope: teams.WebhooksWrite, serve: (*call).askRotateWebhook},
+		{pattern: "POST /app/webhooks/{id}/rotate", scope: teams.WebhooksWrite, action: "webhook.secret_rotated",
+			serve: (*call).rotateWebhook},
+		{pattern: "GET /app/webhooks/{id}/recover", scope: teams.WebhooksWrite, serve: (*call).askRecoverWebhook},
+		{pattern: "POST /app/webhooks/{id}/recover", scope: teams.WebhooksWrite, action: "webhook.recovered",
+			serve: (*call).recoverWebhook},
+		{pattern: "GET /app/webhooks/{id}/delete", scope: teams.WebhooksWrite, serve: (*call).askDeleteWebhook},
+		{pattern: "POST /app/webhooks/{id}/delete", scope: teams.WebhooksWrite, action: "webhook.deleted",
+			serve: (*call).deleteWebhook},
+		{pattern: "GET /app/webhooks/{id}/messages/{message}", scope: teams.WebhooksRead, serve: (*call).webhookMessage},
+		{pattern: "POST /app/webhooks/{id}/messages/{message}/replay", scope: teams.WebhooksWrite,
+			action: "webhook.event_replayed", serve: (*call).replayWebhookMessage},
+
+		{pattern: "GET /app/suppressions", scope: teams.SuppressionsRead, serve: (*call).suppressions},
+		{pattern: "GET /app/suppressions/add", scope: teams.SuppressionsWrite, serve: (*call).showAddSuppressions},
+		{pattern: "POST /app/suppressions/add", scope: teams.SuppressionsWrite, action: "suppressions.created",
+			serve: (*call).addSuppressions},
+		{pattern: "GET /app/suppressions/{id}", scope: teams.SuppressionsRead, serve: (*call).suppression},
+		{pattern: "POST /app/suppressions/{id}/remove", scope: teams.SuppressionsWrite, action: "suppression.deleted",
+			serve: (*call).removeSuppression},
+
+		{pattern: "GET /app/logs", scope: teams.LogsRead, serve: (*call).logs},
+		{pattern: "GET /app/logs/{id}", scope: teams.LogsRead, serve: (*call).log},
+
+		{pattern: "GET /app/emails/export", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).exportEmails},
+		{pattern: "GET /app/suppressions/export", scope: teams.SuppressionsRead, serve: (*call).exportSuppressions},
+		{pattern: "GET /app/logs/export", scope: teams.LogsRead, serve: (*call).exportLogs},
+
+		{pattern: "GET /app/metrics", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).metrics},
+		{pattern: "GET /app/metrics/export", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).exportMetrics},
+
+		{pattern: "GET /app/receiving", scope: teams.ReceivingRead, whileSuspended: true, serve: (*call).receiving},
+		{pattern: "GET /app/receiving/{id}", scope: teams.ReceivingRead, whileSuspended: true, serve: (*call).received},
+		{pattern: "GET /app/receiving/{id}/html", scope: teams.ReceivingRead, whileSuspended: true, serve: (*call).receivedHTML},
+		{pattern: "GET /app/receiving/{id}/raw", scope: teams.ReceivingRead, whileSuspended: true, serve: (*call).receivedRaw},
+		{pattern: "GET /app/receiving/{id}/files/{file}", scope: teams.ReceivingRead, whileSuspended: true,
+			serve: (*call).receivedFile},
+		{pattern: "GET /app/receiving/{id}/reply", scope: teams.EmailsSend, serve: (*call).showReply},
+		{pattern: "POST /app/receiving/{id}/reply", scope: teams.EmailsSend, serve: (*call).sendReply},
+		{pattern: "GET /app/receiving/{id}/forward", scope: teams.EmailsSend, serve: (*call).showForward},
+		{pattern: "POST /app/receiving/{id}/forward", scope: teams.EmailsSend, serve: (*call).sendForward},
+
+		{pattern: "GET /app/start", whileSuspended: true, serve: (*call).start},
+		{pattern: "GET /app/settings", whileSuspended: true, serve: (*call).settings},
+		{pattern: "POST /app/settings/name", scope: teams.MembersWrite, action: teamRenamed, serve: (*call).renameTeam},
+		{pattern: "GET /app/settings/audit", scope: teams.AuditRead, whileSuspended: true, serve: (*call).audit},
+	}
+}

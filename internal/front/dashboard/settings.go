@@ -1,0 +1,284 @@
+package dashboard
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/audience/segments"
+	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+var (
+	settingsPage = pageOf("settings.html")
+	auditPage    = pageOf("audit.html")
+)
+
+// settingsView is the content of the page with the settings of the team.
+type settingsView struct {
+	base
+	Team      teams.Team
+	Name      *web.Form
+	Usage     []usageRow
+	Rate      int // requests per second; 0 means no limit
+	Retention []retentionRow
+	Managed   string // the host at which the team receives emails, or ""
+	SMTP      string
+	SMTPHost  string
+	SMTPPort  string
+	Theme     string
+	Path      string
+	Keys      bool // whether single keys are shortcuts
+	MayName   bool
+	MayAudit  bool
+}
+
+// usageRow is a bar of the usage. A limit of 0 means that there is none.
+type usageRow struct {
+	Label       string
+	Used, Limit int64
+	Says        string
+	Resets      time.Time
+	Width, Tone string
+}
+
+// retentionRow says how long some data is kept.
+type retentionRow struct{ Label, For string }
+
+func (c *call) settings() error { return c.settingsPage(http.StatusOK, nil) }
+
+// settingsPage shows the settings. The form is that of a name that was refused, or nil.
+func (c *call) settingsPage(status int, name *web.Form) error {
+	t, err := c.Teams.Get(c.ctx(), c.team.TeamID)
+	if err != nil {
+		return err
+	}
+	own, err := c.Teams.Retention(c.ctx(), t.ID)
+	if err != nil {
+		return err
+	}
+	data := settingsView{base: c.base(), Team: t, Name: name, Rate: t.RateLimit, Retention: retentionRows(own.Effective(c.Keeps())),
+		Managed: c.Receiving.ManagedHost(t.ID), SMTP: c.submissionAddress(), Path: "/app/settings", Theme: c.Site.Theme(c.r),
+		Keys:    c.Site.SingleKeys(c.r),
+		MayName: c.actor.Scopes.Has(teams.MembersWrite), MayAudit: c.actor.Scopes.Has(teams.AuditRead)}
+	data.SMTPHost, data.SMTPPort, _ = net.SplitHostPort(string(data.SMTP)) // both are "" without SMTP
+	if data.Rate == 0 {
+		data.Rate = c.RateLimit
+	}
+	if name == nil {
+		data.Name = nameForm(t.Name)
+	}
+	if c.actor.Scopes.Has(teams.UsageRead) {
+		if data.Usage, err = c.usage(); err != nil {
+			return err
+		}
+	}
+	return c.show(status, settingsPage, data, web.Crumbs(t.Name, "/app/emails", "Settings"), web.Class("form"))
+}
+
+func nameForm(name string) *web.Form {
+	return web.NewForm(&web.Field{Name: "name", Label: "Name of the team", Value: name, Max: 100,
+		Hint: "Members, invitations and consent pages show it."})
+}
+
+func (c *call) renameTeam() error {
+	form := nameForm("").Fill(c.form)
+	if err := c.Teams.Rename(c.ctx(), c.team.TeamID, c.form.Get("name")); err != nil {
+		status, ours := form.SetError(err)
+		if ours != nil {
+			return err
+		}
+		return c.settingsPage(status, form)
+	}
+	return c.redirect("/app/settings", "The team has a new name.")
+}
+
+// usage returns the bars of the usage, as the API's operation for usage does.
+func (c *call) usage() ([]usageRow, error) {
+	now := c.Metrics.Now().UTC()
+	day := startOf(now, "day")
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	quota, err := c.Quotas.Usage(c.ctx(), c.team.TeamID)
+	if err != nil {
+		return nil, err
+	}
+	var rows []usageRow
+	for _, x := range []struct {
+		label       string
+		from, to    time.Time
+		used, limit int64
+	}{
+		{"Emails today", day, day.AddDate(0, 0, 1), quota.Day, quota.Daily},
+		{"Emails this month", month, month.AddDate(0, 1, 0), quota.Month, quota.Monthly},
+	} {
+		u, err := c.Metrics.Usage(c.ctx(), c.team.TeamID, x.from, now)
+		if err != nil {
+			return nil, err
+		}
+		row := usageRow{Label: x.label, Used: int64(u.Sent + u.Received), Limit: x.limit, Resets: x.to,
+			Says: web.Number(u.Sent) + " sent and " + web.Number(u.Received) + " received"}
+		if x.limit > 0 { // emails that are accepted but not sent count too
+			row.Used = x.used
+		}
+		rows = append(rows, row)
+	}
+	audience, err := c.Contacts.Usage(c.ctx(), c.team.TeamID)
+	if err != nil {
+		return nil, err
+	}
+	count, err := c.Domains.Count(c.ctx(), c.team.TeamID)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, usageRow{Label: "Domains", Used: int64(count)}, usageRow{Label: "Contacts", Used: int64(audience.Contacts)},
+		usageRow{Label: "Segments", Used: int64(audience.Segments), Limit: segments.Max})
+	for i := range rows {
+		rows[i].fill()
+	}
+	return rows, nil
+}
+
+// fill computes the bar. Tone is warn from 80 % and bad from 100 %, like the notices to the owner.
+func (r *usageRow) fill() {
+	if r.Limit == 0 {
+		return
+	}
+	r.Width = web.Percent(float64(r.Used), float64(r.Limit), .5)
+	switch {
+	case r.Used >= r.Limit:
+		r.Tone = "bad"
+	case 5*r.Used >= 4*r.Limit:
+		r.Tone = "warn"
+	}
+}
+
+func retentionRows(r teams.Retention) []retentionRow {
+	return []retentionRow{{"Sent emails", keptFor(r.Emails)}, {"Their texts and attachments", keptFor(shorter(r.Bodies, r.Emails))},
+		{"Their timelines and attempts", keptFor(shorter(r.Events, r.Emails))}, {"Received emails", keptFor(r.Received)}}
+}
+
+// shorter returns the shorter of two periods, in which 0 means forever.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// keptFor returns the words for a retention period.
+func keptFor(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "until deleted"
+	case d%(24*time.Hour) == 0 && d == 24*time.Hour:
+		return "1 day"
+	case d%(24*time.Hour) == 0:
+		return web.Number(int(d/(24*time.Hour))) + " days"
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+}
+
+// auditList is the content of the page with the audit log of the team.
+type auditList struct {
+	base
+	Rows    []audit.Entry
+	Pager   pager
+	Actor   string
+	Name    string // of the actor
+	Action  string
+	Actors  []web.Choice
+	Actions []string
+	Set     int
+	NoActor string
+	NoAct   string
+	Further string // where a search goes on that found nothing in the entries it read
+}
+
+// commonActions are offered in the menu of actions; any other can be typed.
+var commonActions = []string{audit.UserSignedIn, audit.MemberInvited, audit.MemberJoined, audit.MemberRoleChanged,
+	audit.MemberRemoved, audit.GrantCreated, audit.GrantRevoked, audit.ApprovalApproved, audit.ApprovalRejected, "api_key.created",
+	"api_key.deleted", "domain.created", "domain.deleted", "webhook.created", "webhook.updated", "webhook.deleted",
+	"suppression.created", "suppression.deleted", "email.cancelled", "email.shared", teamRenamed}
+
+// teamRenamed is the audit action for a new name of the team, as of the command that renames a team.
+const teamRenamed = "team.renamed"
+
+func (c *call) audit() error {
+	p, err := c.page(rowsShown)
+	if err != nil {
+		return err
+	}
+	q := c.r.URL.Query()
+	data := auditList{base: c.base(), Actor: strings.ToLower(q.Get("actor")), Action: strings.TrimSpace(q.Get("action")),
+		Actions: slices.Sorted(slices.Values(commonActions)), NoActor: web.With(c.r.URL, "actor", "", "after", "", "before", ""),
+		NoAct: web.With(c.r.URL, "action", "", "after", "", "before", "")}
+	f := audit.Filter{Action: data.Action}
+	if data.Actor != "" {
+		f.ActorID = validID(data.Actor)
+		data.Set++
+	}
+	if data.Action != "" {
+		data.Set++
+	}
+	all, more, next, err := c.Audit.List(c.ctx(), c.team.TeamID, f, p)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, e := range all {
+		ids = append(ids, e.ID)
+	}
+	data.Rows, data.Pager = all, c.pager(p, ids, more)
+	if next != "" {
+		name, other := "after", "before"
+		if p.Before != "" {
+			name, other = other, name
+		}
+		data.Further = web.With(c.r.URL, name, next, other, "")
+		if data.Pager.Older == "" && name == "after" {
+			data.Pager.Older = data.Further
+		}
+	}
+	if err := c.actors(&data); err != nil {
+		return err
+	}
+	return c.show(http.StatusOK, auditPage, data, web.Crumbs("Settings", "/app/settings", "Audit log"))
+}
+
+// actors adds the members and keys of the team to the menu of actors.
+func (c *call) actors(data *auditList) error {
+	if c.actor.Scopes.Has(teams.MembersRead) {
+		all, _, err := c.Members.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
+		if err != nil {
+			return err
+		}
+		for _, m := range all {
+			data.Actors = append(data.Actors, web.Choice{Value: m.UserID, Label: m.Email})
+		}
+	}
+	if c.actor.Scopes.Has(teams.KeysRead) {
+		all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
+		if err != nil {
+			return err
+		}
+		for _, k := range all {
+			data.Actors = append(data.Actors, web.Choice{Value: k.ID, Label: "Key " + k.Name})
+		}
+	}
+	for _, a := range data.Actors {
+		if a.Value == data.Actor {
+			data.Name = a.Label
+		}
+	}
+	for _, e := range data.Rows {
+		if data.Name == "" && e.ActorID == data.Actor {
+			data.Name = e.ActorName
+		}
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+// The scripts of all pages. Every page works without them, but for live updates, the palette and copying.
+"use strict";
+(() => {
+	const $ = (q, in_ = document) => in_.querySelector(q);
+	const $$ = (q, in_ = document) => [...in_.querySelectorAll(q)];
+	const el = (name, attributes = {}, ...children) => {
+		const e = document.createElement(name);
+		for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+		e.append(...children);
+		return e;
+	};
+	const page = () => document.body;
+
+	// Times: the text in the visitor's zone, the exact time with its zone in the title.
+	const zoned = new Intl.DateTimeFormat(undefined, {dateStyle: "long", timeStyle: "long"});
+	const at = new Intl.DateTimeFormat("en-GB", {day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit"});
+	const clock = new Intl.DateTimeFormat("en-GB", {hour: "2-digit", minute: "2-digit", second: "2-digit"});
+	const day = new Intl.DateTimeFormat("en-GB", {day: "numeric", month: "short", hour: "2-digit", minute: "2-digit"});
+	const ago = t => {
+		let s = Math.floor((Date.now() - t) / 1000);
+		const ahead = s < 0 ? "in " : "";
+		s = Math.abs(s);
+		if (s < 60) return `${ahead}${s} s`;
+		if (s < 3600) return `${ahead}${Math.floor(s / 60)} min`;
+		if (s < 86400) return `${ahead}${Math.floor(s / 3600)} h`;
+		return day.format(t).replace(",", "");
+	};
+	const times = (in_ = document) => {
+		for (const e of $$("time[data-t]", in_)) {
+			const t = new Date(e.dateTime);
+			if (!e.dataset.zoned) {
+				e.title = zoned.format(t);
+				e.dataset.zoned = "1";
+				if (e.dataset.t === "at") e.textContent = at.format(t).replace(",", "");
+				if (e.dataset.t === "clock") e.textContent = clock.format(t);
+			}
+			if (e.dataset.t === "ago") {
+				const text = ago(t);
+				if (e.textContent !== text) e.textContent = text;
+			}
+		}
+	};
+	times();
+	setInterval(times, 5000);
+	document.addEventListener("htmx:load", e => times(e.target));
+
+	// Toasts say what happened. Three at most; a toast stays while it is hovered or focused.
+	const toast = (text, alert) => {
+		const box = $("#toasts");
+		if (!box) return;
+		while (box.children.length > 2) box.firstChild.remove();
+		const t = el("div", {class: "toast", tabindex: "-1"}, text);
+		if (alert) t.setAttribute("role", "alert");
+		box.append(t);
+		const end = () => t.matches(":hover, :focus-within") ? setTimeout(end, 2000) : t.remove();
+		setTimeout(end, alert ? 10000 : 4000);
+	};
+
+	// Copying.
+	document.addEventListener("click", async e => {
+		const b = e.target.closest("[data-copy]");
+		if (!b) return;
+		e.preventDefault();
+		const from = b.dataset.copyFrom ? $(b.dataset.copyFrom) : null;
+		const text = from ? from.textContent : b.dataset.copy;
+		try {
+			await navigator.clipboard.writeText(text);
+		} catch {
+			const area = el("textarea", {class: "unseen"});
+			area.value = text;
+			document.body.append(area);
+			area.select();
+			document.execCommand("copy");
+			area.remove();
+			b.focus();
+		}
+		toast("Copied");
+	});
+
+	// Menus: one is open at a time; Esc and a click elsewhere close it; arrow keys move in it.
+	document.addEventListener("toggle", e => {
+		const d = e.target;
+		if (!d.matches?.("details.drop") || !d.open) return;
+		for (const o of $$("details.drop[open]")) if (o !== d && !o.contains(d)) o.open = false;
+		$(".menu :is(input:not([type=hidden]), a, button)", d)?.focus({preventScroll: true});
+	}, true);
+	document.addEventListener("click", e => {
+		for (const d of $$("details.drop[open]")) if (!d.contains(e.target)) d.open = false;
+		const menu = e.target.closest("[data-menu]");
+		if (menu) {
+			e.preventDefault();
+			$("#side").classList.toggle("open");
+			$("#side a")?.focus();
+		} else if (!e.target.closest("#side")) $("#side")?.classList.remove("open");
+	});
+
+	// Keyboard.
+	const typing = e => e.target.matches?.("input, textarea, select, [contenteditable]") || e.target.closest?.("dialog[open]");
+	const rows = () => $$("main tr:has(a.whole), main li:has(> a.whole)");
+	const move = by => {
+		const all = rows();
+		if (!all.length) return;
+		const now = all.findIndex(r => r.contains(document.activeElement));
+		const next = all[Math.min(Math.max(now + by, 0), all.length - 1)];
+		$("a.whole", next).focus();
+		next.scrollIntoView({block: "nearest"});
+	};
+	let going = 0;
+	document.addEventListener("keydown", e => {
+		if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "k" && $("#palette")) {
+			e.preventDefault();
+			palette();
+			return;
+		}
+		if (e.key === "Escape") {
+			const open = $("details.drop[open]");
+			if (open) {
+				open.open = false;
+				$("summary", open).focus();
+				return;
+			}
+			$("#side")?.classList.remove("open");
+		}
+		const menu = e.target.closest?.(".menu");
+		if (menu && (e.key === "ArrowDown" || e.key === "ArrowUp") && !e.target.matches("select")) {
+			const items = $$(":is(a, button, input:not([type=hidden]))", menu);
+			const i = items.indexOf(document.activeElement) + (e.key === "ArrowDown" ? 1 : -1);
+			items[(i + items.length) % items.length]?.focus();
+			e.preventDefault();
+			return;
+		}
+		if (page().dataset.keys !== "on" || e.ctrlKey || e.metaKey || e.altKey || typing(e)) return;
+		if (going && Date.now() - going < 1500) {
+			going = 0;
+			const to = $(`a[data-go="${CSS.escape(e.key)}"]`);
+			if (to) {
+				e.preventDefault();
+				to.click();
+			}
+			return;
+		}
+		const find = $("main [type=search]");
+		switch (e.key) {
+		case "/": if (find) { e.preventDefault(); find.focus(); find.select(); } break;
+		case "j": move(1); break;
+		case "k": move(-1); break;
+		case "g": going = Date.now(); break;
+		case "c": $("main [data-copy]")?.click(); break;
+		case "?": $("#keys")?.showModal(); break;
+		}
+	});
+	if (/Mac|iPhone|iPad/.test(navigator.platform)) for (const k of $$("[data-mod]")) k.textContent = "⌘K";
+
+	// The palette.
+	const box = $("#palette");
+	let asked = 0;
+	const palette = () => {
+		if (box.open) return box.close();
+		box.showModal();
+		const input = $("input", box);
+		input.value = "";
+		look("");
+	};
+	const choose = i => {
+		const all = $$("[role=option]", box);
+		all.forEach((o, n) => o.setAttribute("aria-selected", n === i));
+		if (all[i]) {
+			$("input", box).setAttribute("aria-activedescendant", all[i].id);
+			all[i].scrollIntoView({block: "nearest"});
+		} else $("input", box).removeAttribute("aria-activedescendant");
+	};
+	const look = async text => {
+		const mine = ++asked;
+		let groups;
+		try {
+			const r = await fetch("/app/palette?q=" + encodeURIComponent(text), {headers: {Accept: "application/json"}});
+			if (r.status === 401) return location.reload();
+			if (!r.ok) throw new Error(r.status);
+			groups = await r.json();
+		} catch {
+			groups = [{label: "The server did not answer. Type again to try again.", items: []}];
+		}
+		if (mine !== asked) return;
+		let n = 0;
+		$("#found").replaceChildren(...groups.flatMap(g => [
+			el("li", {class: "group", role: "presentation"}, g.label),
+			...(g.items || []).map(i => {
+				const o = el("li", {role: "option", id: "o" + n++, "data-href": i.href, "aria-selected": "false"}, el("span", {class: "clip"}, i.label));
+				if (i.aside) o.append(el("span", {class: "aside"}, i.aside));
+				return o;
+			})]));
+		choose(0);
+	};
+	if (box) {
+		const input = $("input", box);
+		let wait;
+		input.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(() => look(input.value), 120); });
+		input.addEventListener("keydown", e => {
+			const all = $$("[role=option]", box);
+			const i = all.findIndex(o => o.getAttribute("aria-selected") === "true");
+			if (e.key === "ArrowDown") choose(Math.min(i + 1, all.length - 1));
+			else if (e.key === "ArrowUp") choose(Math.max(i - 1, 0));
+			else if (e.key === "Enter" && all[i]) location.href = all[i].dataset.href;
+			else return;
+			e.preventDefault();
+		});
+		box.addEventListener("click", e => {
+			const o = e.target.closest("[role=option]");
+			if (o) location.href = o.dataset.href;
+			else if (e.target === box) box.close();
+		});
+		document.addEventListener("click", e => {
+			if (!e.target.closest("[data-palette]")) return;
+			e.preventDefault();
+			palette();
+		});
+	}
+
+	// Dialogs: a link or button with data-dialog opens one; without scripts the link leads to a page.
+	document.addEventListener("click", e => {
+		const b = e.target.closest("[data-dialog]");
+		const d = b && document.getElementById(b.dataset.dialog);
+		const close = e.target.closest("dialog [data-close]");
+		if (close) {
+			e.preventDefault();
+			close.closest("dialog").close();
+		}
+		if (!d) return;
+		e.preventDefault();
+		$("details.drop[open]")?.removeAttribute("open");
+		d.showModal();
+	});
+	// A typed confirmation: the button is off until the text matches. The server checks it too.
+	document.addEventListener("input", e => {
+		const f = e.target.closest("form[data-confirm]");
+		if (f) $("button.danger", f).disabled = $("[name=confirm]", f).value !== f.dataset.confirm;
+	});
+	for (const f of $$("form[data-confirm]")) $("button.danger", f).disabled = true;
+	// A form is submitted once, and says that it works.
+	document.addEventListener("submit", e => {
+		const b = e.submitter;
+		if (e.defaultPrevented || !b?.matches(".b") || e.target.method === "get") return;
+		setTimeout(() => b.setAttribute("aria-busy", "true"));
+		setTimeout(() => b.removeAttribute("aria-busy"), 10000);
+	});
+	// Filters apply at once; the button Apply is for visitors without scripts.
+	for (const b of $$("[data-apply]")) b.hidden = true;
+	document.addEventListener("change", e => {
+		if (e.target.closest("form[data-filters]") && !e.target.matches("[type=search], [type=text]")) e.target.form.requestSubmit();
+	});
+	// Parts of a page that need scripts appear; parts that segments show later disappear.
+	for (const e of $$("[data-scripted]")) e.hidden = false;
+	for (const e of $$("[data-later]")) e.hidden = true;
+	for (const e of $$("[data-unscripted]")) e.classList.add("unseen");
+	// Segments that switch parts of a page, such as the views of an email.
+	document.addEventListener("click", e => {
+		const b = e.target.closest("[data-show]");
+		if (!b) return;
+		e.preventDefault();
+		const group = b.closest("[data-views]");
+		for (const o of $$("[data-show]", group)) o.setAttribute("aria-pressed", o === b);
+		for (const v of $$("[data-view]", group)) v.hidden = !v.dataset.view.split(" ").includes(b.dataset.show);
+		$(".paper", group)?.classList.toggle("phone", b.dataset.show === "phone");
+	});
+
+	// Live: server-sent events say that something changed; the part of the page marked data-live-part is read again. Rows
+	// enter only while the list is scrolled to its top; otherwise a bar offers them.
+	const live = $("[data-source]");
+	if (live && window.EventSource) {
+		let news = 0, wait, tries = 0;
+		const refresh = () => {
+			const parts = $$("[data-live-part]");
+			if (!parts.length || document.hidden || $("details.drop[open]", parts[0])) return;
+			fetch(location.href, {headers: {"X-Live": "1", Accept: "text/html"}}).then(async r => {
+				if (!r.ok) throw new Error(r.status);
+				const fresh = new DOMParser().parseFromString(await r.text(), "text/html");
+				for (const p of parts) {
+					const f = fresh.getElementById(p.id);
+					if (!f) continue;
+					const known = new Set($$("[data-id]", p).map(x => x.dataset.id));
+					const focused = document.activeElement?.closest?.("[data-id]")?.dataset.id;
+					if (known.size) for (const x of $$("[data-id]", f)) if (!known.has(x.dataset.id)) x.classList.add("new");
+					if (p.innerHTML !== f.innerHTML) p.replaceChildren(...f.childNodes);
+					times(p);
+					if (focused) $(`[data-id="${CSS.escape(focused)}"] a.whole`, p)?.focus({preventScroll: true});
+				}
+				news = 0;
+				$("#late")?.classList.remove("on");
+			}).catch(() => {});
+		};
+		const changed = () => {
+			news++;
+			const late = $("#late");
+			if (late && Math.max(scrollY, late.closest(".scroll")?.scrollTop || 0) > 80) {
+				late.classList.add("on");
+				$("button", late).textContent = "Show new emails";
+				return;
+			}
+			clearTimeout(wait);
+			wait = setTimeout(refresh, 300);
+		};
+		const say = (state, text) => { if (live.dataset.live !== state) { live.dataset.live = state; live.textContent = text; } };
+		const open = () => {
+			const s = new EventSource(live.dataset.source);
+			s.addEventListener("open", () => { say("on", "Live"); if (tries) refresh(); tries = 0; });
+			for (const kind of ["change", "captured"]) s.addEventListener(kind, changed);
+			s.addEventListener("error", () => {
+				say("again", "Reconnecting");
+				if (s.readyState === EventSource.CLOSED) setTimeout(open, Math.min(30000, 1000 * 2 ** tries++));
+				else tries++;
+			});
+			addEventListener("pagehide", () => s.close(), {once: true});
+		};
+		open();
+		// Parts whose changes are not events, such as look-ups in DNS, are read again while they ask for it.
+		setInterval(() => { if ($("[data-live-part] [data-live-poll]")) refresh(); }, 4000);
+		$("#late button")?.addEventListener("click", () => { scrollTo(0, 0); $("#late").closest(".scroll")?.scrollTo(0, 0); refresh(); });
+		document.addEventListener("visibilitychange", () => { if (!document.hidden && news) refresh(); });
+	}
+
+	// The first wrong field, or the banner above the form, takes the focus.
+	($("[aria-invalid=true]") || $(".banner.bad[tabindex]"))?.focus();
+})();

@@ -1,0 +1,42 @@
+package web
+
+import (
+	"net/url"
+	"testing"
+	"time"
+)
+
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 12, 9, 14, 0, 0, time.UTC)
+	for got, want := range map[string]string{
+		took(38 * time.Millisecond): "38 ms", took(41 * time.Second): "41.0 s", took(344 * time.Second): "5 min 44 s",
+		took(3*time.Hour + 90*time.Second): "3 h 1 min", took(51 * time.Hour): "2 days 3 h", took(-1): "–",
+		agoText(14*time.Second, at): "14 s", agoText(9*time.Minute+59*time.Second, at): "9 min",
+		agoText(3*time.Hour, at): "3 h", agoText(25*time.Hour, at): "12 Nov 09:14", agoText(-2*time.Hour, at): "in 2 h",
+		num(4812): "4,812", num(-1234567): "-1,234,567", num(int64(7)): "7", size(812): "812 bytes", size(12100): "12.1 KB",
+		size(int64(3400000)): "3.4 MB", plural(1, "filter is", "filters are"): "1 filter is",
+		plural(2000, "email", "emails"): "2,000 emails", initials("Laura Meyer"): "LM", initials("laura@example.org"): "LE",
+		initials(""): "", Percent(1, 3, .9): "33.333%", Percent(1, 100000, .9): "0.9%",
+		Percent(0, 5, .9): "0", Percent(7, 5, .9): "100%", Label("delivery_delayed"): "Delayed",
+		Label("a_new_state"): "A new state", Label(""): "",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestWith(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse("/app/emails?status=bounced&status=failed&after=1&q=a%20b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := With(u, "after", "", "status", "", "domain", "x y"); got != "/app/emails?domain=x+y&q=a+b" {
+		t.Errorf("it is %s", got)
+	}
+	if got := With(u, "after", "", "status", "", "q", ""); got != "/app/emails" {
+		t.Errorf("without parameters, it is %s", got)
+	}
+}

@@ -81,7 +81,7 @@ func setClockBack(t *testing.T, engine string) {
 	}
 
 	at(midnight.Add(-20 * time.Minute))
-	if a := ok(ada, http.MethodGet, "/people", nil, 200); !strings.Contains(a.text, "ada@example.net (you)") {
+	if a := ok(ada, http.MethodGet, "/app/people", nil, 200); !strings.Contains(a.text, "ada@example.net (you)") {
 		t.Error("the session has ended")
 	}
 	ok(caller{addr: n.addr, bearer: p.Access}, http.MethodGet, "/domains", nil, 200)
@@ -107,7 +107,7 @@ func setClockBack(t *testing.T, engine string) {
 	}
 
 	at(midnight.Add(10 * time.Minute))
-	ok(ada, http.MethodGet, "/people", nil, 200)
+	ok(ada, http.MethodGet, "/app/people", nil, 200)
 	a = ok(owner, http.MethodGet, "/usage", nil, 200)
 	t.Logf("sent %d, %d, %d; %s", first, second, third, a.text)
 	if sum := second + third; engine == "sqlite" && sum != 5 || engine == "postgres" && first+sum != 5 {

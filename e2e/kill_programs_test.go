@@ -285,7 +285,7 @@ func (n *killedNode) joins(x *inbox, address string) {
 		if err != nil || a.status != http.StatusSeeOther {
 			return false, err
 		}
-		a, err = person.ask(ctx, http.MethodGet, "/people", nil)
+		a, err = person.ask(ctx, http.MethodGet, "/app/people", nil)
 		if err == nil && (a.status != http.StatusOK || !strings.Contains(a.text, address)) {
 			n.t.Errorf("%s signed in and sees %d", address, a.status)
 		}

@@ -41,9 +41,9 @@ func TestProgramsInABrowser(t *testing.T) {
 		t.Errorf("the token is answered with %d", status)
 	}
 
-	r.open("/account")
+	r.open("/app/account")
 	r.presses("Connected apps")
-	r.sees("Notes\nallowed by developer@postrider.localhost")
+	r.sees("allowed by developer@postrider.localhost")
 	r.sees("No limits.")
 	// unfolds opens the details element whose summary starts with the given text.
 	unfolds := func(text string) {
@@ -56,7 +56,7 @@ func TestProgramsInABrowser(t *testing.T) {
 	unfolds("What it may do")
 	r.sees("Make and change automations, which send emails by themselves")
 	unfolds("Limit")
-	r.types("Emails a day (optional)", "5")
+	r.types("Emails a day optional", "5")
 	r.presses("Save limits")
 	r.sees("The limits are saved.")
 	r.sees("At most 5 emails a day.")

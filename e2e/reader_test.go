@@ -22,7 +22,8 @@ type reader struct {
 // chromium starts a headless Chromium that runs until the test ends.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
-	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.WSURLReadTimeout(2*time.Minute))
+	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.WSURLReadTimeout(2*time.Minute),
+		chromedp.WindowSize(1280, 900))
 	if os.Getuid() == 0 {
 		o = append(o, chromedp.NoSandbox) // Chromium's sandbox refuses to run as root.
 	}
@@ -59,7 +60,7 @@ func (r *reader) signsIn(n *node) {
 		return link != ""
 	})
 	r.open(link)
-	r.sees("developer@postrider.localhost")
+	r.sees("Developer")
 }
 
 // sees waits until the page contains the given text.

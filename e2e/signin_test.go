@@ -73,7 +73,7 @@ func TestPeopleSignIn(t *testing.T) {
 	r.types("Password", "correct horse battery")
 	r.types("Name of the team", "Acme")
 	r.presses("Create account")
-	r.sees("Your account")
+	r.sees("Send your first email")
 	r.sees("Acme")
 	r.open(link)
 	r.sees("This link no longer works")
@@ -99,7 +99,7 @@ func TestPeopleSignIn(t *testing.T) {
 func (r *reader) turnsOnTOTP() (code func(after time.Duration) string) {
 	t := r.t
 	t.Helper()
-	r.open("/account/totp")
+	r.open("/app/account/totp")
 	r.presses("Set up an authenticator app")
 	r.sees("Scan this")
 	shown, err := chromedp.Run(r.tab, chromedp.Evaluate[bool](
@@ -138,21 +138,30 @@ func (r *reader) addsPasskey() {
 // signsInTwice signs in first with a password and a code, then with the passkey.
 func (r *reader) signsInTwice(code func(after time.Duration) string) {
 	r.t.Helper()
-	r.presses("Sign out")
-	r.sees("You are signed out")
+	r.signsOut()
 	r.types("Email address", "ada@acme.example")
 	r.types("Password", "correct horse battery")
 	r.presses("Sign in")
 	r.sees("Enter your code")
 	r.types("Code", code(30*time.Second)) // use the next code, because the previous code was already used
 	r.presses("Sign in")
-	r.sees("Your account")
+	r.sees("Send your first email")
 
+	r.signsOut()
+	r.presses("Use a passkey")
+	r.sees("Send your first email")
+	r.open("/app/account")
+	r.sees("last used")
+}
+
+// signsOut signs out by the menu beside the user's name.
+func (r *reader) signsOut() {
+	r.t.Helper()
+	if err := chromedp.Do(r.tab, chromedp.Click(chromedp.Search(`//summary[@aria-label="Your account"]`))); err != nil {
+		r.t.Fatalf("open the menu: %v", err)
+	}
 	r.presses("Sign out")
 	r.sees("You are signed out")
-	r.presses("Sign in with a passkey")
-	r.sees("Your account")
-	r.sees("last used")
 }
 
 // cookiesAreHidden checks that scripts cannot read the session cookies, and that signing out ends the session.
@@ -163,12 +172,11 @@ func (r *reader) cookiesAreHidden() {
 	if err != nil || cookies != "" {
 		t.Errorf("a script reads the cookies %q (%v)", cookies, err)
 	}
-	r.open("/people")
+	r.open("/app/people")
 	r.sees("ada@acme.example (you)")
-	r.presses("Sign out")
-	r.sees("You are signed out")
-	r.open("/people")
-	r.sees("Forgot your password?")
+	r.signsOut()
+	r.open("/app/people")
+	r.sees("Forgot password")
 }
 
 // TestPasskeyInDevelopment: passkeys work at the URL that the program prints in development, and 127.0.0.1 redirects to
@@ -176,13 +184,13 @@ func (r *reader) cookiesAreHidden() {
 func TestPasskeyInDevelopment(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
-	pages := n.localhost() + "/account"
+	pages := n.localhost() + "/app/account"
 	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
 	r.hasPasskeys()
 	r.open("/")
 	r.sees("open the newest sign-in link in the output of `postrider dev`")
 	r.signsIn(n)
-	r.open("/account?x=1")
+	r.open("/app/account?x=1")
 	r.sees("developer@postrider.localhost")
 	if at, err := chromedp.Run(r.tab, chromedp.Location()); err != nil || at != pages+"?x=1" {
 		t.Errorf("the page is at %s (%v)", at, err)
@@ -190,8 +198,9 @@ func TestPasskeyInDevelopment(t *testing.T) {
 	r.types("Name of a new passkey", "Laptop")
 	r.presses("Add a passkey")
 	r.sees("The passkey is added")
-	r.presses("Sign out")
-	r.sees("You are signed out")
-	r.presses("Sign in with a passkey")
+	r.signsOut()
+	r.presses("Use a passkey")
+	r.sees("Send your first email")
+	r.open("/app/account")
 	r.sees("last used")
 }

@@ -251,15 +251,15 @@ func takeAway(t *testing.T, o *office, hows ...string) {
 					o.expect(onA, http.MethodPatch, "/team/members/"+loweredID, map[string]any{"role": "viewer"},
 						http.StatusOK)
 				}, []look{{lowered, http.MethodPost, "/domains/none/verify", nil, 422, 403},
-					{people(lowJar), http.MethodPost, "/people/invite", url.Values{"team": {o.teamID()}}, 422, 403}}},
+					{people(lowJar), http.MethodPost, "/app/people/invite", url.Values{"team": {o.teamID()}}, 422, 403}}},
 				{"a user is disabled", func() {
 					o.command("users", "disable", "disabled-"+how+"@acme.example")
-				}, []look{get(disabled, "/domains", 200, 401), get(people(offJar), "/people", 200, 303),
+				}, []look{get(disabled, "/domains", 200, 401), get(people(offJar), "/app/people", 200, 303),
 					{disabled, http.MethodPost, "/mcp", mcp, 200, 401}}},
 				{"sessions are ended", func() {
-					o.expect(caller{addr: o.a.addr, jar: o.owner}, http.MethodPost, "/account/sessions/end",
+					o.expect(caller{addr: o.a.addr, jar: o.owner}, http.MethodPost, "/app/account/sessions/end",
 						url.Values{}, http.StatusSeeOther)
-				}, []look{get(people(other), "/people", 200, 303)}},
+				}, []look{get(people(other), "/app/people", 200, 303)}},
 				{"a quota is lowered", func() { o.command("teams", "limit", "Acme", "--daily", "1") },
 					[]look{{onB, http.MethodPost, "/emails", email, 200, 429}}},
 			}

@@ -240,7 +240,7 @@ func (n *node) owner() {
 	if err != nil || a.status != http.StatusSeeOther {
 		n.t.Fatalf("the first account: %d %v %s", a.status, err, a.text)
 	}
-	a, err = c.ask(n.t.Context(), http.MethodGet, "/people", nil)
+	a, err = c.ask(n.t.Context(), http.MethodGet, "/app/people", nil)
 	if err != nil || !strings.Contains(a.text, "ada@acme.example") {
 		n.t.Errorf("the people of the team: %d %v", a.status, err)
 	}

@@ -57,7 +57,7 @@ test("an email goes after it was confirmed, and once", async () => {
 	}
 	const [sent, ...more] = data(await resend.emails.list()).data;
 	assert.deepEqual([sent.subject, more], ["Hi", []]);
-	assert.match((await call("explain_delivery", `email_id=${sent.id}`)).text, /from a@acme\.example to b@example\.net was accepted/);
+	assert.match((await call("explain_delivery", `email_id=${sent.id}`)).text, /from a@acme\.example to b@example\.net\.\nThe email was captured/);
 });
 
 test("without a token a program is told where to get one", async () => {

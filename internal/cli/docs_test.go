@@ -16,7 +16,7 @@ import (
 // docExamples are the pages with curl examples, in the order in which the examples are run. Further pages with such
 // examples fail the test.
 var docExamples = []string{"README.md", "contacts.md", "broadcasts.md", "checks.md", "idempotency.md", "imports.md",
-	"receiving.md", "templates.md", "search.md", "tracking.md", "webhooks.md", "export.md", "testing-emails.md"}
+	"receiving.md", "templates.md", "search.md", "explain.md", "tracking.md", "webhooks.md", "export.md", "testing-emails.md"}
 
 // prelude defines curl so that a failed request ends the script, and so that the id in the response of each request
 // that creates an object is stored in the variable that the docs use for it. At the end, the script prints the
@@ -30,12 +30,13 @@ curl() {
 	case "$1" in
 	*/segments) SEGMENT_ID=$made ;;
 	*/topics) TOPIC_ID=$made ;;
+	*/emails) EMAIL_ID=$made ;;
 	*/broadcasts) BROADCAST_ID=$made ;;
 	*/domains) DOMAIN_ID=$(printf %s "$answer" | sed 's/^{"object":"domain","id":"\([^"]*\)".*/\1/') ;;
 	esac
 }
 postrider() { :; }
-trap 'set | grep -E "^(SEGMENT|TOPIC|BROADCAST|DOMAIN)_ID="' EXIT
+trap 'set | grep -E "^(SEGMENT|TOPIC|BROADCAST|DOMAIN|EMAIL)_ID="' EXIT
 `
 
 // The curl examples in the docs work with a node in development, one after another.

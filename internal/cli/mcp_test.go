@@ -69,7 +69,7 @@ func TestMCPOfCapturedMail(t *testing.T) {
 		w := httptest.NewRecorder()
 		n.Handler().ServeHTTP(w, r)
 		if text := w.Body.String(); strings.Contains(text, "servers accepted it") ||
-			!strings.Contains(text, "captured in the outbox of `postrider dev`") {
+			!strings.Contains(text, "captured by this installation's outbox") {
 			t.Errorf("%d %s", w.Code, text)
 		}
 	})

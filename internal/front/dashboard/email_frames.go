@@ -3,9 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"strings"
 
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -46,14 +44,5 @@ func (c *call) emailFile() error {
 	link, _ := c.Emails.DownloadURL(&a, c.Now())
 	c.w.Header().Set("Location", link)
 	c.w.WriteHeader(http.StatusSeeOther)
-	return nil
-}
-
-// serveText sends a text as a file that the browser shows but never interprets.
-func (c *call) serveText(name, text string) error {
-	h := c.w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
-	io.Copy(c.w, strings.NewReader(text))
 	return nil
 }

@@ -59,12 +59,7 @@ func TestApprovals(t *testing.T) {
 		if strings.Contains(ann.body, "<script>") || strings.Contains(ann.body, "<img") {
 			t.Errorf("the page has the email's HTML: %s", ann.body)
 		}
-		ann.get("/app/approvals/"+one.ID+"/html").want(200, *in.HTML)
-		if policy := ann.header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "sandbox; default-src 'none';") ||
-			strings.Contains(policy, "https:") || ann.header.Get("X-Frame-Options") != "" {
-			t.Errorf("the frame has the headers %v", ann.header)
-		}
-		eve.get("/app/approvals/" + one.ID + "/html").want(404)
+		ann.checkFrame(eve, one.ID, *in.HTML)
 		ann.get("/app/approvals/" + one.ID)
 
 		ann.want(200, "[U+202E]gpj.txt", "a[U+200B]b", `[U+202E]"><script>`)
@@ -108,6 +103,17 @@ func TestApprovals(t *testing.T) {
 			t.Errorf("%d emails were sent", n)
 		}
 	})
+}
+
+// checkFrame checks the email in the frame of an approval, which a stranger does not see.
+func (b *browser) checkFrame(stranger *browser, approvalID, html string) {
+	b.t.Helper()
+	b.get("/app/approvals/"+approvalID+"/html").want(200, html)
+	if policy := b.header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "sandbox; default-src 'none';") ||
+		strings.Contains(policy, "https:") || b.header.Get("X-Frame-Options") != "" {
+		b.t.Errorf("the frame has the headers %v", b.header)
+	}
+	stranger.get("/app/approvals/" + approvalID + "/html").want(404)
 }
 
 // checkFiles checks the pages of the files of an approval, which a stranger does not see.

@@ -59,6 +59,11 @@ var allPartitions = []string{
 	"FROM email_events WHERE team_id = $1 AND created_at >= $2", // the next event that is not counted
 	"FROM email_events e WHERE e.team_id = t.id",                // the teams with events that are not counted
 	"FROM email_counts_late l",
+	// The job of the search index looks for teams and emails that the index does not have yet, and counts those that it
+	// has. Searches go through the segments of the index from the newest one.
+	"FROM email_terms ",
+	"FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3",
+	"FROM emails e WHERE e.team_id = $1 AND e.id >= $2 AND e.id <= $3 LIMIT $4",
 }
 
 var (

@@ -122,8 +122,9 @@ func TestImportsRunDownward(t *testing.T) {
 
 // composing lists the packages that assemble the program from other packages. The limit on the number of imports does
 // not apply to the packages in composing.
-var composing = []string{"cmd/postrider", "internal/bench", "internal/cli", "internal/front/api", "internal/front/dashboard", "internal/front/signin",
-	"internal/node", "internal/node/resources", "internal/node/testnode"}
+var composing = []string{"cmd/postrider", "internal/bench", "internal/cli", "internal/front/api",
+	"internal/front/dashboard", "internal/front/signin", "internal/node", "internal/node/resources",
+	"internal/node/testnode"}
 
 const (
 	maxImports     = 26  // limit for a package that is not in composing

@@ -23,7 +23,8 @@ func TestDashboardEmails(t *testing.T) {
 	r.sees("first@example.net")
 
 	r.evaluates(`window.sameDocument = true`)
-	n.must("POST", "/emails", `{"from":"a@acme.example","to":"live@example.net","subject":"Watch me","html":"<h1>Invoice</h1>"}`, nil)
+	n.must("POST", "/emails",
+		`{"from":"a@acme.example","to":"live@example.net","subject":"Watch me","html":"<h1>Invoice</h1>"}`, nil)
 	r.sees("Watch me")
 	eventually(t, 20*time.Second, "the row says that the email is delivered", func() bool {
 		return r.evaluates(`[...document.querySelectorAll("tr")].some(
@@ -36,7 +37,8 @@ func TestDashboardEmails(t *testing.T) {
 	r.sees("Explain this delivery")
 	r.sees("The email was captured by this installation's outbox.")
 
-	n.must("POST", "/emails", `{"from":"a@acme.example","to":"bounced@resend.dev","subject":"Into the void","text":"x"}`, nil)
+	n.must("POST", "/emails",
+		`{"from":"a@acme.example","to":"bounced@resend.dev","subject":"Into the void","text":"x"}`, nil)
 	r.open("/app/emails?q=bounced@resend.dev")
 	eventually(t, 20*time.Second, "the bounced email is found", func() bool {
 		r.open("/app/emails?q=bounced@resend.dev")

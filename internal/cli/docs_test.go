@@ -16,7 +16,8 @@ import (
 // docExamples are the pages with curl examples, in the order in which the examples are run. Further pages with such
 // examples fail the test.
 var docExamples = []string{"README.md", "contacts.md", "broadcasts.md", "checks.md", "idempotency.md", "imports.md",
-	"receiving.md", "templates.md", "search.md", "explain.md", "tracking.md", "webhooks.md", "export.md", "testing-emails.md"}
+	"receiving.md", "templates.md", "search.md", "explain.md", "tracking.md", "webhooks.md", "export.md",
+	"testing-emails.md"}
 
 // prelude defines curl so that a failed request ends the script, and so that the id in the response of each request
 // that creates an object is stored in the variable that the docs use for it. At the end, the script prints the

@@ -331,7 +331,8 @@ func TestOutboxRefusesBadValues(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.method, c.path, answer.StatusCode, text)
 		}
 	}
-	for _, body := range []string{"", "x", `[]`, `{"read":1}`, `{"red":true}`, `{"read":true}` + strings.Repeat(" ", 64<<10)} {
+	for _, body := range []string{"", "x", `[]`, `{"read":1}`, `{"red":true}`,
+		`{"read":true}` + strings.Repeat(" ", 64<<10)} {
 		if answer, text := n.outbox("PATCH", "/"+m.ID, body, nil); answer.StatusCode != 400 {
 			t.Errorf("%.20q: %d %s", body, answer.StatusCode, text)
 		}

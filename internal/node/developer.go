@@ -58,8 +58,9 @@ func (n *Node) newPages() error {
 		return err
 	}
 	board, err := dashboard.New(dashboard.Deps{Site: n.site, Members: n.Members, Teams: n.Teams, Emails: n.Emails,
-		Domains: n.Domains, Live: n.EventStream, Explain: n.Explanations.Explain, Now: n.DB.Now, PublicURL: n.Config.PublicURL,
-		Submission: n.submissionPorts, Webhooks: n.Webhooks, Suppressions: n.Suppressions, Logs: n.RequestLog,
+		Domains: n.Domains, Live: n.EventStream, Explain: n.Explanations.Explain, Now: n.DB.Now,
+		PublicURL: n.Config.PublicURL, Submission: n.submissionPorts, Webhooks: n.Webhooks,
+		Suppressions: n.Suppressions, Logs: n.RequestLog,
 		Exports: n.Exports, Audit: n.Audit,
 		ScopeOf:       func(method, path string) (teams.Scope, bool) { return n.api.ScopeOf(method, path) },
 		AcquireExport: func(teamID string) (func(), error) { return n.api.AcquireExport(teamID) },
@@ -131,8 +132,8 @@ func isBrowser(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("Authorization") == ""
 }
 
-// showStart redirects a signed-in user to the dashboard, and other visitors to the page that explains how to sign in. If
-// no user exists, it redirects to the page that explains how to create the first one.
+// showStart redirects a signed-in user to the dashboard, and other visitors to the page that explains how to sign in.
+// If no user exists, it redirects to the page that explains how to create the first one.
 func (n *Node) showStart(w http.ResponseWriter, r *http.Request) error {
 	_, ok, err := n.site.Visitor(r)
 	if err != nil {
@@ -152,8 +153,8 @@ func (n *Node) showStart(w http.ResponseWriter, r *http.Request) error {
 }
 
 // newUnknownPage returns the handler for addresses that no page and no operation of the API has. Browsers get an error
-// page, so that a person who mistyped an address finds the way back. The handler has a mux of its own, because a pattern
-// for all paths in the main mux would replace its answers to wrong methods.
+// page, so that a person who mistyped an address finds the way back. The handler has a mux of its own, because a
+// pattern for all paths in the main mux would replace its answers to wrong methods.
 func (n *Node) newUnknownPage() http.Handler {
 	mux := http.NewServeMux()
 	n.site.Handle(mux, "/", func(http.ResponseWriter, *http.Request) error { return errNoPage })

@@ -173,7 +173,8 @@ const selectKeys = `SELECT id, team_id, name, prefix, permission, domain_id, cre
 func scanKey(r db.Row) (k Key, err error) {
 	var permission string
 	var created, used int64
-	err = r.Scan((*db.ID)(&k.ID), (*db.ID)(&k.TeamID), &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created, &used)
+	err = r.Scan((*db.ID)(&k.ID), (*db.ID)(&k.TeamID), &k.Name, &k.Hint, &permission, (*db.ID)(&k.DomainID), &created,
+		&used)
 	k.Permission, k.CreatedAt, k.LastUsedAt = Permission(permission), db.Time(created), db.Time(used)
 	return k, err
 }

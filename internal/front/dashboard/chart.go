@@ -137,7 +137,8 @@ func (c *barChart) remarkOn(i int, text string) {
 	for _, p := range b.Parts {
 		y, _ = strconv.ParseFloat(p.Y, 64)
 	}
-	c.Remark = &remark{Text: text, X: percentOf(100 * (float64(i) + .5) / float64(len(c.Bars))), Anchor: "end", Y1: px(tipHeight - 6), Y2: px(max(y-2, tipHeight-6))}
+	c.Remark = &remark{Text: text, X: percentOf(100 * (float64(i) + .5) / float64(len(c.Bars))), Anchor: "end",
+		Y1: px(tipHeight - 6), Y2: px(max(y-2, tipHeight-6))}
 	if i < len(c.Bars)/2 {
 		c.Remark.Anchor = "start"
 	}

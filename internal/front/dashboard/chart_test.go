@@ -34,8 +34,8 @@ func TestAxisNumbers(t *testing.T) {
 		v    float64
 		all  []float64
 		want string
-	}{{0, []float64{0, 20}, "0"}, {20, []float64{0, 20}, "20 %"}, {.05, []float64{0, .05}, "0.05 %"}, {.1, []float64{0, .05}, "0.10 %"},
-		{.5, []float64{0, .5}, "0.5 %"}} {
+	}{{0, []float64{0, 20}, "0"}, {20, []float64{0, 20}, "20 %"}, {.05, []float64{0, .05}, "0.05 %"},
+		{.1, []float64{0, .05}, "0.10 %"}, {.5, []float64{0, .5}, "0.5 %"}} {
 		if got := percentLabel(c.v, c.all); got != c.want {
 			t.Errorf("percentLabel(%v, %v) = %q, want %q", c.v, c.all, got, c.want)
 		}
@@ -53,8 +53,8 @@ func stepsOf(values ...[]float64) (all []step) {
 }
 
 func TestBars(t *testing.T) {
-	c := bars(barChart{ID: "c"}, stepsOf([]float64{110, 0, 0}, []float64{0, 0, 0}, []float64{50, 25, 0.01}, []float64{math.NaN(), 5, 5}),
-		"ok", "idle", "bad")
+	c := bars(barChart{ID: "c"}, stepsOf([]float64{110, 0, 0}, []float64{0, 0, 0}, []float64{50, 25, 0.01},
+		[]float64{math.NaN(), 5, 5}), "ok", "idle", "bad")
 	var got []string
 	for _, b := range c.Bars {
 		for _, p := range b.Parts {
@@ -62,8 +62,9 @@ func TestBars(t *testing.T) {
 		}
 		got = append(got, "| "+b.X+" "+b.Width)
 	}
-	want := []string{"ok 4.17% 40 16.67% 220", "| 0% 25%", "| 25% 25%", "ok 54.17% 160 16.67% 100", "idle 54.17% 110 16.67% 50",
-		"bad 54.17% 108.5 16.67% 1.5", "| 50% 25%", "idle 79.17% 250 16.67% 10", "bad 79.17% 240 16.67% 10", "| 75% 25%"}
+	want := []string{"ok 4.17% 40 16.67% 220", "| 0% 25%", "| 25% 25%", "ok 54.17% 160 16.67% 100",
+		"idle 54.17% 110 16.67% 50", "bad 54.17% 108.5 16.67% 1.5", "| 50% 25%", "idle 79.17% 250 16.67% 10",
+		"bad 79.17% 240 16.67% 10", "| 75% 25%"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
@@ -110,7 +111,8 @@ func TestLines(t *testing.T) {
 			t.Errorf("%s: %+v, limit %v", c.name, l, got.Limit)
 		}
 	}
-	two := lines(lineChart{}, stepsOf([]float64{1, 1.2}, []float64{1, 1.2}), 0, 20, [2]string{"A", "a"}, [2]string{"B", "b"})
+	two := lines(lineChart{}, stepsOf([]float64{1, 1.2}, []float64{1, 1.2}), 0, 20, [2]string{"A", "a"},
+		[2]string{"B", "b"})
 	if two.Lines[0].TextY == two.Lines[1].TextY {
 		t.Errorf("two names lie over each other: %+v", two.Lines)
 	}

@@ -13,11 +13,11 @@ var componentsPage = pageOf("components.html")
 const ComponentsPath = "/dev/components"
 
 // icons are the names of all icons, in the order of the page.
-var icons = []string{"mail", "inbox", "megaphone", "file", "flow", "users", "chart", "globe", "key", "hook", "ban", "logs",
-	"gear", "stack", "server", "pulse", "search", "plus", "x", "tick", "down", "right", "left", "up", "updown", "copy",
-	"external", "more", "menu", "clock", "calendar", "retry", "undo", "share", "desktop", "phone", "text", "code", "lock",
-	"shield", "sun", "moon", "pause", "play", "bin", "pencil", "image", "link", "bolt", "eye", "clip", "book", "send", "out",
-	"app", "wait"}
+var icons = []string{"mail", "inbox", "megaphone", "file", "flow", "users", "chart", "globe", "key", "hook", "ban",
+	"logs", "gear", "stack", "server", "pulse", "search", "plus", "x", "tick", "down", "right", "left", "up", "updown",
+	"copy", "external", "more", "menu", "clock", "calendar", "retry", "undo", "share", "desktop", "phone", "text",
+	"code", "lock", "shield", "sun", "moon", "pause", "play", "bin", "pencil", "image", "link", "bolt", "eye", "clip",
+	"book", "send", "out", "app", "wait"}
 
 // RegisterComponents adds the page with all components to a mux.
 func (p *Pages) RegisterComponents(mux *http.ServeMux) {
@@ -36,9 +36,11 @@ func (p *Pages) RegisterComponents(mux *http.ServeMux) {
 				&web.Field{Name: "choice", Label: "Select", Value: "b", Optional: true,
 					Options: []web.Choice{{Value: "a", Label: "Full access"}, {Value: "b", Label: "Sending only"}}},
 				&web.Field{Name: "note", Label: "Text", Type: "textarea", Value: "Several\nlines", Optional: true}),
-			"Times":  []time.Time{now.Add(-14 * time.Second), now.Add(-9 * time.Minute), now.Add(-3 * time.Hour), now.Add(-100 * time.Hour)},
-			"Pager":  pager{Older: "?after=1", Said: "1–15 of 4,812 · counted 20 s ago"},
-			"Sample": snippetsFor("https://mail.acme.example", "mail.acme.example:587", "re_your_key", "hello@acme.example", "laura@example.org"),
+			"Times": []time.Time{now.Add(-14 * time.Second), now.Add(-9 * time.Minute), now.Add(-3 * time.Hour),
+				now.Add(-100 * time.Hour)},
+			"Pager": pager{Older: "?after=1", Said: "1–15 of 4,812 · counted 20 s ago"},
+			"Sample": snippetsFor("https://mail.acme.example", "mail.acme.example:587", "re_your_key", "hello@acme.example",
+				"laura@example.org"),
 		}, web.Crumbs("Development", "", "Components"))
 	})
 }

@@ -9,13 +9,13 @@
 // in another window since then. The response to a POST is a redirect, except for a secret that is shown once and for a
 // form with errors, which keeps what was typed.
 //
-// Every filter and every place in a list is a query parameter, so that each view has an address. A page takes one or two
-// queries by index. Mail is shown only in sandboxed frames, whose responses allow no scripts.
+// Every filter and every place in a list is a query parameter, so that each view has an address. A page takes one or
+// two queries by index. Mail is shown only in sandboxed frames, whose responses allow no scripts.
 //
 // # Failures
 //
-// The id of another team's object, or of no object, leads to the error page 404. If the database is away, the error page
-// says so; open pages keep what they show and say that they reconnect.
+// The id of another team's object, or of no object, leads to the error page 404. If the database is away, the error
+// page says so; open pages keep what they show and say that they reconnect.
 //
 // # Out of scope
 //

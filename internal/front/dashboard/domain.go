@@ -122,7 +122,8 @@ func (c *call) domainPage(status int, data domainView) error {
 			}
 		}
 	}
-	return c.show(status, domainPage, data, web.Crumbs("Domains", "/app/domains", d.Name), web.Live("/app/live?domain="+d.ID))
+	return c.show(status, domainPage, data, web.Crumbs("Domains", "/app/domains", d.Name),
+		web.Live("/app/live?domain="+d.ID))
 }
 
 // purposes names records by their internal names.
@@ -318,7 +319,8 @@ func claimOf(c domains.Claim) *claimView {
 		v.Sentence = "The record was found. The domain is being transferred."
 	case domains.ClaimBlocked:
 		v.Open = true
-		v.Sentence = "The record was found, but the transfer waits: " + blocked[c.BlockedReason] + ". Leave the record in place."
+		v.Sentence = "The record was found, but the transfer waits: " + blocked[c.BlockedReason] +
+			". Leave the record in place."
 	case domains.ClaimExpired:
 		v.Sentence = "The record was not found in time. Delete this claim and add the domain again."
 	case domains.ClaimFailed:

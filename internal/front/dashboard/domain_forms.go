@@ -29,7 +29,8 @@ func settingsForm(d *domains.Domain) (*web.Form, []tick) {
 	return web.NewForm(
 		&web.Field{Name: "tls", Label: "Encryption", Value: d.TLS, Options: tlsChoices,
 			Hint: "Without a verified certificate, an enforced email waits and then bounces."},
-		&web.Field{Name: "tracking_subdomain", Label: "Tracking subdomain", Value: d.TrackingSubdomain, Max: 63, Optional: true,
+		&web.Field{Name: "tracking_subdomain", Label: "Tracking subdomain", Value: d.TrackingSubdomain,
+			Max: 63, Optional: true,
 			Hint: "The first label of the host of tracked links, such as links. Links of earlier subdomains go on working."},
 	), domainTicks(d.Sending, d.Receiving, d.OpenTracking, d.ClickTracking)
 }
@@ -45,8 +46,8 @@ func (c *call) saveDomain() error {
 		ticks[i].On = c.form.Get(ticks[i].Name) != ""
 	}
 	tls, tracking := c.form.Get("tls"), c.form.Get("tracking_subdomain")
-	err = c.Domains.Update(c.ctx(), c.team.TeamID, d.ID, domains.Change{OpenTracking: &ticks[2].On, ClickTracking: &ticks[3].On,
-		TLS: &tls, TrackingSubdomain: &tracking,
+	err = c.Domains.Update(c.ctx(), c.team.TeamID, d.ID, domains.Change{OpenTracking: &ticks[2].On,
+		ClickTracking: &ticks[3].On, TLS: &tls, TrackingSubdomain: &tracking,
 		Capabilities: domains.Capabilities{Sending: &ticks[0].On, Receiving: &ticks[1].On}})
 	if err != nil {
 		status, ours := c.refuse(form, err, "The settings were not saved.")

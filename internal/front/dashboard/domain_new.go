@@ -46,7 +46,8 @@ func newDomainForm() (*web.Form, []tick) {
 			Hint: "The first label of the host that receives bounces. Empty: send. It cannot be changed later."},
 		&web.Field{Name: "tls", Label: "Encryption", Value: domains.Opportunistic, Options: tlsChoices},
 		&web.Field{Name: "tracking_subdomain", Label: "Tracking subdomain", Max: 63, Optional: true,
-			Hint: "The first label of the host of tracked links, such as links. Empty: none."}), domainTicks(true, false, false, false)
+			Hint: "The first label of the host of tracked links, such as links. Empty: none."},
+	), domainTicks(true, false, false, false)
 }
 
 // domainTicks returns the checkboxes of a domain's settings.
@@ -75,10 +76,11 @@ func (c *call) typedDomain() (domains.NewDomain, newDomain) {
 	for i := range ticks {
 		ticks[i].On = c.form.Get(ticks[i].Name) != ""
 	}
-	return domains.NewDomain{Name: c.form.Get("name"), Region: c.form.Get("region"), ReturnPath: c.form.Get("custom_return_path"),
-		TrackingSubdomain: c.form.Get("tracking_subdomain"), TLS: c.form.Get("tls"), OpenTracking: ticks[2].On,
-		ClickTracking: ticks[3].On,
-		Capabilities:  domains.Capabilities{Sending: &ticks[0].On, Receiving: &ticks[1].On}}, newDomain{Form: form, Ticks: ticks}
+	return domains.NewDomain{Name: c.form.Get("name"), Region: c.form.Get("region"),
+		ReturnPath: c.form.Get("custom_return_path"), TrackingSubdomain: c.form.Get("tracking_subdomain"),
+		TLS: c.form.Get("tls"), OpenTracking: ticks[2].On, ClickTracking: ticks[3].On,
+		Capabilities: domains.Capabilities{Sending: &ticks[0].On, Receiving: &ticks[1].On},
+	}, newDomain{Form: form, Ticks: ticks}
 }
 
 func (c *call) addDomain() error {

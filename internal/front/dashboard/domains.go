@@ -69,8 +69,8 @@ func (c *call) domains() error {
 	for i := range all {
 		d := &all[i]
 		ids = append(ids, d.ID)
-		data.Rows = append(data.Rows, domainRow{ID: d.ID, Name: d.Name, State: shownStatus(d), Uses: uses(d), Region: d.Region,
-			At: d.CreatedAt})
+		data.Rows = append(data.Rows, domainRow{ID: d.ID, Name: d.Name, State: shownStatus(d), Uses: uses(d),
+			Region: d.Region, At: d.CreatedAt})
 	}
 	data.Pager = c.pager(p, ids, more)
 	data.First = len(ids) == 0 && data.Set == 0 && p == (page.Page{Limit: rowsShown})

@@ -54,8 +54,8 @@ func TestDomainPages(t *testing.T) {
 		for name, text := range map[string]string{"": "Enter a value.", "gmail.com": "public mailbox provider",
 			"<script>": "This must be a domain name such as example.com.", "acme.example": "registered already, by this team.",
 			strings.Repeat("a", 300) + ".example": "This must be a domain name"} {
-			page := v.says("/app/domains/new", url.Values{"name": {name}, "sending": {"on"}, "region": {"eu-west-1"}}, statusOf(name), text,
-				"The domain was not added.", `<option value="eu-west-1" selected>`)
+			page := v.says("/app/domains/new", url.Values{"name": {name}, "sending": {"on"}, "region": {"eu-west-1"}},
+				statusOf(name), text, "The domain was not added.", `<option value="eu-west-1" selected>`)
 			if strings.Contains(page, "<script>alert") || strings.Contains(page, `value="<script>"`) {
 				t.Errorf("the name is not escaped:\n%s", page)
 			}
@@ -64,8 +64,9 @@ func TestDomainPages(t *testing.T) {
 		v.says("/app/domains/new", url.Values{"name": {"x.example"}, "sending": {"on"}, "custom_return_path": {"-"}}, 422,
 			`id="custom_return_path-error"`, " open>")
 		v.says("/app/domains/new", url.Values{"name": {"news.acme.example"}, "sending": {"on"}, "receiving": {"on"},
-			"custom_return_path": {"bounce"}, "tracking_subdomain": {"links"}, "click_tracking": {"on"}, "tls": {"enforced"}}, 200,
-			"Domain added.", "news.acme.example", "bounce.news", "Not started", "Add these records at your DNS provider.",
+			"custom_return_path": {"bounce"}, "tracking_subdomain": {"links"}, "click_tracking": {"on"},
+			"tls": {"enforced"}}, 200, "Domain added.", "news.acme.example", "bounce.news", "Not started",
+			"Add these records at your DNS provider.",
 			"Sending waits for 3 records. Receiving waits for 2 records.", "Zone file")
 		d := b.domainOf(b.acme.TeamID)
 		if d.ReturnPath != "bounce" || d.TLS != domains.Enforced || !d.ClickTracking || d.OpenTracking {
@@ -93,12 +94,14 @@ func TestDomainPages(t *testing.T) {
 		v.says(at+"/settings", url.Values{"tls": {"opportunistic"}}, 422, "must enable sending, receiving or both")
 		v.says(at+"/settings", url.Values{"tls": {"opportunistic"}, "tracking_subdomain": {"go"}, "sending": {"on"},
 			"open_tracking": {"on"}}, 200, "Settings saved.", `value="go"`)
-		if d := b.domainOf(b.acme.TeamID); d.Receiving || !d.OpenTracking || d.ClickTracking || d.TLS != domains.Opportunistic {
+		if d := b.domainOf(b.acme.TeamID); d.Receiving || !d.OpenTracking || d.ClickTracking ||
+			d.TLS != domains.Opportunistic {
 			t.Errorf("saved %+v", d)
 		}
 
 		v.shows(at+"?delete", 200, "Delete news.acme.example?", "Keep domain")
-		v.says(at+"/delete", url.Values{"confirm": {"news.acme.exampl"}}, 422, "Type news.acme.example exactly", `value="news.acme.exampl"`)
+		v.says(at+"/delete", url.Values{"confirm": {"news.acme.exampl"}}, 422, "Type news.acme.example exactly",
+			`value="news.acme.exampl"`)
 		v.says(at+"/delete", url.Values{"confirm": {"news.acme.example"}}, 200, "Domain news.acme.example deleted.")
 		v.shows(at, 404)
 	})
@@ -154,13 +157,14 @@ func TestKeyPages(t *testing.T) {
 		v.says("/app/keys/new", url.Values{"name": {" "}, "permission": {"full_access"}}, 422, "Enter a name, for example",
 			"The key was not created.", `value="full_access" checked`)
 		v.says("/app/keys/new", url.Values{"name": {strings.Repeat("x", 51)}}, 422, "This must have at most 50 characters")
-		v.says("/app/keys/new", url.Values{"name": {"a"}, "permission": {"all"}}, 422, "This must be full_access or sending_access.")
+		v.says("/app/keys/new", url.Values{"name": {"a"}, "permission": {"all"}}, 422,
+			"This must be full_access or sending_access.")
 		v.says("/app/keys/new", url.Values{"name": {"a"}, "permission": {"full_access"}, "domain_id": {d.ID}}, 422,
 			`id="domain_id-error"`)
 		v.says("/app/keys/new", url.Values{"name": {"a"}, "permission": {"sending_access"}, "domain_id": {"' OR 1=1"}}, 400,
 			"This must be a valid UUID.")
-		text := v.says("/app/keys/new", url.Values{"name": {"<b>invoices"}, "permission": {"sending_access"}, "domain_id": {d.ID}},
-			200, "Copy your key now", "&lt;b&gt;invoices", "hello@acme.example")
+		text := v.says("/app/keys/new", url.Values{"name": {"<b>invoices"}, "permission": {"sending_access"},
+			"domain_id": {d.ID}}, 200, "Copy your key now", "&lt;b&gt;invoices", "hello@acme.example")
 		_, token, _ := strings.Cut(text, `id="token" class="mono" value="`)
 		token, _, _ = strings.Cut(token, `"`)
 		if by, err := b.Teams.Authenticate(t.Context(), token); err != nil || by.TeamID != b.acme.TeamID ||
@@ -200,8 +204,9 @@ func TestDomainsAndKeysOfOthers(t *testing.T) {
 		for _, path := range []string{domain, domain + "/settings", key} {
 			other.shows(path, 404)
 		}
-		for path, form := range map[string]url.Values{domain + "/verify": nil, domain + "/claim": nil, domain + "/delete": {"confirm": {d.Name}},
-			domain + "/settings": {"sending": {"on"}}, key + "/rename": {"name": {"stolen"}}, key + "/delete": {"confirm": {keys[0].Name}}} {
+		for path, form := range map[string]url.Values{domain + "/verify": nil, domain + "/claim": nil,
+			domain + "/delete": {"confirm": {d.Name}}, domain + "/settings": {"sending": {"on"}},
+			key + "/rename": {"name": {"stolen"}}, key + "/delete": {"confirm": {keys[0].Name}}} {
 			other.says(path, form, 404)
 		}
 		other.says("/app/keys/new", url.Values{"name": {"a"}, "permission": {"sending_access"}, "domain_id": {d.ID}}, 422,
@@ -209,7 +214,8 @@ func TestDomainsAndKeysOfOthers(t *testing.T) {
 		viewer := b.visitor(teams.Viewer)
 		for _, path := range []string{"/app/domains", domain, domain + "/settings", "/app/keys", key} {
 			text := viewer.shows(path, 200)
-			for _, form := range []string{"/verify", "/delete", "/rename", "/app/keys/new", "/app/domains/new", "Save settings"} {
+			for _, form := range []string{"/verify", "/delete", "/rename", "/app/keys/new", "/app/domains/new",
+				"Save settings"} {
 				if strings.Contains(text, form) {
 					t.Errorf("%s shows a viewer %s", path, form)
 				}

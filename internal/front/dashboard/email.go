@@ -104,8 +104,8 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 	if err != nil {
 		return err
 	}
-	data := emailView{base: c.base(), Email: e, HasHTML: e.HTML != nil, Back: "/app/emails", Problem: problem, Resume: typed,
-		MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
+	data := emailView{base: c.base(), Email: e, HasHTML: e.HTML != nil, Back: "/app/emails", Problem: problem,
+		Resume: typed, MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
 	if len(shared) > 0 {
 		data.Shared = shared[0]
 	}
@@ -212,7 +212,8 @@ func (v *emailView) choose(u *url.URL, a *explain.Answer) {
 
 // actors says who must act.
 var actors = map[explain.Actor]string{explain.Nobody: "Nobody", "you": "You", "domain_owner": "The owner of the domain",
-	"recipient": "The recipient", "operator": "The operator of this installation", "provider": "The recipient's mail provider"}
+	"recipient": "The recipient", "operator": "The operator of this installation",
+	"provider": "The recipient's mail provider"}
 
 // waterfall makes rows of the intervals of the chosen recipient, on one linear axis.
 func (v *emailView) waterfall() {

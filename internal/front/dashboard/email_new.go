@@ -32,7 +32,8 @@ func (c *call) newEmailForm() (*web.Form, error) {
 	}
 	return web.NewForm(
 		&web.Field{Name: "from", Label: "From", Value: from, Hint: "An address at a verified domain of the team."},
-		&web.Field{Name: "to", Label: "To", Value: c.v.User.Email, Max: 2000, Hint: "Up to 50 addresses, separated by commas."},
+		&web.Field{Name: "to", Label: "To", Value: c.v.User.Email, Max: 2000,
+			Hint: "Up to 50 addresses, separated by commas."},
 		&web.Field{Name: "subject", Label: "Subject", Value: "Test from " + c.team.TeamName, Max: 998},
 		&web.Field{Name: "html", Label: "HTML", Type: "textarea", Value: testHTML, Max: 50000, Optional: true},
 		&web.Field{Name: "text", Label: "Text", Type: "textarea", Max: 50000, Optional: true,
@@ -52,7 +53,8 @@ func (c *call) showNewEmail() error {
 		if err != nil {
 			return err
 		}
-		values := map[string]string{"from": e.From, "to": strings.Join(e.To, ", "), "subject": e.Subject, "html": "", "text": ""}
+		values := map[string]string{"from": e.From, "to": strings.Join(e.To, ", "), "subject": e.Subject, "html": "",
+			"text": ""}
 		if e.HTML != nil {
 			values["html"] = *e.HTML
 		}

@@ -200,7 +200,8 @@ func (c *call) emailFilter() (f emails.Filter, shown emailFilter, err error) {
 	for _, x := range []struct {
 		from string
 		into *string
-	}{{shown.Domain, &f.DomainID}, {shown.Key, &f.KeyID}, {shown.Template, &f.TemplateID}, {shown.Broadcast, &f.BroadcastID}} {
+	}{{shown.Domain, &f.DomainID}, {shown.Key, &f.KeyID}, {shown.Template, &f.TemplateID},
+		{shown.Broadcast, &f.BroadcastID}} {
 		if x.from != "" {
 			*x.into = validID(x.from)
 		}

@@ -73,7 +73,8 @@ func TestOtherTeam(t *testing.T) {
 			t.Errorf("a form of another team: %d\n%s", status, page)
 		}
 		own.shows("/app/emails/"+id, 200, "Cancel email")
-		if status, page := own.post("/app/emails/"+id+"/reschedule", url.Values{"scheduled_at": {"the day before"}}); status != 422 ||
+		if status, page := own.post("/app/emails/"+id+"/reschedule",
+			url.Values{"scheduled_at": {"the day before"}}); status != 422 ||
 			!strings.Contains(page, `value="the day before"`) {
 			t.Errorf("a time that cannot be read: %d\n%s", status, page)
 		}

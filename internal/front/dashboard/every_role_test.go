@@ -13,7 +13,8 @@ import (
 var parameter = regexp.MustCompile(`\{\w+\}`)
 
 // A member opens each page and submits each form with every role. Those without the scope are refused with 403, and
-// an id of no object leads to 404 or, if the values are wrong, to an error that the visitor can correct. Nothing is a 500.
+// an id of no object leads to 404 or, if the values are wrong, to an error that the visitor can correct. Nothing is a
+// 500.
 func TestEveryRole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {

@@ -64,8 +64,8 @@ func newBoard(t *testing.T, vars map[string]string) *board {
 	}
 	public := "http://" + l.Addr().String()
 	maps.Copy(vars, map[string]string{"public_url": public, "http_listen": "127.0.0.1:0", "roles": "api,delivery,jobs",
-		"transport": "capture", "trust_domains": "true", "hostname": "mail.postrider.test", "log_level": "error", "rate_limit": "1000",
-		"allow_loopback": "true"})
+		"transport": "capture", "trust_domains": "true", "hostname": "mail.postrider.test", "log_level": "error",
+		"rate_limit": "1000", "allow_loopback": "true"})
 	c, err := config.Load(config.Source{Defaults: vars, Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,9 @@ func newBoard(t *testing.T, vars map[string]string) *board {
 	}))
 	domain := b.api("POST", "/domains", `{"name":"acme.example"}`)["id"].(string)
 	b.api("POST", "/domains/"+domain+"/verify", "")
-	b.eventually("the domain is verified", func() bool { return b.api("GET", "/domains/"+domain, "")["status"] == "verified" })
+	b.eventually("the domain is verified", func() bool {
+		return b.api("GET", "/domains/"+domain, "")["status"] == "verified"
+	})
 	return b
 }
 
@@ -134,7 +136,8 @@ func (b *board) api(method, path, body string) map[string]any {
 func (b *board) send(to, subject string) string {
 	b.t.Helper()
 	body, err := json.Marshal(map[string]any{"from": "Acme <billing@acme.example>", "to": to, "subject": subject,
-		"html": "<h1>Invoice</h1><script>alert(1)</script>", "tags": []map[string]string{{"name": "type", "value": "invoice"}}})
+		"html": "<h1>Invoice</h1><script>alert(1)</script>",
+		"tags": []map[string]string{{"name": "type", "value": "invoice"}}})
 	b.must(err)
 	return b.api("POST", "/emails", string(body))["id"].(string)
 }
@@ -166,7 +169,9 @@ func (b *board) visitorOf(teamID string, role teams.Role) *visitor {
 	u, err := b.Users.Create(b.t.Context(), users.NewUser{Email: fmt.Sprintf("laura%d@example.org", b.visitors),
 		Name: "Laura Meyer"})
 	b.must(err)
-	b.must(b.DB.Update(b.t.Context(), func(tx *db.Tx) error { return b.Members.AddIn(b.t.Context(), tx, teamID, u.ID, role) }))
+	b.must(b.DB.Update(b.t.Context(), func(tx *db.Tx) error {
+		return b.Members.AddIn(b.t.Context(), tx, teamID, u.ID, role)
+	}))
 	var token string
 	b.must(b.DB.Update(b.t.Context(), func(tx *db.Tx) (err error) {
 		token, err = b.Users.StartIn(b.t.Context(), tx, u, "test", users.Client{Address: "192.0.2.1"})

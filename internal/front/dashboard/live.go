@@ -134,9 +134,8 @@ func (f *feeds) end(teamID string, of *feed) {
 	}
 }
 
-// liveStream sends a server-sent event when an email changes: any, or the one that the parameter email names. The parameter
-// domain leaves out emails. It checks
-// with each event whether the visitor is still a member.
+// liveStream sends a server-sent event when an email changes: any, or the one that the parameter email names. The
+// parameter domain leaves out emails. It checks with each event whether the visitor is still a member.
 func (c *call) liveStream() error {
 	changes, leave, err := c.feeds.follow(c.team.TeamID)
 	if err != nil {

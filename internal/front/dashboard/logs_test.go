@@ -28,7 +28,8 @@ func TestLogs(t *testing.T) {
 		v.shows("/app/logs?key=x", 200, "No request matches")
 
 		// A viewer may not send emails, so the bodies of a request that sends one stay hidden.
-		if page := b.visitor(teams.Viewer).shows(path, 200, "You may not read the bodies"); strings.Contains(page, "Invoice") {
+		if page := b.visitor(teams.Viewer).shows(path, 200,
+			"You may not read the bodies"); strings.Contains(page, "Invoice") {
 			t.Errorf("a viewer reads the body of a request that sends an email:\n%s", page)
 		}
 		b.visitorOf(b.other.TeamID, teams.Owner).shows(path, 404)

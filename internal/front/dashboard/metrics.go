@@ -212,7 +212,8 @@ func axisLabels(t, before time.Time, by string) (label, full string) {
 // metricsFilter reads the filter from the request's query.
 func (c *call) metricsFilter() metricsFilter {
 	q := c.r.URL.Query()
-	f := metricsFilter{Spans: metricSpans, Span: metricSpans[defaultSpan], Domain: q.Get("domain"), Broadcast: q.Get("broadcast")}
+	f := metricsFilter{Spans: metricSpans, Span: metricSpans[defaultSpan], Domain: q.Get("domain"),
+		Broadcast: q.Get("broadcast")}
 	for _, s := range metricSpans {
 		if s.Value == q.Get("span") {
 			f.Span = s
@@ -276,7 +277,8 @@ func (c *call) metrics() error {
 	g, ctx := errgroup.WithContext(c.ctx())
 	g.Go(func() (err error) { _, periods, err = c.periods(&f, now); return err })
 	g.Go(func() (err error) { // all domains and broadcasts, for the menus and the tables
-		parts, err = c.Metrics.Count(ctx, c.team.TeamID, metrics.Query{From: from, To: now, ByDomain: true, ByBroadcast: true})
+		parts, err = c.Metrics.Count(ctx, c.team.TeamID,
+			metrics.Query{From: from, To: now, ByDomain: true, ByBroadcast: true})
 		return err
 	})
 	g.Go(func() (err error) {
@@ -342,7 +344,9 @@ func sorted(names map[string]string) (all []web.Choice) {
 	for id, name := range names {
 		all = append(all, web.Choice{Value: id, Label: name})
 	}
-	slices.SortFunc(all, func(a, b web.Choice) int { return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Value, b.Value)) })
+	slices.SortFunc(all, func(a, b web.Choice) int {
+		return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Value, b.Value))
+	})
 	return all[:min(len(all), choicesShown)]
 }
 
@@ -362,7 +366,8 @@ func figures(n, before *counted) []figure {
 	bounced := figure{Label: "Bounced", Value: n.BounceRate()}
 	bounced.Says, bounced.Tone = limited(n.bounceRate(), bounceLimit, web.Number(n.Bounced)+", limit 5 %")
 	complained := figure{Label: "Complaints", Value: n.ComplaintRate()}
-	complained.Says, complained.Tone = limited(n.complaintRate(), complaintLimit, web.Number(n.Complained)+", limit 0.10 %")
+	complained.Says, complained.Tone = limited(n.complaintRate(), complaintLimit,
+		web.Number(n.Complained)+", limit 0.10 %")
 	delivered := figure{Label: "Delivered", Value: n.DeliveredRate(), Says: web.Number(n.Delivered)}
 	if n.Waiting > 0 {
 		delivered.Says += ", " + web.Number(n.Waiting) + " on the way"
@@ -405,26 +410,31 @@ func (v *metricsView) draw(starts []time.Time, periods []counted, by string, f *
 		total = total.plus(n)
 	}
 	slices.Reverse(v.Rows)
-	v.Outcomes = bars(barChart{ID: "outcomes", Title: "Emails by outcome and " + by, Finding: finding(&total, worstAt, outcomes, periods)},
-		outcomes, "ok", "idle", "bad")
+	v.Outcomes = bars(barChart{ID: "outcomes", Title: "Emails by outcome and " + by,
+		Finding: finding(&total, worstAt, outcomes, periods)}, outcomes, "ok", "idle", "bad")
 	if worstAt >= 0 {
 		v.Outcomes.remarkOn(worstAt, fmt.Sprintf("%s: %.1f %% bounced", outcomes[worstAt].Full, worst))
 	}
 	v.Rates = []rateCard{
-		{"Engagement", "People only, bots left out", lines(lineChart{ID: "engagement", Title: "Opens and clicks by " + by + ", in percent of the delivered emails",
-			Finding: "Opened " + total.OpenRate() + " and clicked " + total.ClickRate() + " in the whole span."}, engagement, 0, 10,
-			[2]string{"Opens", "a"}, [2]string{"Clicks", "b"})},
-		{"Complaints", total.ComplaintRate(), lines(lineChart{ID: "complaints", Title: "Complaints by " + by + ", in percent of the delivered emails, with the limit of 0.10 %",
-			Finding: total.ComplaintRate() + " in the whole span; the limit is 0.10 %."}, complaints, complaintLimit, 0, [2]string{"Rate", "note"})},
-		{"Bounces", total.BounceRate(), lines(lineChart{ID: "bounces", Title: "Bounces by " + by + ", in percent of the sent emails, with the limit of 5 %",
-			Finding: total.BounceRate() + " in the whole span; the limit is 5 %."}, bounces, bounceLimit, 0, [2]string{"Rate", "bad"})},
+		{"Engagement", "People only, bots left out", lines(lineChart{ID: "engagement",
+			Title:   "Opens and clicks by " + by + ", in percent of the delivered emails",
+			Finding: "Opened " + total.OpenRate() + " and clicked " + total.ClickRate() + " in the whole span."},
+			engagement, 0, 10, [2]string{"Opens", "a"}, [2]string{"Clicks", "b"})},
+		{"Complaints", total.ComplaintRate(), lines(lineChart{ID: "complaints",
+			Title:   "Complaints by " + by + ", in percent of the delivered emails, with the limit of 0.10 %",
+			Finding: total.ComplaintRate() + " in the whole span; the limit is 0.10 %."}, complaints, complaintLimit, 0,
+			[2]string{"Rate", "note"})},
+		{"Bounces", total.BounceRate(), lines(lineChart{ID: "bounces",
+			Title:   "Bounces by " + by + ", in percent of the sent emails, with the limit of 5 %",
+			Finding: total.BounceRate() + " in the whole span; the limit is 5 %."}, bounces, bounceLimit, 0,
+			[2]string{"Rate", "bad"})},
 	}
 }
 
 // finding says in a sentence what the bars show.
 func finding(total *counted, worst int, steps []step, periods []counted) string {
-	text := fmt.Sprintf("%s emails were sent, %s were delivered and %s bounced.", web.Number(total.Sent), web.Number(total.Delivered),
-		web.Number(total.Bounced))
+	text := fmt.Sprintf("%s emails were sent, %s were delivered and %s bounced.", web.Number(total.Sent),
+		web.Number(total.Delivered), web.Number(total.Bounced))
 	if worst >= 0 {
 		text += fmt.Sprintf(" Most bounces: %s with %s.", steps[worst].Full, periods[worst].BounceRate())
 	}
@@ -482,7 +492,9 @@ func partsOf(parts []metrics.Count, f *metricsFilter) (domains, broadcasts []met
 			}
 			all = append(all, *r)
 		}
-		slices.SortFunc(all, func(a, b metricsRow) int { return cmp.Or(cmp.Compare(b.Sent, a.Sent), cmp.Compare(a.Label, b.Label)) })
+		slices.SortFunc(all, func(a, b metricsRow) int {
+			return cmp.Or(cmp.Compare(b.Sent, a.Sent), cmp.Compare(a.Label, b.Label))
+		})
 		return all[:min(len(all), partsShown)]
 	}
 	return rows(byDomain), rows(byBroadcast)
@@ -499,11 +511,12 @@ func (c *call) exportMetrics() error {
 	h.Set("Content-Type", "text/csv; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="metrics.csv"`)
 	w := csv.NewWriter(c.w)
-	w.Write([]string{f.By, "sent", "delivered", "on_the_way", "bounced", "failed", "complained", "opened_people", "clicked_people",
-		"unsubscribed"})
+	w.Write([]string{f.By, "sent", "delivered", "on_the_way", "bounced", "failed", "complained", "opened_people",
+		"clicked_people", "unsubscribed"})
 	for i, n := range all {
 		row := []string{starts[i].Format(time.RFC3339)}
-		for _, v := range []int{n.Sent, n.Delivered, n.Waiting, n.Bounced, n.Failed, n.Complained, n.Opened, n.Clicked, n.Unsubscribed} {
+		for _, v := range []int{n.Sent, n.Delivered, n.Waiting, n.Bounced, n.Failed, n.Complained, n.Opened, n.Clicked,
+			n.Unsubscribed} {
 			row = append(row, strconv.Itoa(v))
 		}
 		w.Write(row)

@@ -21,8 +21,9 @@ func TestMetrics(t *testing.T) {
 		})
 		today := time.Now().UTC()
 		day := "/app/emails?in=" + today.Format(time.DateOnly)
-		page := v.shows("/app/metrics", 200, "50.0 %", "acme.example", `role="img"`, `<desc id="outcomes-finding">2 emails were sent, `+
-			`1 were delivered and 1 bounced.`, "Show as table", day, "limit 5 %")
+		page := v.shows("/app/metrics", 200, "50.0 %", "acme.example", `role="img"`,
+			`<desc id="outcomes-finding">2 emails were sent, `+`1 were delivered and 1 bounced.`,
+			"Show as table", day, "limit 5 %")
 		if strings.Contains(page, "style=") || strings.Count(page, "<h1") != 1 {
 			t.Errorf("the page has a style attribute, or not one heading")
 		}

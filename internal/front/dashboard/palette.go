@@ -45,8 +45,10 @@ var palettePages = []paletteItem{
 	{"People", "/app/people", "", teams.MembersRead}, {"Connected apps", "/app/apps", "", 0},
 	{"Approvals", "/app/approvals", "", 0}, {"Settings", "/app/settings", "", 0}, {"First steps", "/app/start", "", 0},
 	{"Account and security", "/app/account", "", 0}, {"Documentation", "/docs", "", 0},
-	{"Send an email", "/app/emails/new", "Do", teams.EmailsSend}, {"Add a domain", "/app/domains/new", "Do", teams.DomainsWrite},
-	{"Create an API key", "/app/keys/new", "Do", teams.KeysWrite}, {"Add a webhook", "/app/webhooks/new", "Do", teams.WebhooksWrite},
+	{"Send an email", "/app/emails/new", "Do", teams.EmailsSend},
+	{"Add a domain", "/app/domains/new", "Do", teams.DomainsWrite},
+	{"Create an API key", "/app/keys/new", "Do", teams.KeysWrite},
+	{"Add a webhook", "/app/webhooks/new", "Do", teams.WebhooksWrite},
 }
 
 // palette answers the script of the palette.

@@ -35,7 +35,8 @@ const (
 	referencesMost = 20       // Message-IDs in the References field
 )
 
-var errForwardLarge = fault.Invalidf("files", "The attachments have more than 20 MB together. Forward the email without them.")
+var errForwardLarge = fault.Invalidf("files",
+	"The attachments have more than 20 MB together. Forward the email without them.")
 
 // readReceived reads the email that is answered, and checks that the visitor may read it.
 func (c *call) readReceived() (receiving.Email, receiving.Content, error) {
@@ -164,8 +165,8 @@ func quoted(e *receiving.Email, text string) string {
 // forwardedText returns an email's text below its most important header fields.
 func forwardedText(e *receiving.Email, content *receiving.Content, text string) string {
 	return "---------- Forwarded message ----------\nFrom: " + or(headerOf(content.Header, "From"), e.From) + "\nDate: " +
-		e.CreatedAt.UTC().Format("2 January 2006, 15:04 UTC") + "\nSubject: " + e.Subject + "\nTo: " + strings.Join(e.To, ", ") +
-		"\n\n" + strings.ReplaceAll(shortText(text), "\r\n", "\n")
+		e.CreatedAt.UTC().Format("2 January 2006, 15:04 UTC") + "\nSubject: " + e.Subject + "\nTo: " +
+		strings.Join(e.To, ", ") + "\n\n" + strings.ReplaceAll(shortText(text), "\r\n", "\n")
 }
 
 func shortText(text string) string {

@@ -21,7 +21,8 @@ func (b *board) receive(message string) string {
 		d, err := b.Domains.Get(b.t.Context(), b.acme.TeamID, domain)
 		return err == nil && d.MayReceive()
 	})
-	s, err := b.Receiving.Open(b.t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("127.0.0.1:25"), Hello: "mx.fjordlabs.example"})
+	s, err := b.Receiving.Open(b.t.Context(),
+		smtpserver.Peer{Addr: netip.MustParseAddrPort("127.0.0.1:25"), Hello: "mx.fjordlabs.example"})
 	b.must(err)
 	defer s.Close()
 	b.must(s.Mail(b.t.Context(), "maja@fjordlabs.example", smtpserver.MailOptions{}))
@@ -67,10 +68,13 @@ func TestReceiving(t *testing.T) {
 		v := b.visitor(teams.Member)
 		v.shows("/app/receiving", 200, "Receive your first email")
 		id := b.receive(question)
-		second := b.receive(strings.NewReplacer("order-1@", "order-2@", "<first@", "<order-1@", "Subject: ", "Subject: Re: ").Replace(question))
-		v.shows("/app/receiving", 200, `href="/app/receiving/`+id+`"`, "maja@fjordlabs.example", "Where is my order?", "support@acme.example")
-		page := v.shows("/app/receiving/"+id, 200, "Maja Lind &lt;maja@fjordlabs.example&gt;", `sandbox=""`, "Order 4711 has not arrived.",
-			"order &lt;1&gt;.pdf", "SPF", "DMARC", "mx.fjordlabs.example", "&lt;order-1@fjordlabs.example&gt;", "/app/receiving/"+second)
+		second := b.receive(strings.NewReplacer("order-1@", "order-2@", "<first@", "<order-1@", "Subject: ",
+			"Subject: Re: ").Replace(question))
+		v.shows("/app/receiving", 200, `href="/app/receiving/`+id+`"`, "maja@fjordlabs.example", "Where is my order?",
+			"support@acme.example")
+		page := v.shows("/app/receiving/"+id, 200, "Maja Lind &lt;maja@fjordlabs.example&gt;", `sandbox=""`,
+			"Order 4711 has not arrived.", "order &lt;1&gt;.pdf", "SPF", "DMARC", "mx.fjordlabs.example",
+			"&lt;order-1@fjordlabs.example&gt;", "/app/receiving/"+second)
 		if strings.Contains(page, "alert(1)") {
 			t.Error("the page contains the script of the email")
 		}
@@ -110,9 +114,10 @@ func TestAnswers(t *testing.T) {
 		id := b.receive(question)
 		v.shows("/app/receiving/"+id+"/reply?all=1", 200, `value="support@acme.example"`, `value="Re: Where is my order?"`,
 			"&gt; Order 4711 has not arrived.", "sales@acme.example, ops@fjordlabs.example", `value="maja@fjordlabs.example"`)
-		form := url.Values{"from": {"support@acme.example"}, "to": {"maja@fjordlabs.example"}, "subject": {"Re: Where is my order?"},
-			"text": {"It is on its way.\r\n"}}
-		if status, page := v.post("/app/receiving/"+id+"/reply", form); status != 200 || !strings.Contains(page, "The email is accepted.") {
+		form := url.Values{"from": {"support@acme.example"}, "to": {"maja@fjordlabs.example"},
+			"subject": {"Re: Where is my order?"}, "text": {"It is on its way.\r\n"}}
+		if status, page := v.post("/app/receiving/"+id+"/reply", form); status != 200 ||
+			!strings.Contains(page, "The email is accepted.") {
 			t.Fatalf("the reply: %d %s", status, page)
 		}
 		sent := b.api("GET", "/emails", "")["data"].([]any)[0].(map[string]any)["id"].(string)
@@ -121,19 +126,22 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("the reply is %v", got)
 		}
 		form.Set("from", "support@elsewhere.example")
-		if status, page := v.post("/app/receiving/"+id+"/reply", form); status < 400 || status >= 500 || !strings.Contains(page, "It is on its way.") {
+		if status, page := v.post("/app/receiving/"+id+"/reply", form); status < 400 || status >= 500 ||
+			!strings.Contains(page, "It is on its way.") {
 			t.Errorf("a reply from another's domain: %d %s", status, page)
 		}
 		form.Set("from", "support@acme.example")
 		form.Set("to", "laura@")
-		if status, page := v.post("/app/receiving/"+id+"/reply", form); status != 422 || !strings.Contains(page, `aria-invalid="true"`) {
+		if status, page := v.post("/app/receiving/"+id+"/reply", form); status != 422 ||
+			!strings.Contains(page, `aria-invalid="true"`) {
 			t.Errorf("a reply to a broken address: %d %s", status, page)
 		}
 
 		v.shows("/app/receiving/"+id+"/forward", 200, "Fwd: Where is my order?", "Forwarded message", "Forward 1 attachment")
-		form = url.Values{"from": {"support@acme.example"}, "to": {"boss@example.org"}, "subject": {"Fwd: Where is my order?"},
-			"text": {"See <below>"}, "files": {"1"}, "html": {"1"}}
-		if status, page := v.post("/app/receiving/"+id+"/forward", form); status != 200 || !strings.Contains(page, "order &lt;1&gt;.pdf") {
+		form = url.Values{"from": {"support@acme.example"}, "to": {"boss@example.org"},
+			"subject": {"Fwd: Where is my order?"}, "text": {"See <below>"}, "files": {"1"}, "html": {"1"}}
+		if status, page := v.post("/app/receiving/"+id+"/forward", form); status != 200 ||
+			!strings.Contains(page, "order &lt;1&gt;.pdf") {
 			t.Fatalf("forwarded: %d %s", status, page)
 		}
 		sent = b.api("GET", "/emails", "")["data"].([]any)[0].(map[string]any)["id"].(string)

@@ -62,8 +62,9 @@ func (c *call) settingsPage(status int, name *web.Form) error {
 	if err != nil {
 		return err
 	}
-	data := settingsView{base: c.base(), Team: t, Name: name, Rate: t.RateLimit, Retention: retentionRows(own.Effective(c.Keeps())),
-		Managed: c.Receiving.ManagedHost(t.ID), SMTP: c.submissionAddress(), Path: "/app/settings", Theme: c.Site.Theme(c.r),
+	data := settingsView{base: c.base(), Team: t, Name: name, Rate: t.RateLimit,
+		Retention: retentionRows(own.Effective(c.Keeps())), Managed: c.Receiving.ManagedHost(t.ID),
+		SMTP: c.submissionAddress(), Path: "/app/settings", Theme: c.Site.Theme(c.r),
 		Keys:    c.Site.SingleKeys(c.r),
 		MayName: c.actor.Scopes.Has(teams.MembersWrite), MayAudit: c.actor.Scopes.Has(teams.AuditRead)}
 	data.SMTPHost, data.SMTPPort, _ = net.SplitHostPort(string(data.SMTP)) // both are "" without SMTP
@@ -135,7 +136,8 @@ func (c *call) usage() ([]usageRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows = append(rows, usageRow{Label: "Domains", Used: int64(count)}, usageRow{Label: "Contacts", Used: int64(audience.Contacts)},
+	rows = append(rows, usageRow{Label: "Domains", Used: int64(count)},
+		usageRow{Label: "Contacts", Used: int64(audience.Contacts)},
 		usageRow{Label: "Segments", Used: int64(audience.Segments), Limit: segments.Max})
 	for i := range rows {
 		rows[i].fill()
@@ -158,7 +160,8 @@ func (r *usageRow) fill() {
 }
 
 func retentionRows(r teams.Retention) []retentionRow {
-	return []retentionRow{{"Sent emails", keptFor(r.Emails)}, {"Their texts and attachments", keptFor(shorter(r.Bodies, r.Emails))},
+	return []retentionRow{{"Sent emails", keptFor(r.Emails)},
+		{"Their texts and attachments", keptFor(shorter(r.Bodies, r.Emails))},
 		{"Their timelines and attempts", keptFor(shorter(r.Events, r.Emails))}, {"Received emails", keptFor(r.Received)}}
 }
 
@@ -201,9 +204,9 @@ type auditList struct {
 
 // commonActions are offered in the menu of actions; any other can be typed.
 var commonActions = []string{audit.UserSignedIn, audit.MemberInvited, audit.MemberJoined, audit.MemberRoleChanged,
-	audit.MemberRemoved, audit.GrantCreated, audit.GrantRevoked, audit.ApprovalApproved, audit.ApprovalRejected, "api_key.created",
-	"api_key.deleted", "domain.created", "domain.deleted", "webhook.created", "webhook.updated", "webhook.deleted",
-	"suppression.created", "suppression.deleted", "email.cancelled", "email.shared", teamRenamed}
+	audit.MemberRemoved, audit.GrantCreated, audit.GrantRevoked, audit.ApprovalApproved, audit.ApprovalRejected,
+	"api_key.created", "api_key.deleted", "domain.created", "domain.deleted", "webhook.created", "webhook.updated",
+	"webhook.deleted", "suppression.created", "suppression.deleted", "email.cancelled", "email.shared", teamRenamed}
 
 // teamRenamed is the audit action for a new name of the team, as of the command that renames a team.
 const teamRenamed = "team.renamed"
@@ -215,8 +218,9 @@ func (c *call) audit() error {
 	}
 	q := c.r.URL.Query()
 	data := auditList{base: c.base(), Actor: strings.ToLower(q.Get("actor")), Action: strings.TrimSpace(q.Get("action")),
-		Actions: slices.Sorted(slices.Values(commonActions)), NoActor: web.With(c.r.URL, "actor", "", "after", "", "before", ""),
-		NoAct: web.With(c.r.URL, "action", "", "after", "", "before", "")}
+		Actions: slices.Sorted(slices.Values(commonActions)),
+		NoActor: web.With(c.r.URL, "actor", "", "after", "", "before", ""),
+		NoAct:   web.With(c.r.URL, "action", "", "after", "", "before", "")}
 	f := audit.Filter{Action: data.Action}
 	if data.Actor != "" {
 		f.ActorID = validID(data.Actor)

@@ -49,21 +49,25 @@ func (c *call) start() error {
 	if data.Snippets, err = c.snippets(); err != nil {
 		return err
 	}
-	return c.show(http.StatusOK, startPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "First steps"), web.Live("/app/live"))
+	return c.show(http.StatusOK, startPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "First steps"),
+		web.Live("/app/live"))
 }
 
 func (c *call) domainStep() (firstStep, error) {
 	all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
 	if err != nil || len(all) == 0 {
-		return firstStep{"draft", "Add a domain", "Your emails are sent from addresses at it.", "/app/domains/new", "Add domain"}, err
+		return firstStep{"draft", "Add a domain", "Your emails are sent from addresses at it.", "/app/domains/new",
+			"Add domain"}, err
 	}
 	for i := range all {
 		if all[i].MaySend() {
-			return firstStep{"passed", "Domain " + all[i].Name + " is verified", "", "/app/domains/" + all[i].ID, "Open domain"}, nil
+			return firstStep{"passed", "Domain " + all[i].Name + " is verified", "", "/app/domains/" + all[i].ID,
+				"Open domain"}, nil
 		}
 	}
-	return firstStep{"queued", "Verify " + all[0].Name, "Add its records at your DNS provider; they are looked up again and again.",
-		"/app/domains/" + all[0].ID, "Show records"}, nil
+	return firstStep{"queued", "Verify " + all[0].Name,
+		"Add its records at your DNS provider; they are looked up again and again.", "/app/domains/" + all[0].ID,
+		"Show records"}, nil
 }
 
 func (c *call) keyStep() (firstStep, error) {

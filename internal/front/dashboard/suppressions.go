@@ -164,11 +164,13 @@ func checkAddresses(all []string) string {
 	case len(all) == 0:
 		return wholeAddress
 	case len(all) > suppressions.MaxBatch:
-		return "These are " + web.Number(len(all)) + " addresses. Add at most " + web.Number(suppressions.MaxBatch) + " at a time."
+		return "These are " + web.Number(len(all)) + " addresses. Add at most " + web.Number(suppressions.MaxBatch) +
+			" at a time."
 	}
 	for _, text := range all {
 		if _, err := message.ParseAddress(text); err != nil {
-			return "“" + text[:min(len(text), 100)] + "” is no whole address. Write it like laura@acme.example. Nothing was added."
+			return "“" + text[:min(len(text), 100)] +
+				"” is no whole address. Write it like laura@acme.example. Nothing was added."
 		}
 	}
 	return ""

@@ -23,7 +23,8 @@ func TestSuppressions(t *testing.T) {
 				t.Errorf("add %.40q: %d\n%s", text, status, page)
 			}
 		}
-		if status, page := v.post("/app/suppressions/add", url.Values{"addresses": {"Laura@Example.org,\r\nmax@example.org"}}); status != 200 ||
+		if status, page := v.post("/app/suppressions/add",
+			url.Values{"addresses": {"Laura@Example.org,\r\nmax@example.org"}}); status != 200 ||
 			!strings.Contains(page, "2 addresses are suppressed.") {
 			t.Errorf("add: %d\n%s", status, page)
 		}
@@ -32,7 +33,8 @@ func TestSuppressions(t *testing.T) {
 			return b.api("GET", "/emails/"+email, "")["last_event"] == "bounced"
 		})
 		v.shows("/app/suppressions", 200, "laura@example.org", "Added by hand", "max@example.org")
-		if page := v.shows("/app/suppressions?q=LAURA@example.org", 200, "laura@example.org"); strings.Contains(page, "max@example.org") {
+		if page := v.shows("/app/suppressions?q=LAURA@example.org", 200,
+			"laura@example.org"); strings.Contains(page, "max@example.org") {
 			t.Error("the search for an address shows another one")
 		}
 		v.shows("/app/suppressions?q=laura", 422, "Enter a whole address")
@@ -49,7 +51,8 @@ func TestSuppressions(t *testing.T) {
 		}
 		viewer := b.visitor(teams.Viewer)
 		for _, at := range []string{"/app/suppressions", path} {
-			if page := viewer.shows(at, 200); strings.Contains(page, "Remove suppression") || strings.Contains(page, "/suppressions/add") {
+			if page := viewer.shows(at, 200); strings.Contains(page, "Remove suppression") ||
+				strings.Contains(page, "/suppressions/add") {
 				t.Errorf("%s has forms for a viewer", at)
 			}
 		}

@@ -129,7 +129,8 @@ func (c *call) showWebhookSecret() error {
 	if err := c.readAction("webhook.secret_shown", e.ID); err != nil {
 		return err
 	}
-	return c.webhookSecretPage(e.ID, e.Secret, "Signing secret", "Check with this secret that requests come from Postrider.")
+	return c.webhookSecretPage(e.ID, e.Secret, "Signing secret",
+		"Check with this secret that requests come from Postrider.")
 }
 
 // askWebhook shows a question about the endpoint in the request's path.
@@ -144,9 +145,9 @@ func (c *call) askRotateWebhook() error {
 		return err
 	}
 	return c.askWebhook(http.StatusOK, e, question{Title: "Rotate the signing secret?", Button: "Rotate secret",
-		Keep: "Keep secret", Text: []string{"The next page shows a new secret. For 24 hours, each request is signed with the " +
-			"new and the old secret, so your server can change over without missing an event. A secret that was rotated " +
-			"out before stops at once."}})
+		Keep: "Keep secret", Text: []string{"The next page shows a new secret. For 24 hours, each request is signed " +
+			"with the new and the old secret, so your server can change over without missing an event. A secret that was " +
+			"rotated out before stops at once."}})
 }
 
 func (c *call) rotateWebhook() error {
@@ -173,8 +174,8 @@ func recoverForm() *web.Form {
 
 func (c *call) recoverPage(status int, e webhooks.Endpoint, f *web.Form) error {
 	return c.askWebhook(status, e, question{Title: "Send failed events again", Button: "Recover events",
-		Keep: "Back to webhook", Form: f, Text: []string{"Every event that failed at this webhook since then is sent again, " +
-			"oldest first, with its own schedule of retries. Events that were accepted are not sent again."}})
+		Keep: "Back to webhook", Form: f, Text: []string{"Every event that failed at this webhook since then is sent " +
+			"again, oldest first, with its own schedule of retries. Events that were accepted are not sent again."}})
 }
 
 func (c *call) askRecoverWebhook() error {

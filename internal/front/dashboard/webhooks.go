@@ -200,7 +200,8 @@ func (c *call) addWebhook() error {
 	if status != 0 {
 		return c.webhookFormPage(status, f, "Webhooks", "/app/webhooks")
 	}
-	return c.webhookSecretPage(e.ID, e.Secret, "Webhook added", "Check with this secret that requests come from Postrider.")
+	return c.webhookSecretPage(e.ID, e.Secret, "Webhook added",
+		"Check with this secret that requests come from Postrider.")
 }
 
 // orNone returns an empty list for nil, so that the service does not report a missing field.
@@ -276,7 +277,8 @@ from svix.webhooks import Webhook
 # body is the request's body as it came, before any parsing.
 event = Webhook(os.environ["WEBHOOK_SECRET"]).verify(body, headers)
 print(event["type"])`},
-	{"go", "Go", "verify.go (go get github.com/svix/svix-webhooks)", `wh, err := svix.NewWebhook(os.Getenv("WEBHOOK_SECRET"))
+	{"go", "Go", "verify.go (go get github.com/svix/svix-webhooks)",
+		`wh, err := svix.NewWebhook(os.Getenv("WEBHOOK_SECRET"))
 if err == nil {
 	err = wh.Verify(body, r.Header) // body as it came, before any parsing
 }`},

@@ -83,11 +83,13 @@ func TestWebhook(t *testing.T) {
 		id, secret := v.addWebhook(url.Values{"endpoint": {"https://app.example/hook?token=hidden"}, "which": {"some"},
 			"events": {"email.sent", "email.bounced"}})
 		path := "/app/webhooks/" + id
-		if page := v.shows(path, 200, "app.example/hook?token=hidden", "email.bounced", "No event yet"); strings.Contains(page, secret) {
+		if page := v.shows(path, 200, "app.example/hook?token=hidden", "email.bounced",
+			"No event yet"); strings.Contains(page, secret) {
 			t.Error("the page of a webhook shows its secret")
 		}
 		v.shows("/app/webhooks", 200, `href="`+path+`"`, "email.sent, email.bounced", "Enabled")
-		if status, page := v.post(path+"/secret", nil); status != 200 || !strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), secret) {
+		if status, page := v.post(path+"/secret", nil); status != 200 ||
+			!strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), secret) {
 			t.Errorf("reveal: %d\n%s", status, page)
 		}
 		v.shows(path+"/rotate", 200, "For 24 hours")
@@ -101,7 +103,8 @@ func TestWebhook(t *testing.T) {
 			!strings.Contains(page, "not a url") {
 			t.Errorf("edit with a wrong URL: %d\n%s", status, page)
 		}
-		if status, page := v.post(path+"/edit", url.Values{"endpoint": {"https://app.example/new"}, "which": {"all"}}); status != 200 ||
+		if status, page := v.post(path+"/edit",
+			url.Values{"endpoint": {"https://app.example/new"}, "which": {"all"}}); status != 200 ||
 			!strings.Contains(page, "The webhook is saved.") || !strings.Contains(page, "app.example/new") {
 			t.Errorf("edit: %d\n%s", status, page)
 		}
@@ -113,7 +116,8 @@ func TestWebhook(t *testing.T) {
 			!strings.Contains(page, "Enable webhook") {
 			t.Errorf("disable: %d\n%s", status, page)
 		}
-		if status, page := v.post(path+"/recover", url.Values{"in": {"24h"}}); status != 422 || !strings.Contains(page, "disabled") {
+		if status, page := v.post(path+"/recover", url.Values{"in": {"24h"}}); status != 422 ||
+			!strings.Contains(page, "disabled") {
 			t.Errorf("recover a disabled webhook: %d\n%s", status, page)
 		}
 		v.shows(path+"/delete", 200, "Type app.example to confirm")
@@ -127,8 +131,8 @@ func TestWebhook(t *testing.T) {
 		}
 		v.shows(path, 404)
 		names := b.auditNames()
-		for _, action := range []string{"webhook.created", "webhook.secret_shown", "webhook.secret_rotated", "webhook.updated",
-			"webhook.deleted"} {
+		for _, action := range []string{"webhook.created", "webhook.secret_shown", "webhook.secret_rotated",
+			"webhook.updated", "webhook.deleted"} {
 			if !strings.Contains(names, `"`+action+`"`) {
 				t.Errorf("the audit log lacks %s: %s", action, names)
 			}
@@ -193,8 +197,8 @@ func TestWebhookMessage(t *testing.T) {
 		v.shows(path, 200, "Failing", "Every known attempt fails.", "Retrying")
 		v.shows(path+"?status=success", 200, "No message is delivered")
 		v.shows("/app/webhooks", 200, `<span class="count due">1<span class="unseen"> failing</span></span>`)
-		v.shows(message, 200, "email.sent", "500 Internal Server Error", "&lt;database&gt; is down", `href="/app/emails/`+email+`"`,
-			"Next <time", "&#34;email_id&#34;: &#34;"+email+"&#34;")
+		v.shows(message, 200, "email.sent", "500 Internal Server Error", "&lt;database&gt; is down",
+			`href="/app/emails/`+email+`"`, "Next <time", "&#34;email_id&#34;: &#34;"+email+"&#34;")
 
 		to.broken.Store(false)
 		if status, page := v.post(message+"/replay", nil); status != 200 || !strings.Contains(page, "is being sent again") ||

@@ -10,7 +10,8 @@ import (
 func TestSnippetsQuoteRecipients(t *testing.T) {
 	r := httptest.NewRequest("GET", "http://localhost:3000/dev/outbox", nil)
 	for _, c := range []struct{ host, to, curl, script, program string }{
-		{"localhost:3000", "ann+x@one.example", `curl "http://localhost:3000/dev/outbox/wait?to=ann%2Bx@one.example&timeout=30s"`,
+		{"localhost:3000", "ann+x@one.example",
+			`curl "http://localhost:3000/dev/outbox/wait?to=ann%2Bx@one.example&timeout=30s"`,
 			`to: "ann+x@one.example",`, `{"ann+x@one.example"}`},
 		{"[::1]:3000", `"a$(x)\"'` + "`@one.example",
 			`curl "http://[::1]:3000/dev/outbox/wait?to=%22a%24%28x%29%5C%22%27%60@one.example&timeout=30s"`,

@@ -17,8 +17,9 @@ func TestMovedPages(t *testing.T) {
 		x.person("ada@acme.example", teams.Owner)
 		b := x.browser(t).signIn("ada@acme.example")
 		for from, to := range map[string]string{"/account": "/app/account",
-			"/account?done=linked": "/app/account?done=linked", "/account/totp": "/app/account/totp", "/people": "/app/people", "/programs?after=x": "/app/apps?after=x",
-			"/approve": "/app/approvals", "/approve/x%2Fy/files/1?from=2": "/app/approvals/x%2Fy/files/1?from=2"} {
+			"/account?done=linked": "/app/account?done=linked", "/account/totp": "/app/account/totp", "/people": "/app/people",
+			"/programs?after=x": "/app/apps?after=x", "/approve": "/app/approvals",
+			"/approve/x%2Fy/files/1?from=2": "/app/approvals/x%2Fy/files/1?from=2"} {
 			if b.get(from); b.path != to {
 				t.Errorf("%s leads to %s, want %s", from, b.path, to)
 			}

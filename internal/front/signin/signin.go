@@ -136,8 +136,8 @@ func (p *Pages) Register(mux *http.ServeMux) {
 	}
 }
 
-// redirectMoved redirects to the present address of a page. Status 308 makes the browser repeat a POST with its form, so
-// that a form which was shown before an upgrade still works.
+// redirectMoved redirects to the present address of a page. Status 308 makes the browser repeat a POST with its form,
+// so that a form which was shown before an upgrade still works.
 func redirectMoved(w http.ResponseWriter, r *http.Request, from, to string) error {
 	to += strings.TrimPrefix(r.URL.EscapedPath(), from)
 	if r.URL.RawQuery != "" {

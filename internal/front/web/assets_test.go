@@ -31,7 +31,8 @@ func TestVendoredFiles(t *testing.T) {
 func TestWeightOfAssets(t *testing.T) {
 	t.Parallel()
 	total := 0
-	for name, most := range map[string]int{"app.css": 14 << 10, "icons.svg": 6 << 10, "app.js": 20 << 10, "htmx.min.js": 20 << 10} {
+	for name, most := range map[string]int{"app.css": 14 << 10, "icons.svg": 6 << 10, "app.js": 20 << 10,
+		"htmx.min.js": 20 << 10} {
 		n := len(assets()[name].packed)
 		total += n
 		if n > most {

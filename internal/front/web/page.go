@@ -68,8 +68,8 @@ func Class(name string) Option { return func(o *options) { o.class = name } }
 // Live shows that a page follows events, and gives the path of the stream of server-sent events.
 func Live(path string) Option { return func(o *options) { o.live = path } }
 
-// Tool shows a page of the dashboard that needs the whole width: the navigation shows icons only, and the page fills the
-// window.
+// Tool shows a page of the dashboard that needs the whole width: the navigation shows icons only, and the page fills
+// the window.
 func Tool() Option { return func(o *options) { o.tool = true } }
 
 // Guests shows a page in the frame of the dashboard also to visitors who are not signed in or have no team. Their

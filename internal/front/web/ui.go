@@ -13,8 +13,8 @@ import (
 
 // functions are the functions that all templates can use.
 var functions = template.FuncMap{
-	"date": date, "shown": visible.Show, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago, "clock": clock,
-	"num": num, "size": size, "took": took, "initials": initials, "dict": dict, "plural": plural,
+	"date": date, "shown": visible.Show, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago,
+	"clock": clock, "num": num, "size": size, "took": took, "initials": initials, "dict": dict, "plural": plural,
 }
 
 // icon returns an icon, which screen readers skip.
@@ -119,8 +119,8 @@ func when(t time.Time) template.HTML {
 	return timeElement(t, "at", t.UTC().Format("2 Jan 2006, 15:04:05"))
 }
 
-// ago returns a time element with the time that has passed, such as "14 s", "9 min" and "3 h", and after a day the date.
-// A script keeps the text up to date.
+// ago returns a time element with the time that has passed, such as "14 s", "9 min" and "3 h", and after a day the
+// date. A script keeps the text up to date.
 func ago(t time.Time) template.HTML { return timeElement(t, "ago", agoText(time.Since(t), t)) }
 
 // clock returns a time element with the time of day, and after a day the date.
@@ -135,8 +135,8 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
-	return template.HTML(`<time datetime="` + t.UTC().Format("2006-01-02T15:04:05.000Z") + `" data-t="` + kind + `" title="` +
-		t.UTC().Format("2 January 2006, 15:04:05") + ` UTC">` + template.HTMLEscapeString(text) + `</time>`)
+	return template.HTML(`<time datetime="` + t.UTC().Format("2006-01-02T15:04:05.000Z") + `" data-t="` + kind +
+		`" title="` + t.UTC().Format("2 January 2006, 15:04:05") + ` UTC">` + template.HTMLEscapeString(text) + `</time>`)
 }
 
 func agoText(d time.Duration, t time.Time) string {

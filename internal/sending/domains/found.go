@@ -116,7 +116,8 @@ func (r *Record) Advice() string {
 		return "Keep a single record that begins with v=spf1, and add " + includeOf(r.Value) + " to it."
 	case r.Kind == "SPF":
 		return "Add " + includeOf(r.Value) + " to the record, before its last term."
-	case strings.HasPrefix(dkimTag(r.Value, "p"), dkimTag(unquoted(r.Found), "p")) && dkimTag(unquoted(r.Found), "p") != "":
+	case strings.HasPrefix(dkimTag(r.Value, "p"), dkimTag(unquoted(r.Found), "p")) &&
+		dkimTag(unquoted(r.Found), "p") != "":
 		return "The value was cut off. Enter the whole value; some providers need it in two quoted parts."
 	}
 	return "Replace the value that was found with this one."

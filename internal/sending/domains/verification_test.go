@@ -25,11 +25,12 @@ func TestNext(t *testing.T) {
 		{"found after it failed", check{Status: Failed}, present, 100 * time.Hour, check{Status: Verified}},
 		{"not yet there", check{}, absent, 0, check{Status: Pending, Since: t0.UnixMicro()}},
 		{"looked for long after the others", check{}, absent, 100 * time.Hour, check{Status: Pending, Since: t0.UnixMicro()}},
-		{"still not there, long after the others", check{Status: Pending, Since: since(71 * time.Hour)}, absent, 200 * time.Hour,
-			check{Status: Pending, Since: since(71 * time.Hour)}},
+		{"still not there, long after the others", check{Status: Pending, Since: since(71 * time.Hour)}, absent,
+			200 * time.Hour, check{Status: Pending, Since: since(71 * time.Hour)}},
 		{"not there for three days of its own", check{Status: Pending, Since: since(73 * time.Hour)}, absent, 200 * time.Hour,
 			check{Status: Failed}},
-		{"still not there", check{Status: Pending}, absent, 71 * time.Hour, check{Status: Pending, Since: since(71 * time.Hour)}},
+		{"still not there", check{Status: Pending}, absent, 71 * time.Hour,
+			check{Status: Pending, Since: since(71 * time.Hour)}},
 		{"not there for just three days", check{Status: Pending}, absent, 72 * time.Hour,
 			check{Status: Pending, Since: since(72 * time.Hour)}},
 		{"not there for three days", check{Status: Pending}, absent, 73 * time.Hour, check{Status: Failed}},
@@ -41,7 +42,8 @@ func TestNext(t *testing.T) {
 		{"disappears", check{Status: Verified}, absent, 0, check{Status: TemporaryFailure, Since: t0.UnixMicro()}},
 		{"is missing for a day", check{Status: TemporaryFailure, Since: since(24 * time.Hour)}, absent, 0,
 			check{Status: TemporaryFailure, Since: since(24 * time.Hour)}},
-		{"is missing for three days", check{Status: TemporaryFailure, Since: since(73 * time.Hour)}, absent, 0, check{Status: Failed}},
+		{"is missing for three days", check{Status: TemporaryFailure, Since: since(73 * time.Hour)}, absent, 0,
+			check{Status: Failed}},
 		{"comes back", check{Status: TemporaryFailure, Since: since(24 * time.Hour)}, present, 0, check{Status: Verified}},
 		{"no answer while missing", check{Status: TemporaryFailure, Since: since(80 * time.Hour)}, unknown, 0,
 			check{Status: TemporaryFailure, Since: since(80 * time.Hour)}},
@@ -133,7 +135,8 @@ func TestExcuse(t *testing.T) {
 func TestRestartLooksOnlyForWhatIsMissing(t *testing.T) {
 	d := Domain{Sending: true, checks: map[string]check{"mx": {Status: Verified}, "spf": {Status: Failed}}}
 	after := restart(d, []Record{{Key: "mx"}, {Key: "spf"}, {Key: "dkim"}}, t0)
-	want := map[string]check{"mx": {Status: Verified}, "spf": {Status: Pending, Since: t0.UnixMicro()}, "dkim": {Status: Pending, Since: t0.UnixMicro()}}
+	want := map[string]check{"mx": {Status: Verified}, "spf": {Status: Pending, Since: t0.UnixMicro()},
+		"dkim": {Status: Pending, Since: t0.UnixMicro()}}
 	if d := cmp.Diff(want, after.checks); d != "" {
 		t.Error(d)
 	}

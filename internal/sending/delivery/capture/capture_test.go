@@ -34,7 +34,8 @@ func store(t *testing.T) *blob.Store {
 func add(t *testing.T, b *Outbox, to, subject string) Message {
 	t.Helper()
 	m, err := b.Add(t.Context(), Message{EmailID: "email", TeamID: "team", ReturnPath: "r@acme.example",
-		Recipients: []string{to}}, []byte("From: Acme <hello@acme.example>\r\nTo: "+to+"\r\nSubject: "+subject+"\r\n\r\nHi\r\n"))
+		Recipients: []string{to}},
+		[]byte("From: Acme <hello@acme.example>\r\nTo: "+to+"\r\nSubject: "+subject+"\r\n\r\nHi\r\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func TestDescription(t *testing.T) {
 	raw := "From: =?utf-8?q?Acm=C3=A9?= <hello@acme.example>\r\nTo: Ann <a0@one.example>,\r\n " +
 		strings.Join(to[1:], ",\r\n ") + "\r\nCc: c@two.example\r\nSubject: " +
 		"=?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" +
-		"--b\r\n\r\ntext\r\n--b\r\nContent-Type: application/pdf\r\nContent-Disposition: attachment; filename=a.pdf\r\n\r\nx\r\n--b--\r\n"
+		"--b\r\n\r\ntext\r\n--b\r\nContent-Type: application/pdf\r\n" +
+		"Content-Disposition: attachment; filename=a.pdf\r\n\r\nx\r\n--b--\r\n"
 	m, err := b.Add(t.Context(), Message{EmailID: "email", TeamID: "team", ReturnPath: "r@acme.example",
 		Recipients: to, UTF8: true}, []byte(raw))
 	if err != nil {
@@ -116,7 +118,8 @@ func TestLongSubject(t *testing.T) {
 	}
 }
 
-// At most Max messages are stored, also if several messages are stored at the same time, and if other nodes stored more.
+// At most Max messages are stored, also if several messages are stored at the same time, and if other nodes stored
+// more.
 func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
 	blobs := store(t)
@@ -273,7 +276,8 @@ func TestNext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, next, err := b.Next(t.Context(), Filter{}, 0); err != nil || next != at || len(got) != 1 || got[0].ID != first.ID {
+	if got, next, err := b.Next(t.Context(), Filter{}, 0); err != nil || next != at || len(got) != 1 ||
+		got[0].ID != first.ID {
 		t.Fatalf("%v to %d, %v", ids(got), next, err)
 	}
 	type result struct {
@@ -488,8 +492,8 @@ func TestSearch(t *testing.T) {
 	b := New(store(t), nil)
 	ann := add(t, b, "ann@one.example", "Größe")
 	zoe := add(t, b, "zoe@two.example", "Second")
-	for text, want := range map[string][]string{"": {zoe.ID, ann.ID}, " GRÖSS ": nil, "GRÖ": {ann.ID}, "one.ex": {ann.ID},
-		"zoe@": {zoe.ID}, "nothing": nil} {
+	for text, want := range map[string][]string{"": {zoe.ID, ann.ID}, " GRÖSS ": nil, "GRÖ": {ann.ID},
+		"one.ex": {ann.ID}, "zoe@": {zoe.ID}, "nothing": nil} {
 		f, err := Filter{}.Search(text)
 		if err != nil {
 			t.Fatal(err)
@@ -511,7 +515,8 @@ func TestSearch(t *testing.T) {
 func TestRestore(t *testing.T) {
 	blobs := store(t)
 	b := New(blobs, nil)
-	first, second, third := add(t, b, "a@one.example", "1"), add(t, b, "b@one.example", "2"), add(t, b, "c@one.example", "3")
+	first, second, third := add(t, b, "a@one.example", "1"), add(t, b, "b@one.example", "2"),
+		add(t, b, "c@one.example", "3")
 	if _, err := b.SetRead(t.Context(), second.ID, true); err != nil {
 		t.Fatal(err)
 	}

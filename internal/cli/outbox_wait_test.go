@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,14 +161,20 @@ func TestOutboxWaitersAreBounded(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for range 500 {
+	var refused atomic.Int32
+	for range 510 {
 		wg.Go(func() {
-			if w := ask(ctx, "timeout=120s"); w.Body.Len() != 0 {
+			if w := ask(ctx, "timeout=120s"); w.Code == 429 {
+				refused.Add(1)
+			} else if w.Body.Len() != 0 {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
 		})
 	}
-	eventually(t, "all places are taken", func() bool { return ask(t.Context(), "timeout=0").Code == 429 })
+	eventually(t, "all places are taken", func() bool { return refused.Load() == 10 })
+	if w := ask(t.Context(), "timeout=0"); w.Code != 429 {
+		t.Errorf("beside 500 requests that wait: %d %s", w.Code, w.Body)
+	}
 	leave()
 	wg.Wait()
 	if w := ask(t.Context(), "timeout=0"); w.Code != 408 {

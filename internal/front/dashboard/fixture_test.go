@@ -202,21 +202,30 @@ func (v *visitor) post(path string, form url.Values) (int, string) {
 // do makes a request, and repeats it as long as the user requests too many pages in a second.
 func (v *visitor) do(method, path string, form url.Values) (status int, page string) {
 	v.t.Helper()
+	at := v.url + path
 	v.eventually("the user may request another page", func() bool {
+		var last *http.Request
 		var wait string
-		status, page, wait = v.once(method, path, form)
-		return status != http.StatusTooManyRequests || wait == ""
+		status, page, wait, last = v.once(method, at, form)
+		if status != http.StatusTooManyRequests || wait == "" {
+			return true
+		}
+		if last.Method == http.MethodGet { // the page to which a form that has succeeded redirects
+			method, at, form = last.Method, last.URL.String(), nil
+		}
+		return false
 	})
 	return status, page
 }
 
-func (v *visitor) once(method, path string, form url.Values) (status int, page, retryAfter string) {
+// once makes a request, follows redirects, and returns the last response and its request.
+func (v *visitor) once(method, at string, form url.Values) (status int, page, retryAfter string, last *http.Request) {
 	v.t.Helper()
 	var body io.Reader
 	if form != nil {
 		body = strings.NewReader(form.Encode())
 	}
-	r, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, body)
+	r, err := http.NewRequestWithContext(v.t.Context(), method, at, body)
 	v.must(err)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -227,7 +236,7 @@ func (v *visitor) once(method, path string, form url.Values) (status int, page, 
 	defer w.Body.Close()
 	text, err := io.ReadAll(w.Body)
 	v.must(err)
-	return w.StatusCode, string(text), w.Header.Get("Retry-After")
+	return w.StatusCode, string(text), w.Header.Get("Retry-After"), w.Request
 }
 
 // shows checks that a page has the status and the texts.

@@ -22,6 +22,8 @@ var ofAllTeams = []dbtest.Allowed{
 	{Text: "holder = NULL, last_error = $4, tries = tries + 1, failures = 0 WHERE id = $1 AND attempt = $2",
 		Reason: attempt},
 	{Text: "UPDATE jobs SET run_at = $3, set_at = $4, holder = NULL, held = $5,", Reason: attempt},
+	{Text: "UPDATE jobs SET run_at = $4, set_at = $5, holder = NULL WHERE id = $1 AND attempt = $2", Reason: attempt,
+		Seldom: true}, // a node gives a job back that it cannot run
 	{Text: "DELETE FROM jobs WHERE kind = $1 AND dedupe <> '' AND dedupe <> ALL($2)", Reason: schedule},
 	{Text: "UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1", Reason: schedule},
 	{Text: "FROM jobs WHERE kind = $1 AND lane = $2 AND holder IS NULL LIMIT $3", Reason: claims},

@@ -164,15 +164,14 @@ func (c *call) names(data *emailView) error {
 	}
 	data.KeyName = string(data.Email.Actor.Kind)
 	if data.Email.Actor.Kind == teams.KeyActor && c.actor.Scopes.Has(teams.KeysRead) {
-		all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
-		if err != nil {
+		k, err := c.Teams.GetKey(c.ctx(), c.team.TeamID, data.Email.Actor.ID)
+		switch {
+		case fault.KindOf(err) == fault.NotFound:
+			data.KeyName = "a deleted key"
+		case err != nil:
 			return err
-		}
-		data.KeyName = "a deleted key"
-		for _, k := range all {
-			if k.ID == data.Email.Actor.ID {
-				data.KeyName = k.Name
-			}
+		default:
+			data.KeyName = k.Name
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func TestBouncedEmail(t *testing.T) {
 	})
 }
 
-// Nobody sees the emails of another team, and a form for one team changes nothing in another.
+// Members do not see the emails of another team, and a form for one team changes nothing in another.
 func TestOtherTeam(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {

@@ -16,20 +16,11 @@ var bounceWords = map[string]string{"NoEmail": "Unknown address", "MailboxFull":
 // lastEvent returns the newest event of an email in words, and the time that belongs to it: that of the next attempt.
 // It returns "" if the state says everything.
 func lastEvent(n events.Newest) (said string, at time.Time) {
-	var data struct {
-		Bounce *events.Bounce `json:"bounce"`
-		Failed *events.Failed `json:"failed"`
-		Reason string         `json:"reason"`
-		Sub    string         `json:"subType"`
-	}
-	json.Unmarshal([]byte(n.Data), &data) // data that cannot be read adds no words
+	var bounce events.Bounce
+	json.Unmarshal([]byte(n.Data), &bounce) // data that cannot be read adds no words
 	switch n.Type {
 	case "bounced":
-		sub := data.Sub
-		if data.Bounce != nil {
-			sub = data.Bounce.SubType
-		}
-		if words, ok := bounceWords[sub]; ok {
+		if words, ok := bounceWords[bounce.SubType]; ok {
 			return words, time.Time{}
 		}
 		return "Refused", time.Time{}

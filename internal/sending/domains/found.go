@@ -64,7 +64,7 @@ func (d *Domain) noteLookUp(before *Domain, found map[string]finding, values map
 	}
 }
 
-// sameStates reports whether two sets of checks have the same states. What was found instead of a record may differ.
+// sameStates reports whether two sets of checks have the same states. The values found instead of records may differ.
 func sameStates(a, b map[string]check) bool {
 	return maps.EqualFunc(a, b, func(a, b check) bool { return a.Status == b.Status && a.Since == b.Since })
 }

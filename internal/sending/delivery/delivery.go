@@ -170,6 +170,7 @@ type Service struct {
 	memory             *fairshare.Pool // bytes
 	preparing          *fairshare.Turns
 	signing            *fairshare.Turns
+	signed             atomic.Uint64 // number of signatures; see yieldEvery
 	shortGreeting      time.Duration
 	suppressionsMaxAge time.Duration
 	blobs              blobProbe

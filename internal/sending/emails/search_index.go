@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
@@ -174,8 +172,8 @@ func (s *Service) appendOld(ctx context.Context, teamID string) error {
 	if err != nil {
 		return err
 	}
-	some, err := emailsBetween(ctx, s.DB.Reader, teamID, after, id.First(s.DB.Now().Add(-tailAge)), 1)
-	if err != nil || len(some) == 0 {
+	b, err := batchBetween(ctx, s.DB.Reader, teamID, after, id.First(s.DB.Now().Add(-tailAge)), 1, true)
+	if err != nil || b.emails == 0 {
 		return err
 	}
 	return s.appendTail(ctx, teamID, 1, true)
@@ -204,33 +202,18 @@ func (s *Service) appendTail(ctx context.Context, teamID string, few int, merge 
 		if err != nil {
 			return err
 		}
-		most := tailMost
-		some, err := emailsBetween(ctx, s.DB.Reader, teamID, after, before, most)
+		b, err := batchBetween(ctx, s.DB.Reader, teamID, after, before, tailMost, true)
 		if err != nil {
 			return fmt.Errorf("read emails for the search index: %w", err)
 		}
-		same := sameDay(some)
-		if len(some) == 0 || len(some) < few && same == len(some) {
+		if b.emails == 0 || b.emails < few && !b.more {
 			return nil
 		}
-		from := some[0].ID
-		if after != "" {
-			from = neighbor(after, 1)
-		}
-		ok, err := s.appendSegment(ctx, teamID, after, from, some[:same])
-		if err != nil || !ok || len(some) < most && same == len(some) {
+		if ok, err := s.appendSegment(ctx, teamID, after, &b); err != nil || !ok || !b.more {
 			return err
 		}
 	}
 	return ctx.Err()
-}
-
-// sameDay returns how many of the emails have ids of the same day as the first one.
-func sameDay(some []Email) (n int) {
-	for n < len(some) && dayOf(some[n].ID) == dayOf(some[0].ID) {
-		n++
-	}
-	return n
 }
 
 func dayOf(emailID string) int64 {
@@ -238,26 +221,17 @@ func dayOf(emailID string) int64 {
 	return at.Unix() / (24 * 60 * 60)
 }
 
-// build returns the rows of a segment with the given emails.
-func build(some []Email) []termindex.Row {
-	documents := make([]termindex.Document, len(some))
-	for i := range some {
-		if u, err := uuid.Parse(some[i].ID); err == nil {
-			documents[i].ID = u
-		}
-		documents[i].Terms = termsOf(&some[i])
+// appendSegment inserts a segment with the emails of a batch in one transaction, unless another segment was appended, or
+// an email was deleted, since they were read.
+func (s *Service) appendSegment(ctx context.Context, teamID, after string, b *termBatch) (ok bool, err error) {
+	g := segment{last: b.last, from: b.first, emails: b.emails, state: segmentNew}
+	if after != "" {
+		g.from = neighbor(after, 1)
 	}
-	return termindex.Build(documents)
-}
-
-// appendSegment inserts a segment with the given emails in one transaction, unless another segment was appended, or an
-// email was deleted, since they were read.
-func (s *Service) appendSegment(ctx context.Context, teamID, after, from string, some []Email) (ok bool, err error) {
-	g := segment{last: some[len(some)-1].ID, from: from, emails: len(some), state: segmentNew}
 	if g.last < id.First(s.DB.Now().Add(-checkAge)) {
 		g.state = segmentChecked
 	}
-	rows := build(some)
+	rows := b.terms.Rows()
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		ok = false
 		if err := lockIndex(ctx, tx, teamID); err != nil {
@@ -267,8 +241,8 @@ func (s *Service) appendSegment(ctx context.Context, teamID, after, from string,
 		if err != nil || newest.last != after {
 			return err
 		}
-		n, err := countBetween(ctx, tx.Reader, teamID, some[0].ID, g.last, len(some)+1)
-		if err != nil || n < len(some) {
+		n, err := countBetween(ctx, tx.Reader, teamID, b.first, b.last, b.emails+1)
+		if err != nil || n < b.emails {
 			return err
 		}
 		ok = true
@@ -373,13 +347,13 @@ func (s *Service) repairSegments(ctx context.Context, teamID string) error {
 
 // rebuild replaces a segment by one that is made from the emails.
 func (s *Service) rebuild(ctx context.Context, teamID string, g segment) error {
-	some, err := emailsBetween(ctx, s.DB.Reader, teamID, neighbor(g.from, -1), neighbor(g.last, 1), mergeMost)
+	b, err := batchBetween(ctx, s.DB.Reader, teamID, neighbor(g.from, -1), neighbor(g.last, 1), mergeMost, false)
 	if err != nil {
 		return fmt.Errorf("read the emails of a segment of the search index: %w", err)
 	}
 	next := g
-	next.emails = len(some)
-	return s.replace(ctx, teamID, []segment{g}, next, build(some))
+	next.emails = b.emails
+	return s.replace(ctx, teamID, []segment{g}, next, b.terms.Rows())
 }
 
 // checkSegments compares new segments with the emails, and builds those again that lack an email.

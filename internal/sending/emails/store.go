@@ -202,23 +202,27 @@ func (r *emailRow) complete() (err error) {
 	return nil
 }
 
-func (r *emailRow) email() (Email, error) {
+// decodeLists sets the lists of recipients and tags.
+func (r *emailRow) decodeLists() (err error) {
 	to := recipientLists{To: []string{r.only}}
 	if r.to != "" || r.only == "" {
 		to = recipientLists{}
 		if err := json.Unmarshal([]byte(r.to), &to); err != nil {
-			return Email{}, fmt.Errorf("read the recipients of email %s: %w", r.ID, err)
+			return fmt.Errorf("read the recipients of email %s: %w", r.ID, err)
 		}
 	}
-	tags, err := db.DecodeList[Tag](r.tags)
-	if err != nil {
-		return Email{}, fmt.Errorf("read the tags of email %s: %w", r.ID, err)
+	r.To, r.Cc, r.Bcc, r.ReplyTo = to.To, to.Cc, to.Bcc, to.ReplyTo
+	if r.Tags, err = db.DecodeList[Tag](r.tags); err != nil {
+		return fmt.Errorf("read the tags of email %s: %w", r.ID, err)
 	}
-	if err := r.complete(); err != nil {
+	return nil
+}
+
+func (r *emailRow) email() (Email, error) {
+	if err := errors.Join(r.decodeLists(), r.complete()); err != nil {
 		return Email{}, err
 	}
 	e := r.Email
-	e.To, e.Cc, e.Bcc, e.ReplyTo, e.Tags = to.To, to.Cc, to.Bcc, to.ReplyTo, tags
 	e.ScheduledAt, e.CreatedAt = db.Time(r.scheduled), db.Time(r.created)
 	e.updatedAt = db.Time(r.updated)
 	return e, nil

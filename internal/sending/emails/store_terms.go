@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/termindex"
@@ -197,11 +199,50 @@ func idRows(ctx context.Context, d *db.DB, teamID string, some []segment, keys [
 	return all, nil
 }
 
-// emailsBetween returns up to limit of a team's emails with ids greater than after and less than before, oldest first.
-func emailsBetween(ctx context.Context, r db.Reader, teamID, after, before string, limit int) ([]Email, error) {
-	rows, err := r.Query(ctx, `SELECT `+emailColumns+` FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3
-		ORDER BY e.id LIMIT $4`, db.ID(teamID), db.OrNoID(after), db.ID(before), limit)
-	return db.Collect(rows, err, scanEmail)
+// termBatch is a number of adjoining emails of a team, in the form in which the search index has them.
+type termBatch struct {
+	first, last string // ids
+	emails      int
+	more        bool // further emails follow
+	terms       termindex.Builder
+}
+
+// batchBetween returns a batch of a team's emails with ids greater than after and less than before, oldest first. It ends
+// after the given number of emails. With oneDay, it also ends before an email whose id has another day.
+func batchBetween(ctx context.Context, r db.Reader, teamID, after, before string, most int, oneDay bool) (b termBatch,
+	err error) {
+	rows, err := r.Query(ctx, `SELECT e.id, e.actor_id, e.domain_id, e.sender, e.subject, e.recipients, e.recipient, e.tags,
+		e.template_id, e.broadcast_id FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`,
+		db.ID(teamID), db.OrNoID(after), db.ID(before), most)
+	if err != nil {
+		return b, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var x emailRow
+		if err := rows.Scan((*db.ID)(&x.ID), (*db.ID)(&x.Actor.ID), (*db.ID)(&x.DomainID), &x.From, &x.Subject, &x.to, &x.only,
+			&x.tags, (*db.ID)(&x.TemplateID), (*db.ID)(&x.BroadcastID)); err != nil {
+			return b, fmt.Errorf("scan row: %w", err)
+		}
+		if err := x.decodeLists(); err != nil {
+			return b, err
+		}
+		if b.emails == 0 {
+			b.first = x.ID
+		} else if oneDay && dayOf(x.ID) != dayOf(b.first) {
+			b.more = true
+			return b, nil
+		}
+		u, err := uuid.Parse(x.ID)
+		if err != nil {
+			return b, fmt.Errorf("read the id of email %s: %w", x.ID, err)
+		}
+		b.terms.Add(u, termsOf(&x.Email))
+		b.last = x.ID
+		b.emails++
+	}
+	b.more = b.emails == most
+	return b, rows.Err()
 }
 
 // countBetween counts a team's emails with ids from one to another, which it includes, up to a limit.

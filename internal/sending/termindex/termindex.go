@@ -28,6 +28,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -133,31 +134,34 @@ func IDAt(data []byte, index int) (x ID, err error) {
 // ErrDamaged means that a row of a segment cannot be decoded.
 var ErrDamaged = errors.New("a row of the search index is damaged")
 
-// Document is a document with its terms.
-type Document struct {
-	ID    ID
-	Terms []string
+// Builder makes a segment from documents. It keeps each term once, so its memory is a fraction of that of the documents.
+type Builder struct {
+	ids   []ID
+	lists map[string][]uint32 // the documents of each term
 }
 
-// Build returns the rows of a segment. The documents must be in the order of their ids.
-func Build(documents []Document) []Row {
-	lists := map[string][]uint32{}
-	w := newWriter()
-	for i := range documents {
-		w.addID(documents[i].ID)
-		for _, t := range documents[i].Terms {
-			if l := lists[t]; len(l) == 0 || l[len(l)-1] != uint32(i) {
-				lists[t] = append(l, uint32(i))
-			}
+// Add adds a document with its terms. Documents must be added in the order of their ids.
+func (b *Builder) Add(x ID, terms []string) {
+	if b.lists == nil {
+		b.lists = map[string][]uint32{}
+	}
+	n := uint32(len(b.ids))
+	b.ids = append(b.ids, x)
+	for _, t := range terms {
+		if l := b.lists[t]; len(l) == 0 || l[len(l)-1] != n {
+			b.lists[t] = append(l, n)
 		}
 	}
-	terms := make([]string, 0, len(lists))
-	for t := range lists {
-		terms = append(terms, t)
+}
+
+// Rows returns the rows of the segment.
+func (b *Builder) Rows() []Row {
+	w := newWriter()
+	for _, x := range b.ids {
+		w.addID(x)
 	}
-	slices.Sort(terms)
-	for _, t := range terms {
-		w.add([]byte(t), lists[t])
+	for _, t := range slices.Sorted(maps.Keys(b.lists)) {
+		w.add([]byte(t), b.lists[t])
 	}
 	return w.finish()
 }

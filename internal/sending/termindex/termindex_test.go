@@ -31,10 +31,24 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// document is a document with its terms.
+type document struct {
+	ID    ID
+	Terms []string
+}
+
+func build(documents []document) []Row {
+	var b Builder
+	for i := range documents {
+		b.Add(documents[i].ID, documents[i].Terms)
+	}
+	return b.Rows()
+}
+
 // made returns documents with words from a small and a large vocabulary.
-func made(seed uint64, first, n int) []Document {
+func made(seed uint64, first, n int) []document {
 	r := rand.New(rand.NewPCG(seed, 1))
-	all := make([]Document, n)
+	all := make([]document, n)
 	for i := range all {
 		d := &all[i]
 		binary.BigEndian.PutUint32(d.ID[:], uint32(first+i))
@@ -86,7 +100,7 @@ func find(t *testing.T, rows []Row, p *Pattern) (found []ID) {
 }
 
 // naive returns the documents that a pattern selects, without an index.
-func naive(documents []Document, p *Pattern) (found []ID) {
+func naive(documents []document, p *Pattern) (found []ID) {
 	for _, d := range documents {
 		if slices.ContainsFunc(d.Terms, func(term string) bool {
 			text, kind := term[:len(term)-2], Kind(term[len(term)-1])
@@ -106,13 +120,13 @@ func TestSegments(t *testing.T) {
 		documents := made(uint64(n), 0, n)
 		var parts [][]Row
 		for some := range slices.Chunk(documents, max(n/7, 1)) {
-			parts = append(parts, Build(some))
+			parts = append(parts, build(some))
 		}
 		merged, err := Merge(parts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := Build(documents)
+		whole := build(documents)
 		if diff := gocmp.Diff(whole, merged); n > 0 && diff != "" {
 			t.Fatalf("%d documents: the merged segment differs: %.500s", n, diff)
 		}
@@ -150,11 +164,11 @@ func TestSegments(t *testing.T) {
 func TestHostileTerms(t *testing.T) {
 	t.Parallel()
 	texts := []string{"", "\x00", "\x00\x00\x00\x00\x01", "\x01", "\xff\xff", strings.Repeat("x", 5000), "a\x00s", "a"}
-	var documents []Document
+	var documents []document
 	for i, text := range texts {
-		documents = append(documents, Document{ID{byte(i)}, []string{Term(Recipient, text), Term(SubjectWord, text)}})
+		documents = append(documents, document{ID{byte(i)}, []string{Term(Recipient, text), Term(SubjectWord, text)}})
 	}
-	rows := Build(documents)
+	rows := build(documents)
 	for i, text := range texts {
 		p := Pattern{Text: text, Kinds: []Kind{Recipient}}
 		if found := find(t, rows, &p); !slices.Contains(found, ID{byte(i)}) {
@@ -165,7 +179,7 @@ func TestHostileTerms(t *testing.T) {
 
 // FuzzDamage reads rows with any content, which must not panic.
 func FuzzDamage(f *testing.F) {
-	for _, r := range Build(made(1, 0, 50)) {
+	for _, r := range build(made(1, 0, 50)) {
 		f.Add(r.Data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -9,7 +9,6 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/preflight"
 	"github.com/postrider/postrider/internal/sending/templates"
@@ -151,62 +150,14 @@ func (a *API) CheckEmail(ctx context.Context, teamID, emailID string) (any, erro
 
 // check runs all checks on an email that belongs to the actor's team. For a draft, emailID is "".
 func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID string) (emailChecksWire, error) {
-	from, err := a.checkedSender(ctx, c, p.From.Domain)
+	all, err := preflight.Checker{Domains: a.Services.Domains, DNS: a.DNS}.Check(ctx, c.Actor, p)
 	if err != nil {
 		return emailChecksWire{}, err
 	}
-	all := preflight.Run(ctx, preflight.Input{From: p.From, ReplyTo: p.ReplyTo, Subject: p.Subject, HTML: p.HTML,
-		Text: p.Text, Headers: p.Headers, Bulk: p.Bulk, ContentIDs: p.ContentIDs, Sender: from, DNS: a.DNS})
 	w := emailChecksWire{Object: "email_checks", EmailID: orNull(emailID), Level: string(preflight.Worst(all)),
 		Data: []checkWire{}}
 	for _, r := range all {
 		w.Data = append(w.Data, checkWire{r.ID, string(r.Level), r.Message, orEmpty(r.Details)})
 	}
 	return w, nil
-}
-
-// checkedSender returns the data about the sender's domain that the checks need. A domain that cannot send is not an
-// error here, because the checks report the problem.
-func (a *API) checkedSender(ctx context.Context, c *wire.Call, name string) (s preflight.Sender, err error) {
-	sender, err := a.Services.Domains.Sender(ctx, c.TeamID, name)
-	switch {
-	case fault.Ours(err):
-		return s, err
-	case err != nil:
-		s.Refused = err.Error()
-	case sender.Sandbox:
-		return preflight.Sender{Sandbox: true, SignedBy: name}, nil
-	}
-	d, err := a.Services.Domains.GetByName(ctx, c.TeamID, name)
-	switch {
-	case fault.KindOf(err) == fault.NotFound && err != nil:
-		return s, nil
-	case err != nil:
-		return s, err
-	case c.DomainID != "" && c.DomainID != d.ID:
-		return preflight.Sender{Refused: "This API key is not authorized to send from " + name + ". " +
-			"Use a key without a domain restriction, or one of that domain."}, nil
-	}
-	s.SignedBy = d.Name
-	on := a.Services.Domains.Tracking(&d)
-	s.Tracking = preflight.Tracking{Host: on.Host, Clicks: on.Clicks}
-	for _, r := range a.Services.Domains.Records(&d) {
-		switch r.Key {
-		case "spf":
-			s.ReturnPath = r.FQDN
-		case "dkim", "dkim-ed25519":
-			s.Keys = append(s.Keys, preflight.Key{Name: r.FQDN, Optional: r.Key == "dkim-ed25519", State: foundState(r.Status)})
-		}
-	}
-	return s, nil
-}
-
-func foundState(s domains.Status) preflight.State {
-	switch s {
-	case domains.Verified:
-		return preflight.Found
-	case domains.Failed, domains.TemporaryFailure:
-		return preflight.Gone
-	}
-	return preflight.NotFound
 }

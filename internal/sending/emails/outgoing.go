@@ -366,20 +366,9 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := message.Message{ID: e.MessageID, Date: o.CreatedAt, Subject: e.Subject, Seed: o.ID}
-	if !e.ScheduledAt.IsZero() {
-		m.Date = e.ScheduledAt
-	}
-	if m.From, err = message.ParseAddress(e.From); err != nil {
-		return nil, fmt.Errorf("read stored sender of email %s: %w", o.ID, err)
-	}
-	for _, l := range []struct {
-		dst  *[]message.Address
-		list []string
-	}{{&m.To, e.To}, {&m.Cc, e.Cc}, {&m.ReplyTo, e.ReplyTo}} {
-		if *l.dst, err = addresses(l.list); err != nil {
-			return nil, err
-		}
+	m, err := e.envelope()
+	if err != nil {
+		return nil, err
 	}
 	if m.Headers, err = o.headers(&e); err != nil {
 		return nil, err
@@ -411,6 +400,26 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 		return nil, fault.Invalidf("", "The email cannot be composed: %s", err).Because(err)
 	}
 	return composed, nil
+}
+
+// envelope returns the email as a message without bodies, attachments and further header fields.
+func (e *Email) envelope() (m message.Message, err error) {
+	m = message.Message{ID: e.MessageID, Date: e.CreatedAt, Subject: e.Subject, Seed: e.ID}
+	if !e.ScheduledAt.IsZero() {
+		m.Date = e.ScheduledAt
+	}
+	if m.From, err = message.ParseAddress(e.From); err != nil {
+		return m, fmt.Errorf("read stored sender of email %s: %w", e.ID, err)
+	}
+	for _, l := range []struct {
+		dst  *[]message.Address
+		list []string
+	}{{&m.To, e.To}, {&m.Cc, e.Cc}, {&m.ReplyTo, e.ReplyTo}} {
+		if *l.dst, err = addresses(l.list); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
 }
 
 // bodyParts returns the HTML and the text of the message. If t is not nil, links in the HTML are tracked; links in the

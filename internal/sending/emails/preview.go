@@ -1,7 +1,6 @@
 package emails
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -39,7 +38,7 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 		return Preview{}, err
 	}
 	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
-	l := s.exampleUnsubscribeInfo(&Email{TopicID: d.TopicID})
+	l := s.exampleUnsubscribeInfo(&Email{TopicID: d.TopicID, MessageID: d.messageID(noID)})
 	if c != nil {
 		p.HTML, p.Text = c.Bodies(l.values(d.values))
 	} else {
@@ -90,19 +89,24 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 	if err != nil {
 		return Preview{}, err
 	}
-	if e.HTML == nil && e.Text == nil && !e.isRaw {
-		return Preview{}, fault.NotFoundf("The content of this email is not kept any more, so it cannot be checked.")
-	}
-	p := Preview{ReplyTo: e.ReplyTo, Subject: e.Subject}
-	if p.From, err = message.ParseAddress(e.From); err != nil {
-		return p, fmt.Errorf("read stored sender of email %s: %w", emailID, err)
-	}
-	if p.Headers, err = headersOf(ctx, s.DB.Reader, teamID, emailID); err != nil {
-		return p, err
-	}
 	files, err := attachmentsOf(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil {
-		return p, fmt.Errorf("load attachments of email %s: %w", emailID, err)
+		return Preview{}, fmt.Errorf("load attachments of email %s: %w", emailID, err)
+	}
+	return s.preview(ctx, &e, files)
+}
+
+// preview returns the preview of a stored email, whose bodies the caller has read.
+func (s *Service) preview(ctx context.Context, e *Email, files []Attachment) (p Preview, err error) {
+	if e.HTML == nil && e.Text == nil && !e.isRaw {
+		return p, fault.NotFoundf("The content of this email is not kept any more, so it cannot be checked.")
+	}
+	p = Preview{ReplyTo: e.ReplyTo, Subject: e.Subject}
+	if p.From, err = message.ParseAddress(e.From); err != nil {
+		return p, fmt.Errorf("read stored sender of email %s: %w", e.ID, err)
+	}
+	if p.Headers, err = headersOf(ctx, s.DB.Reader, e.TeamID, e.ID); err != nil {
+		return p, err
 	}
 	for i := range files {
 		if files[i].Inline() {
@@ -110,8 +114,8 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 		}
 	}
 	p.Bulk = e.bulk || e.BroadcastID != "" || isBulk(p.Headers)
-	l := s.exampleUnsubscribeInfo(&e)
-	shared, err := s.content(ctx, teamID, &e.shared)
+	l := s.exampleUnsubscribeInfo(e)
+	shared, err := s.content(ctx, e.TeamID, &e.shared)
 	switch {
 	case err != nil:
 		return p, err
@@ -138,7 +142,7 @@ func (s *Service) exampleUnsubscribeInfo(e *Email) unsubscribeInfo {
 	if !e.canUnsubscribe() || s.c.PublicURL == "" {
 		return unsubscribeInfo{}
 	}
-	return unsubscribeInfo{s.ExampleUnsubscribeURL(), cmp.Or(e.TopicID, e.TeamID)}
+	return unsubscribeInfo{s.ExampleUnsubscribeURL(), e.listID()}
 }
 
 // addTopic adds the header fields for unsubscribing to a preview's header.

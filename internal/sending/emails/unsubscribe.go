@@ -40,11 +40,19 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	}
 	l.url = s.c.PublicURL + "/unsubscribe/" + s.Contacts.Token(contacts.Link{TeamID: e.TeamID, EmailID: e.ID,
 		TopicID: e.TopicID, ContactID: e.ContactID, Address: to.Key()})
-	_, domain, _ := strings.Cut(strings.TrimSuffix(e.MessageID, ">"), "@")
-	if id := cmp.Or(e.TopicID, e.TeamID) + "." + domain; len(id) <= maxListID {
-		l.id = id
-	}
+	l.id = e.listID()
 	return l
+}
+
+// listID returns the list identifier of the email's topic or, without one, of its team. If the identifier would be too
+// long, listID returns "".
+func (e *Email) listID() string {
+	_, domain, _ := strings.Cut(strings.TrimSuffix(e.MessageID, ">"), "@")
+	id := cmp.Or(e.TopicID, e.TeamID) + "." + domain
+	if len(id) > maxListID {
+		return ""
+	}
+	return id
 }
 
 // maxListID is the maximum length of a List-Id, in bytes (RFC 2919 section 2).

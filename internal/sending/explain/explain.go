@@ -11,8 +11,7 @@
 //
 // # Failures
 //
-// Evidence that cannot be read, because it is damaged or has the format of a later release, counts as not recorded. The
-// answer says so.
+// Evidence that cannot be read counts as not recorded.
 //
 // # Out of scope
 //
@@ -42,9 +41,7 @@ type Facts struct {
 	Events       []events.Entry // oldest first
 	MoreEvents   bool           // there are later events than those in Events
 	Attempts     []Try          // oldest first
-	MoreAttempts bool           // there are earlier attempts than those in Attempts
-	Broadcast    bool           // the email belongs to a broadcast
-	Paused       bool           // the broadcast is paused now
+	MoreAttempts bool           // there are later attempts than those in Attempts
 }
 
 // To is a recipient of the email.
@@ -57,8 +54,6 @@ type To struct {
 type Try struct {
 	events.StoredAttempt
 	Evidence *evidence.Evidence
-
-	unreadable error // why Evidence is nil although some was recorded
 }
 
 // Answer explains the delivery of an email.
@@ -73,6 +68,9 @@ type Answer struct {
 	Attempts    []AttemptAnswer   `json:"attempts" doc:"The delivery attempts, oldest first."`
 	Afterwards  []LaterEvent      `json:"afterwards" doc:"What happened after the delivery, such as opens and complaints; at most 100 events."`
 	NotRecorded []string          `json:"not_recorded" doc:"Facts about the whole email that were not recorded."`
+
+	// Timeline holds the events that the answer was made from, for pages that show both.
+	Timeline []events.Entry `json:"-"`
 }
 
 // RecipientAnswer explains the delivery to one recipient.
@@ -107,7 +105,8 @@ const laterMax = 100
 // Explain explains the delivery of an email.
 func Explain(f Facts) Answer {
 	a := Answer{Object: "email_explanation", EmailID: f.EmailID, State: f.State, AcceptedAt: f.CreatedAt,
-		Recipients: []RecipientAnswer{}, Attempts: []AttemptAnswer{}, Afterwards: []LaterEvent{}, NotRecorded: []string{}}
+		Recipients: []RecipientAnswer{}, Attempts: []AttemptAnswer{}, Afterwards: []LaterEvent{}, NotRecorded: []string{},
+		Timeline: f.Events}
 	for i := range f.Attempts {
 		a.Attempts = append(a.Attempts, f.attempt(i))
 	}
@@ -126,7 +125,7 @@ func Explain(f Facts) Answer {
 		a.NotRecorded = append(a.NotRecorded, "later events: there are too many for this answer")
 	}
 	if f.MoreAttempts {
-		a.NotRecorded = append(a.NotRecorded, "earlier attempts: there are too many for this answer")
+		a.NotRecorded = append(a.NotRecorded, "later attempts: there are too many for this answer")
 	}
 	if f.lostTimeline() {
 		a.NotRecorded = append(a.NotRecorded, "events and attempts: they were deleted after the time for which "+

@@ -33,16 +33,27 @@ func (c *Call) ReserveMemory(ctx context.Context, bytes int64) error {
 }
 
 func (c *Call) reserve(ctx context.Context, bytes int64) error {
-	wait, cancel := context.WithTimeout(ctx, memoryWait)
-	defer cancel()
 	bytes = min(bytes, responsesMax)
-	if err := c.server.Capacity.Responses.Acquire(wait, c.TeamID, bytes); err != nil {
-		return fault.New(fault.Unavailable, "",
-			"Too many large answers are being received. Try again in a moment.").
-			Because(fmt.Errorf("%w: %w", errNoMemory, err))
+	if _, err := c.server.ReserveMemory(ctx, c.TeamID, bytes); err != nil {
+		return err
 	}
 	c.responseBytes += bytes
 	return nil
+}
+
+// ReserveMemory reserves a number of bytes of the memory that all teams share for large responses, for a response that
+// another package writes. The caller must call release. If not enough memory becomes free within 10 seconds, the error
+// is an Unavailable fault.
+func (s *Server) ReserveMemory(ctx context.Context, team string, bytes int64) (release func(), err error) {
+	wait, cancel := context.WithTimeout(ctx, memoryWait)
+	defer cancel()
+	bytes = min(bytes, responsesMax)
+	if err := s.Capacity.Responses.Acquire(wait, team, bytes); err != nil {
+		return nil, fault.New(fault.Unavailable, "",
+			"Too many large answers are being received. Try again in a moment.").
+			Because(fmt.Errorf("%w: %w", errNoMemory, err))
+	}
+	return func() { s.Capacity.Responses.Release(team, bytes) }, nil
 }
 
 // shrinkReservation releases the reserved memory that exceeds the given number of bytes.

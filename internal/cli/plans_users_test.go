@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"net/url"
+
 	"github.com/pquerna/otp/totp"
 
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -94,7 +97,27 @@ func (d *driver) people() {
 	must(d.Users.ClearFactors(ctx, s.UserID))
 	_, err = d.Users.List(ctx, "", 10)
 	must(err)
+	d.filters(s.UserID, team)
 	must(d.Users.SetDisabled(ctx, s.UserID, true))
 	must(d.Members.Leave(ctx, team, s.UserID))
 	must(d.Users.Delete(ctx, s.UserID))
+}
+
+// filters calls the operations on the saved filters of a member.
+func (d *driver) filters(userID, teamID string) {
+	ctx := d.t.Context()
+	by, err := d.Members.Actor(ctx, userID, teamID)
+	f := savedfilters.Filter{List: savedfilters.Emails, Name: "Bounced", Query: url.Values{"status": {"bounced"}}}
+	if err == nil {
+		f, err = d.SavedFilters.Save(ctx, by, f)
+	}
+	if err == nil {
+		_, err = d.SavedFilters.All(ctx, by, f.List)
+	}
+	if err == nil {
+		_, err = d.SavedFilters.Delete(ctx, by, f.List, f.ID)
+	}
+	if err != nil {
+		d.t.Errorf("saved filters: %v", err)
+	}
 }

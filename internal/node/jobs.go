@@ -37,7 +37,8 @@ func (n *Node) TeamErasers() []teams.Eraser {
 		n.Templates.EraseTeam, n.Contents.EraseTeam, n.Receiving.EraseTeam, n.Suppressions.EraseTeam,
 		n.EventStream.EraseTeam, n.Metrics.EraseTeam, n.Quotas.EraseTeam, n.Imports.EraseTeam, n.Contacts.EraseTeam,
 		n.CustomEvents.EraseTeam, n.Privacy.EraseTeam,
-		n.RequestLog.EraseTeam, n.Approvals.EraseTeam, n.Grants.EraseTeam, n.Members.EraseTeam, n.Audit.EraseTeam}
+		n.RequestLog.EraseTeam, n.Approvals.EraseTeam, n.Grants.EraseTeam, n.SavedFilters.EraseTeam,
+		n.Members.EraseTeam, n.Audit.EraseTeam}
 }
 
 // parts is the number of parts into which the work for all teams is divided by ranges of teams, so that nodes share it.

@@ -24,6 +24,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/audience/contacts"
@@ -91,8 +92,6 @@ type Hooks struct {
 	OnDomainBack func(ctx context.Context, tx *db.Tx, teamID, name string) error
 	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
-	// Decision returns the decision about the emails of a broadcast that have the given content.
-	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
 }
 
 // Resources holds the services that own database tables.
@@ -104,6 +103,7 @@ type Resources struct {
 	Teams        *teams.Service
 	Users        *users.Service
 	Members      *members.Service
+	SavedFilters *savedfilters.Service
 	Grants       *grants.Service
 	Quotas       *quotas.Service
 	Contacts     *contacts.Service
@@ -198,11 +198,18 @@ func (r *Resources) newMembers(c Config, h Hooks) (err error) {
 	r.Members, err = members.New(members.Deps{DB: r.DB, Users: r.Users, Audit: r.Audit, Mail: h.Mail,
 		Link: func(token string) string { return strings.TrimSuffix(c.PublicURL, "/") + "/invitations/" + token },
 		OnMemberRemoved: func(ctx context.Context, tx *db.Tx, teamID, userID string) error {
+			if err := r.SavedFilters.OnMemberRemoved(ctx, tx, teamID, userID); err != nil {
+				return err
+			}
 			return r.Grants.RevokeUser(ctx, tx, teamID, userID)
 		},
 		ScopesOf: func(ctx context.Context, reader db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 			return r.Grants.ScopesOf(ctx, reader, teamID, by)
 		}})
+	if err != nil {
+		return err
+	}
+	r.SavedFilters, err = savedfilters.New(savedfilters.Deps{DB: r.DB, ScopesIn: r.Members.ScopesIn})
 	return err
 }
 
@@ -230,7 +237,7 @@ func (r *Resources) newContacts(Config, Hooks) (err error) {
 	return err
 }
 
-func (r *Resources) newEmails(c Config, h Hooks) (err error) {
+func (r *Resources) newEmails(c Config, _ Hooks) (err error) {
 	r.Emails, err = emails.New(emails.Config{MaxSize: c.MaxSize, PublicURL: c.PublicURL, TrackingURL: c.TrackingURL},
 		emails.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Blobs: r.Blobs, Keys: r.Keys, Guard: r.Guard,
 			Domains: r.Domains, Suppressions: r.Suppressions, Teams: r.Teams, Contents: r.Contents, Contacts: r.Contacts,
@@ -247,10 +254,7 @@ func (r *Resources) newEmails(c Config, h Hooks) (err error) {
 			CheckLimit: func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 				return r.Grants.CheckEach(ctx, by, recipients)
 			}})
-	if err != nil {
-		return err
-	}
-	r.Explanations, err = explain.New(explain.Deps{Emails: r.Emails, Decision: h.Decision})
+	r.Explanations = explain.NewService(r.Emails)
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/preflight"
 )
 
 const (
@@ -64,7 +65,12 @@ func (n *Node) newPages() error {
 		Exports: n.Exports, Audit: n.Audit,
 		ScopeOf:       func(method, path string) (teams.Scope, bool) { return n.api.ScopeOf(method, path) },
 		AcquireExport: func(teamID string) (func(), error) { return n.api.AcquireExport(teamID) },
-		Metrics:       n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
+		ReserveMemory: func(ctx context.Context, teamID string, bytes int64) (func(), error) {
+			return n.api.ReserveMemory(ctx, teamID, bytes)
+		},
+		SavedFilters: n.SavedFilters,
+		Checker:      preflight.Checker{Domains: n.Domains, DNS: n.checkedDNS()},
+		Metrics:      n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
 		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit})
 	if err != nil {
 		return err

@@ -80,10 +80,6 @@ func isPublicLink(path string) bool {
 
 func (n *Node) newAPI() *api.API {
 	c := n.Config
-	var checked resolve.Resolver
-	if !c.TrustDomains {
-		checked = n.dns
-	}
 	return api.New(api.Options{Services: api.Services{Teams: n.Teams, Domains: n.Domains, Suppressions: n.Suppressions,
 		Emails: n.Emails, Explanations: n.Explanations, Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts,
 		Broadcasts:  n.Broadcasts,
@@ -92,7 +88,15 @@ func (n *Node) newAPI() *api.API {
 		Members: n.Members, Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals},
 		Log: n.Log, Version: n.o.Version, PublicURL: c.PublicURL, Address: addressOf(c.PublicURL), RateLimit: c.RateLimit,
 		Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases, Ready: n.ready,
-		Observe: n.observe, DNS: checked})
+		Observe: n.observe, DNS: n.checkedDNS()})
+}
+
+// checkedDNS returns the resolver for checks of emails, or nil if the node trusts all domains and looks nothing up.
+func (n *Node) checkedDNS() resolve.Resolver {
+	if n.Config.TrustDomains {
+		return nil
+	}
+	return n.dns
 }
 
 // observe adds an API request to the request log.

@@ -35,6 +35,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
@@ -53,6 +54,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
 	"github.com/postrider/postrider/internal/sending/metrics"
+	"github.com/postrider/postrider/internal/sending/preflight"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
@@ -92,6 +94,15 @@ type Deps struct {
 
 	// AcquireExport reserves one of a team's exports under way, which the API counts too. The caller must call release.
 	AcquireExport func(teamID string) (release func(), err error)
+
+	SavedFilters *savedfilters.Service
+
+	// ReserveMemory reserves a number of bytes of the memory for large responses, which the API uses too. The caller must
+	// call release.
+	ReserveMemory func(ctx context.Context, teamID string, bytes int64) (release func(), err error)
+
+	// Checker checks sent emails.
+	Checker preflight.Checker
 
 	Metrics    *metrics.Service
 	Quotas     *quotas.Service
@@ -136,6 +147,8 @@ type call struct {
 	team  members.Membership
 	actor teams.Actor
 	form  url.Values // of a POST request
+
+	saving savingForm // zero unless the list shows a refused form
 }
 
 // route is one row of the table of pages and forms.
@@ -143,6 +156,10 @@ type route struct {
 	pattern string
 	scope   teams.Scope // what the visitor's role must allow; 0 for every member
 	action  string      // name of the action in the audit log; "" for pages, and for forms that change nothing
+
+	// own marks a form that changes only what the visitor alone sees, such as a saved filter. Everyone who may see the
+	// page may submit it, and it has no action.
+	own bool
 
 	// whileSuspended allows the page or form to the members of a suspended team, as the API does for reading and
 	// stopping emails.
@@ -228,7 +245,7 @@ func validID(text string) string {
 
 // show responds with a page. Data of type *T may embed [base].
 func (c *call) show(status int, t *web.Template, data any, opts ...web.Option) error {
-	return c.Site.Show(c.w, c.r, status, t, data, opts...)
+	return c.Site.Show(c.w, c.r, c.statusWith(status), t, data, opts...)
 }
 
 // redirect leads to a page after a form. The message is shown there.

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/visible"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
@@ -36,12 +37,9 @@ type emailView struct {
 	KeyName    string
 	DomainName string
 	Files      []emails.Attachment
-	HasHTML    bool
-	Text       string
-	Source     string
-	Private    bool
+	Content    contentView
+	Checks     sentChecks
 	Back       string
-	SendAgain  bool
 	MayStop    bool
 	Shared     string // a link that was just created
 	Problem    string
@@ -50,23 +48,24 @@ type emailView struct {
 
 // recipientView is a recipient with the steps of the delivery.
 type recipientView struct {
-	Address, Kind string
-	State         emails.State
-	Href          string
-	Chosen        bool
-	Steps         []stepView
+	Address string
+	State   string
+	Href    string
+	Chosen  bool
+	Steps   []stepView
+	More    int // how many later steps there are
 }
 
-// stepView is an event of a recipient's timeline.
+// stepView is an event of a recipient's timeline, or several of one kind that follow each other.
 type stepView struct {
 	State, Label string
-	At           time.Time
+	At           time.Time // of the first one
+	Times        int
 }
 
 // badgeView is a badge with a number of recipients.
 type badgeView struct {
-	State emails.State
-	Label string
+	State, Label string
 }
 
 // intervalRow is a row of the waterfall. Start and Width are percentages of the whole time.
@@ -92,28 +91,23 @@ type attemptView struct {
 // line is a line of a transcript. Class marks the reply that decided.
 type line struct{ Class, Text string }
 
-// eventsShown is the maximum number of events that the page reads.
-const eventsShown = 1000
+// stepsShown is the maximum number of steps that the page shows for a recipient. An email can have thousands of opens
+// and clicks.
+const stepsShown = 12
 
 func (c *call) email() error { return c.emailPage(http.StatusOK, "", "") }
 
 // emailPage shows an email. The problem and the time are those of a form that was refused. A link is one that was just
 // made for sharing the email.
 func (c *call) emailPage(status int, problem, typed string, shared ...string) error {
-	e, err := c.Emails.Get(c.ctx(), c.team.TeamID, c.id())
+	e, size, err := c.Emails.GetWithin(c.ctx(), c.team.TeamID, c.id(), bodiesShown)
 	if err != nil {
 		return err
 	}
-	data := emailView{base: c.base(), Email: e, HasHTML: e.HTML != nil, Back: "/app/emails", Problem: problem,
-		Resume: typed, MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
+	data := emailView{base: c.base(), Email: e, Back: "/app/emails", Problem: problem, Resume: typed,
+		MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
 	if len(shared) > 0 {
 		data.Shared = shared[0]
-	}
-	if e.Text != nil {
-		data.Text = *e.Text
-	}
-	if e.HTML != nil {
-		data.Source = *e.HTML
 	}
 	if data.Files, _, err = c.Emails.Attachments(c.ctx(), c.team.TeamID, e.ID, page.Page{Limit: 100}); err != nil {
 		return err
@@ -122,35 +116,42 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 	if err != nil {
 		return err
 	}
-	all, err := c.Emails.Recipients(c.ctx(), c.team.TeamID, e.ID)
-	if err != nil {
-		return err
-	}
-	entries, _, err := c.Emails.Timeline(c.ctx(), c.team.TeamID, e.ID, page.Page{Limit: eventsShown})
-	if err != nil {
-		return err
-	}
 	data.choose(c.r.URL, &answer)
-	for _, to := range all {
-		v := recipientView{Address: to.Address, Kind: to.Kind, State: to.State,
-			Href:   web.With(c.r.URL, "recipient", to.Address),
-			Chosen: data.HasChosen && to.Address == data.Chosen.Address}
-		for _, x := range entries {
-			if x.Recipient == "" || x.Recipient == to.Address {
-				v.Steps = append(v.Steps, stepView{x.Type, stepLabel(x.Type), x.At})
-			}
+	for i := range answer.Recipients {
+		data.Recipients = append(data.Recipients, c.recipientView(&data, &answer, i))
+	}
+	data.Counts = counts(answer.Recipients)
+	for _, add := range []func() error{func() error { return c.names(&data) },
+		func() error { return c.content(&data, &e, size) }, func() error { return c.check(&data, &e, size) }} {
+		if err := add(); err != nil {
+			return err
 		}
-		data.Recipients = append(data.Recipients, v)
 	}
-	data.Counts = counts(all)
-	if err := c.names(&data); err != nil {
-		return err
-	}
-	title := e.Subject
+	title := visible.Show(e.Subject)
 	if title == "" {
 		title = "No subject"
 	}
 	return c.show(status, emailPage, data, web.Crumbs("Emails", data.Back, title), web.Live("/app/live?email="+e.ID))
+}
+
+// recipientView returns the recipient of an answer with its steps.
+func (c *call) recipientView(data *emailView, a *explain.Answer, i int) recipientView {
+	to := &a.Recipients[i]
+	v := recipientView{Address: to.Address, State: to.State, Href: web.With(c.r.URL, "recipient", to.Address),
+		Chosen: data.HasChosen && to.Address == data.Chosen.Address}
+	for _, x := range a.Timeline {
+		if x.Recipient != "" && !strings.EqualFold(x.Recipient, to.Address) {
+			continue
+		}
+		if n := len(v.Steps); n > 0 && v.Steps[n-1].State == x.Type {
+			v.Steps[n-1].Times++
+		} else if n < stepsShown {
+			v.Steps = append(v.Steps, stepView{x.Type, stepLabel(x.Type), x.At, 1})
+		} else {
+			v.More++
+		}
+	}
+	return v
 }
 
 // names adds the names of the key and of the domain, if the visitor may see them.
@@ -198,11 +199,7 @@ func (v *emailView) choose(u *url.URL, a *explain.Answer) {
 			continue
 		}
 		v.Last = t
-		for _, x := range t.NotRecorded {
-			if !slices.Contains(v.Missing, x) {
-				v.Missing = append(v.Missing, x)
-			}
-		}
+		v.Missing = append(v.Missing, t.NotRecorded...)
 		v.Attempts = append(v.Attempts, attemptView{AttemptAnswer: *t, Length: millis(t.Duration), Lines: linesOf(t),
 			Open: t.Outcome != "delivered"})
 	}
@@ -277,9 +274,9 @@ func stepLabel(kind string) string {
 }
 
 // counts returns a badge for each outcome, with its number of recipients if there are several.
-func counts(all []emails.Recipient) []badgeView {
-	n := map[emails.State]int{}
-	var order []emails.State
+func counts(all []explain.RecipientAnswer) []badgeView {
+	n := map[string]int{}
+	var order []string
 	for _, r := range all {
 		if n[r.State] == 0 {
 			order = append(order, r.State)
@@ -290,7 +287,7 @@ func counts(all []emails.Recipient) []badgeView {
 	for _, s := range order {
 		b := badgeView{State: s}
 		if len(all) > 1 {
-			b.Label = web.Label(string(s)) + " for " + web.Number(n[s])
+			b.Label = web.Label(s) + " for " + web.Number(n[s])
 		}
 		badges = append(badges, b)
 	}

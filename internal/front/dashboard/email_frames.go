@@ -1,12 +1,12 @@
 package dashboard
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // mailMax is the maximum size of HTML that is shown in a frame, in bytes.
@@ -16,23 +16,57 @@ const mailMax = 4 << 20
 func (c *call) showHTML(html string) error {
 	web.MailHeaders(c.w.Header(), c.r.URL.Query().Get("images") == "1")
 	if len(html) > mailMax {
-		html = fmt.Sprintf("<p>The HTML of this email has %d MB, which is too large to be shown. Open its source "+
-			"instead.</p>", len(html)>>20)
+		html = tooLarge(int64(len(html)))
 	}
 	io.WriteString(c.w, html)
 	return nil
 }
 
-// emailHTML shows the HTML of a sent email in a frame.
+// tooLarge returns what a frame shows instead of HTML of the given size.
+func tooLarge(size int64) string {
+	return "<p>The HTML of this email has " + web.Size(size) + ", which is too large to be shown. Download it " +
+		"instead.</p>"
+}
+
+// emailHTML shows the HTML of a sent email in a frame or, with the parameter download, responds with it as a file.
 func (c *call) emailHTML() error {
-	e, err := c.Emails.Get(c.ctx(), c.team.TeamID, c.id())
+	e, size, err := c.Emails.GetWithin(c.ctx(), c.team.TeamID, c.id(), mailMax)
 	if err != nil {
 		return err
 	}
 	if e.HTML == nil {
 		return fault.NotFoundf("This email has no HTML.")
 	}
+	if c.r.URL.Query().Get("download") == "1" {
+		return c.downloadHTML(&e, size)
+	}
+	if size > mailMax {
+		return c.showHTML(tooLarge(size))
+	}
 	return c.showHTML(*e.HTML)
+}
+
+// downloadHTML responds with the HTML of an email whose bodies have the given size. The bodies were read if they are
+// not larger than mailMax.
+func (c *call) downloadHTML(e *emails.Email, size int64) error {
+	if size > mailMax {
+		release, err := c.ReserveMemory(c.ctx(), c.team.TeamID, 2*size)
+		if err != nil {
+			return err
+		}
+		defer release()
+		if *e, err = c.Emails.Get(c.ctx(), c.team.TeamID, e.ID); err != nil {
+			return err
+		}
+		if e.HTML == nil { // deleted since it was measured
+			return fault.NotFoundf("This email has no HTML.")
+		}
+	}
+	h := c.w.Header()
+	web.FileHeaders(h)
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Disposition", `attachment; filename="`+e.ID+`.html"`)
+	return c.write([]byte(*e.HTML))
 }
 
 // emailFile redirects to the download of an attachment.

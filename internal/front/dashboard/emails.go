@@ -7,13 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-var emailsPage = pageOf("emails.html")
+var emailsPage = pageOf("emails.html", "saved.html")
 
 // rowsShown is the number of rows on a page of a list.
 const rowsShown = 50
@@ -41,6 +42,7 @@ type emailList struct {
 	First    bool      // whether the team has sent no email yet
 	Snippets []snippet
 	Export   string
+	Saved    savedView
 }
 
 // emailFilter is the filter as the visitor set it.
@@ -118,6 +120,9 @@ func (c *call) emails() error {
 		return err
 	}
 	data.Filter = filter
+	if data.Saved, err = c.saved(savedfilters.Emails); err != nil {
+		return err
+	}
 	var some []emails.Email
 	var more bool
 	if f.Empty() {
@@ -157,7 +162,7 @@ func (c *call) emails() error {
 		}
 	}
 	return c.show(http.StatusOK, emailsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Emails"),
-		web.Live("/app/live"))
+		web.Live("/app/live"), web.HTMX())
 }
 
 // rowOf returns the row of an email.

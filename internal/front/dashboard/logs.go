@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -15,7 +16,7 @@ import (
 )
 
 var (
-	logsPage = pageOf("logs.html")
+	logsPage = pageOf("logs.html", "saved.html")
 	logPage  = pageOf("log.html")
 )
 
@@ -43,6 +44,7 @@ type logList struct {
 	First   bool // whether the team has made no request
 	Export  string
 	URL     string
+	Saved   savedView
 }
 
 // logFilter is the filter as the visitor set it.
@@ -97,6 +99,9 @@ func (c *call) logs() error {
 	}
 	shown.Keys, shown.KeyName = names.choices, names.of(shown.Key)
 	data := logList{base: c.base(), Filter: shown, Export: c.exportPath(), URL: strings.TrimSuffix(c.PublicURL, "/")}
+	if data.Saved, err = c.saved(savedfilters.Logs); err != nil {
+		return err
+	}
 	some, more, next, err := c.Logs.List(c.ctx(), c.team.TeamID, f, p)
 	status := http.StatusOK
 	if text, ok := refused(err); ok {

@@ -6,16 +6,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/visible"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
 var (
-	receivingPage = pageOf("receiving.html")
+	receivingPage = pageOf("receiving.html", "saved.html")
 	receivedPage  = pageOf("received.html")
 )
 
@@ -27,7 +29,8 @@ type receivedList struct {
 	Thread  string // the id of the only conversation that is shown, or ""
 	First   bool
 	Places  []string // where the team receives emails, if it has received none yet
-	Domains bool     // whether the visitor may see the domains
+	Saved   savedView
+	Domains bool // whether the visitor may see the domains
 }
 
 // receivedRow is a row of the list.
@@ -43,6 +46,9 @@ func (c *call) receiving() error {
 		return err
 	}
 	data := receivedList{base: c.base(), Thread: c.r.URL.Query().Get("thread")}
+	if data.Saved, err = c.saved(savedfilters.Receiving); err != nil {
+		return err
+	}
 	of := ""
 	if data.Thread != "" {
 		of = validID(data.Thread)
@@ -63,7 +69,7 @@ func (c *call) receiving() error {
 		}
 	}
 	return c.show(http.StatusOK, receivingPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Receiving"),
-		web.Live("/app/live"))
+		web.Live("/app/live"), web.HTMX())
 }
 
 func receivedRowOf(e *receiving.Email) receivedRow {
@@ -160,7 +166,7 @@ func (c *call) received() error {
 	if err := c.addSent(&data); err != nil {
 		return err
 	}
-	title := e.Subject
+	title := visible.Show(e.Subject)
 	if title == "" {
 		title = "No subject"
 	}

@@ -20,6 +20,10 @@ func TestRoutesNeedScopes(t *testing.T) {
 			t.Errorf("%s is not below /app", r.pattern)
 		case method == http.MethodGet && r.action != "":
 			t.Errorf("%s is a page, and has the action %q", r.pattern, r.action)
+		case method == http.MethodPost && r.own:
+			if r.scope == 0 || r.action != "" || !strings.Contains(path, "/filters") {
+				t.Errorf("%s is not a form for saved filters", r.pattern)
+			}
 		case method == http.MethodPost && (r.scope == 0 || viewer.Has(r.scope)):
 			t.Errorf("%s changes something, and a viewer may submit it", r.pattern)
 		case method == http.MethodPost && r.action == "" && r.scope != teams.EmailsSend:

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
 )
@@ -19,8 +20,12 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app/emails", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emails},
 		{pattern: "GET /app/emails/new", scope: teams.EmailsSend, serve: (*call).showNewEmail},
 		{pattern: "POST /app/emails/new", scope: teams.EmailsSend, serve: (*call).sendNewEmail},
+		{pattern: "POST /app/emails/filters", scope: teams.EmailsRead, own: true, serve: saveFilter(savedfilters.Emails)},
+		{pattern: "POST /app/emails/filters/{id}/delete", scope: teams.EmailsRead, own: true,
+			serve: deleteFilter(savedfilters.Emails)},
 		{pattern: "GET /app/emails/{id}", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).email},
 		{pattern: "GET /app/emails/{id}/html", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emailHTML},
+		{pattern: "GET /app/emails/{id}/raw", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emailRaw},
 		{pattern: "GET /app/emails/{id}/files/{file}", scope: teams.EmailsRead, whileSuspended: true,
 			serve: (*call).emailFile},
 		{pattern: "POST /app/emails/{id}/cancel", scope: teams.EmailsWrite, action: "email.canceled", whileSuspended: true,
@@ -80,11 +85,17 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app/suppressions/add", scope: teams.SuppressionsWrite, serve: (*call).showAddSuppressions},
 		{pattern: "POST /app/suppressions/add", scope: teams.SuppressionsWrite, action: "suppressions.created",
 			serve: (*call).addSuppressions},
+		{pattern: "POST /app/suppressions/filters", scope: teams.SuppressionsRead, own: true, serve: saveFilter(savedfilters.Suppressions)},
+		{pattern: "POST /app/suppressions/filters/{id}/delete", scope: teams.SuppressionsRead, own: true,
+			serve: deleteFilter(savedfilters.Suppressions)},
 		{pattern: "GET /app/suppressions/{id}", scope: teams.SuppressionsRead, serve: (*call).suppression},
 		{pattern: "POST /app/suppressions/{id}/remove", scope: teams.SuppressionsWrite, action: "suppression.deleted",
 			serve: (*call).removeSuppression},
 
 		{pattern: "GET /app/logs", scope: teams.LogsRead, serve: (*call).logs},
+		{pattern: "POST /app/logs/filters", scope: teams.LogsRead, own: true, serve: saveFilter(savedfilters.Logs)},
+		{pattern: "POST /app/logs/filters/{id}/delete", scope: teams.LogsRead, own: true,
+			serve: deleteFilter(savedfilters.Logs)},
 		{pattern: "GET /app/logs/{id}", scope: teams.LogsRead, serve: (*call).log},
 
 		{pattern: "GET /app/emails/export", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).exportEmails},
@@ -95,6 +106,9 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app/metrics/export", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).exportMetrics},
 
 		{pattern: "GET /app/receiving", scope: teams.ReceivingRead, whileSuspended: true, serve: (*call).receiving},
+		{pattern: "POST /app/receiving/filters", scope: teams.ReceivingRead, own: true, serve: saveFilter(savedfilters.Receiving)},
+		{pattern: "POST /app/receiving/filters/{id}/delete", scope: teams.ReceivingRead, own: true,
+			serve: deleteFilter(savedfilters.Receiving)},
 		{pattern: "GET /app/receiving/{id}", scope: teams.ReceivingRead, whileSuspended: true, serve: (*call).received},
 		{pattern: "GET /app/receiving/{id}/html", scope: teams.ReceivingRead, whileSuspended: true,
 			serve: (*call).receivedHTML},

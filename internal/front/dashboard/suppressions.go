@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -13,7 +14,7 @@ import (
 )
 
 var (
-	suppressionsPage    = pageOf("suppressions.html")
+	suppressionsPage    = pageOf("suppressions.html", "saved.html")
 	suppressionPage     = pageOf("suppression.html")
 	addSuppressionsPage = pageOf("suppressions_add.html")
 )
@@ -35,6 +36,7 @@ type suppressionList struct {
 	Problem   string
 	First     bool // whether the team suppresses no address
 	Export    string
+	Saved     savedView
 	Unmatched bool // whether a search found nothing
 }
 
@@ -45,6 +47,9 @@ func (c *call) suppressions() error {
 		NoOrigin: web.With(c.r.URL, "origin", "", "after", "", "before", ""), Export: c.exportPath()}
 	p, err := c.page(rowsShown)
 	if err != nil {
+		return err
+	}
+	if data.Saved, err = c.saved(savedfilters.Suppressions); err != nil {
 		return err
 	}
 	status := http.StatusOK

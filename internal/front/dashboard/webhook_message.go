@@ -73,7 +73,7 @@ func (c *call) messagePage(status int, problem string) error {
 		}
 	}
 	return c.show(status, webhookMessagePage, data, web.Crumbs("Webhooks", "/app/webhooks", data.Webhook.Shown,
-		webhookPath(e.ID), string(m.Type)))
+		webhookPath(e.ID), string(m.Type)), web.HTMX())
 }
 
 // message returns the endpoint and the message that the request's path names.

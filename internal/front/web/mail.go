@@ -15,3 +15,12 @@ func MailHeaders(h http.Header, images bool) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 }
+
+// FileHeaders sets the headers of a response with a file from an email or of a whole message. Even if a browser shows
+// the file, the file is a document of its own origin that loads and runs nothing.
+func FileHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; base-uri 'none'; form-action 'none'; "+
+		"frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+}

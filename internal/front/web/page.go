@@ -53,6 +53,7 @@ type options struct {
 	live           string
 	tool           bool
 	guests         bool
+	htmx           bool
 	crumbs         []Crumb
 }
 
@@ -71,6 +72,9 @@ func Live(path string) Option { return func(o *options) { o.live = path } }
 // Tool shows a page of the dashboard that needs the whole width: the navigation shows icons only, and the page fills
 // the window.
 func Tool() Option { return func(o *options) { o.tool = true } }
+
+// HTMX loads htmx on a page of the dashboard. Pages that do without it do not load it.
+func HTMX() Option { return func(o *options) { o.htmx = true } }
 
 // Guests shows a page in the frame of the dashboard also to visitors who are not signed in or have no team. Their
 // navigation leads only to pages for development.
@@ -125,6 +129,7 @@ type layoutData struct {
 	Nav    []NavSection
 	Crumbs []Crumb
 	Live   string
+	HTMX   bool
 	Keys   bool // whether single keys are shortcuts
 }
 

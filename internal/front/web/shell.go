@@ -71,6 +71,7 @@ func (s *Site) shell(r *http.Request, of *layoutData, o *options) {
 		return
 	}
 	of.Shell, of.TeamID, of.Crumbs, of.Class, of.Live = true, team.TeamID, o.crumbs, o.class, o.live
+	of.HTMX = o.htmx
 	of.Path, of.Tool = Local(r.URL.RequestURI()), o.tool
 	if of.Tool {
 		of.Class = strings.TrimSpace(o.class + " tool")

@@ -185,6 +185,9 @@ func num(n any) string {
 	return sign + text
 }
 
+// Size returns a number of bytes in words, such as "2.1 MB".
+func Size(bytes int64) string { return size(bytes) }
+
 // size formats a number of bytes, such as "812 bytes", "12.1 KB" and "3.4 MB".
 func size(n any) string {
 	bytes, err := strconv.ParseFloat(fmt.Sprint(n), 64)

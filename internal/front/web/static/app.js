@@ -96,14 +96,16 @@
 
 	// Keyboard.
 	const typing = e => e.target.matches?.("input, textarea, select, [contenteditable]") || e.target.closest?.("dialog[open]");
-	const rows = () => $$("main tr:has(a.whole), main li:has(> a.whole)");
+	const rows = () => $$("main tr:has(a.whole), main li:has(> a.whole)").filter(r => !r.closest("#pane"));
 	const move = by => {
 		const all = rows();
 		if (!all.length) return;
-		const now = all.findIndex(r => r.contains(document.activeElement));
+		let now = all.findIndex(r => r.contains(document.activeElement));
+		if (now < 0) now = all.findIndex(r => r.matches(".chosen"));
 		const next = all[Math.min(Math.max(now + by, 0), all.length - 1)];
 		$("a.whole", next).focus();
 		next.scrollIntoView({block: "nearest"});
+		if (pane && !pane.hidden) beside.show($("a.whole", next).href, "replaceState");
 	};
 	let going = 0;
 	document.addEventListener("keydown", e => {
@@ -120,6 +122,7 @@
 				return;
 			}
 			$("#side")?.classList.remove("open");
+			if (pane && !pane.hidden && !$("dialog[open]")) return beside.close(true);
 		}
 		const menu = e.target.closest?.(".menu");
 		if (menu && (e.key === "ArrowDown" || e.key === "ArrowUp") && !e.target.matches("select")) {
@@ -252,6 +255,8 @@
 	for (const e of $$("[data-scripted]")) e.hidden = false;
 	for (const e of $$("[data-later]")) e.hidden = true;
 	for (const e of $$("[data-unscripted]")) e.classList.add("unseen");
+	// The current one of many tabs is visible, also on a phone.
+	for (const a of $$(".tabs [aria-current]")) a.parentElement.scrollLeft = a.offsetLeft - a.parentElement.offsetLeft - 40;
 	// Segments that switch parts of a page, such as the views of an email.
 	document.addEventListener("click", e => {
 		const b = e.target.closest("[data-show]");
@@ -263,18 +268,90 @@
 		$(".paper", group)?.classList.toggle("phone", b.dataset.show === "phone");
 	});
 
+	// The pane beside a list: in a wide window, a row opens there in place, and the address is that of its page. htmx reads
+	// the page and takes the email from it. The focus stays in the list until the row is chosen a second time.
+	const pane = $("#pane");
+	const list = location.href;
+	const beside = pane && (() => {
+		const wide = matchMedia("(min-width: 1680px)");
+		const title = document.title;
+		let shown = "";
+		const mark = () => {
+			for (const r of rows()) {
+				const a = $("a.whole", r);
+				const on = !pane.hidden && new URL(a.href).pathname === new URL(shown).pathname;
+				r.classList.toggle("chosen", on);
+				if (on) a.setAttribute("aria-current", "true");
+				else a.removeAttribute("aria-current");
+			}
+		};
+		const show = (href, how) => {
+			shown = href;
+			pane.hidden = false;
+			document.body.classList.add("reads");
+			$("[data-open]", pane).href = href;
+			if (how) history[how]({beside: true}, "", href);
+			mark();
+			htmx.ajax("GET", href, {target: "#pane-mail", swap: "innerHTML", select: "#mail"});
+		};
+		const close = push => {
+			const row = rows().find(r => r.matches(".chosen"));
+			pane.hidden = true;
+			document.body.classList.remove("reads");
+			document.title = title;
+			if (push) history.pushState({}, "", list);
+			mark();
+			$("#pane-mail").replaceChildren();
+			if (row) $("a.whole", row).focus({preventScroll: true});
+		};
+		document.addEventListener("htmx:afterSwap", e => {
+			if (e.target.id !== "pane-mail" || pane.hidden) return;
+			times(pane);
+			const name = $("h1", pane)?.textContent || "";
+			document.title = name + " – Postrider";
+			$("[role=status]", pane).textContent = `Beside the list: ${name}`;
+			const at = new URL(shown).hash.slice(1);
+			if (at) document.getElementById(at)?.scrollIntoView();
+			else pane.scrollTop = 0;
+			if (pane.contains(document.activeElement)) $("#pane-mail").focus({preventScroll: true});
+		});
+		for (const kind of ["htmx:responseError", "htmx:sendError"]) document.addEventListener(kind, e => {
+			if (e.detail.target?.id === "pane-mail") location.href = shown;
+		});
+		document.addEventListener("click", e => {
+			if (e.defaultPrevented || e.button || e.ctrlKey || e.metaKey || e.shiftKey || e.altKey || !wide.matches || !window.htmx) return;
+			if (e.target.closest("[data-close-pane]")) return close(true);
+			const a = e.target.closest("a[href]");
+			if (!a) return;
+			const inside = a.closest("#pane-mail");
+			if (inside ? new URL(a.href).pathname !== new URL(shown).pathname : !a.matches("#list a.whole")) return;
+			e.preventDefault();
+			if (!inside && !pane.hidden && a.href === shown) return $("#pane-mail").focus();
+			show(a.href, "pushState");
+		});
+		addEventListener("popstate", e => {
+			if (location.href === list) close(false);
+			else if (e.state?.beside && wide.matches) show(location.href);
+			else location.reload();
+		});
+		wide.addEventListener("change", () => { if (!pane.hidden) location.reload(); });
+		return {show, close, mark};
+	})();
+
 	// Live: server-sent events say that something changed; the part of the page marked data-live-part is read again. Rows
 	// enter only while the list is scrolled to its top; otherwise a bar offers them.
 	const live = $("[data-source]");
 	if (live && window.EventSource) {
 		let news = 0, wait, tries = 0;
+		// The list keeps its own address while the address of the page is that of the email beside it.
+		const source = part => pane && !part.closest("#pane") ? list : location.href;
 		const refresh = () => {
 			const parts = $$("[data-live-part]");
 			if (!parts.length || document.hidden || $("details.drop[open]", parts[0])) return;
-			fetch(location.href, {headers: {"X-Live": "1", Accept: "text/html"}}).then(async r => {
+			for (const from of new Set(parts.map(source))) fetch(from, {headers: {"X-Live": "1", Accept: "text/html"}}).then(async r => {
 				if (!r.ok) throw new Error(r.status);
 				const fresh = new DOMParser().parseFromString(await r.text(), "text/html");
-				for (const p of parts) {
+				for (const p of parts.filter(p => p.isConnected && source(p) === from)) {
 					const f = fresh.getElementById(p.id);
 					if (!f) continue;
 					const known = new Set($$("[data-id]", p).map(x => x.dataset.id));
@@ -284,6 +361,7 @@
 					times(p);
 					if (focused) $(`[data-id="${CSS.escape(focused)}"] a.whole`, p)?.focus({preventScroll: true});
 				}
+				beside?.mark();
 				news = 0;
 				$("#late")?.classList.remove("on");
 			}).catch(() => {});

@@ -90,6 +90,9 @@ func (n *Node) hooks() resources.Hooks {
 		OnEvent: func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 			return n.Automations.OnEvent(ctx, tx, o)
 		},
+		Decision: func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error) {
+			return n.Broadcasts.CachedDecision(ctx, teamID, broadcastID, contentID)
+		},
 	}
 	if n.Config.NoticeFrom != "" && !n.o.Beside {
 		h.Mail = func(ctx context.Context, tx *db.Tx, to, subject, text string) error {

@@ -199,7 +199,11 @@ func (v *emailView) choose(u *url.URL, a *explain.Answer) {
 			continue
 		}
 		v.Last = t
-		v.Missing = append(v.Missing, t.NotRecorded...)
+		for _, x := range t.NotRecorded {
+			if !slices.Contains(v.Missing, x) {
+				v.Missing = append(v.Missing, x)
+			}
+		}
 		v.Attempts = append(v.Attempts, attemptView{AttemptAnswer: *t, Length: millis(t.Duration), Lines: linesOf(t),
 			Open: t.Outcome != "delivered"})
 	}

@@ -72,6 +72,17 @@ func (c *Cached) MX(ctx context.Context, name string) ([]MX, error) {
 	return slices.Clone(records), err
 }
 
+// MXKept returns how much longer the cached answer about the mail exchangers of a name is valid, or 0 if the cache has
+// no answer. MXKept never performs a look-up.
+func (c *Cached) MXKept(name string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if element, ok := c.entries[key{"mx", clean(name)}]; ok {
+		return max(time.Until(element.Value.(*entry).expires), 0)
+	}
+	return 0
+}
+
 // Addrs implements Resolver.
 func (c *Cached) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	records, err := get(ctx, c, "addr", host, c.r.addrs)

@@ -57,6 +57,8 @@ type Error struct {
 	Err        error  // the cause, or nil if the cause was a reply
 	Transcript string // the SMTP session up to the error
 	Times      Times  // of the stages of this session
+	// TLS describes a certificate that ended the handshake because it is not valid. Its Version is empty.
+	TLS TLSState
 }
 
 // Error returns an error message that names the stage and the cause.

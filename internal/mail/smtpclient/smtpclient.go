@@ -106,8 +106,25 @@ type TLSState struct {
 	Version  string // "TLS 1.3"
 	Cipher   string
 	Verified bool   // whether the certificate is valid for the server name
-	Peer     string // the first name in the certificate
 	Problem  string // why the certificate could not be verified
+	Cert     Certificate
+}
+
+// Certificate describes the certificate that a host presented. The host chose all texts, so they are shortened and
+// cleaned of control characters.
+type Certificate struct {
+	Names   []string // the first names, at most four; the common name if there is no other
+	More    int      // number of further names
+	Issuer  string   // the common name of the issuer, or its organization
+	Expires time.Time
+}
+
+// Peer returns the first name in the certificate, or "".
+func (c *Certificate) Peer() string {
+	if len(c.Names) == 0 {
+		return ""
+	}
+	return c.Names[0]
 }
 
 // Times holds how long the stages of an SMTP session took. A stage that has not taken place has the time zero.

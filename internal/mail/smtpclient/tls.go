@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // errInjected means that unencrypted text followed the reply to STARTTLS. If text received before the handshake were
@@ -63,7 +64,11 @@ func (c *Conn) handshake(ctx context.Context) *Error {
 	c.arm(c.o.Timeouts.TLS)
 	conn := tls.Client(c.raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return c.fail(StageTLS, fmt.Errorf("TLS handshake: %w", err))
+		failed := c.fail(StageTLS, fmt.Errorf("TLS handshake: %w", err))
+		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok && len(bad.UnverifiedCertificates) > 0 {
+			failed.TLS = TLSState{Cert: certificate(bad.UnverifiedCertificates[0]), Problem: problem(bad.Err)}
+		}
+		return failed
 	}
 	state := conn.ConnectionState()
 	c.tls = describe(state, config)
@@ -72,7 +77,7 @@ func (c *Conn) handshake(ctx context.Context) *Error {
 	if !c.tls.Verified {
 		verdict = "not verified: " + c.tls.Problem
 	}
-	c.log.note(c.tls.Version + " " + c.tls.Cipher + ", certificate of " + c.tls.Peer + " " + verdict)
+	c.log.note(c.tls.Version + " " + c.tls.Cipher + ", certificate of " + c.tls.Cert.Peer() + " " + verdict)
 	return nil
 }
 
@@ -83,11 +88,7 @@ func describe(state tls.ConnectionState, config *tls.Config) TLSState {
 	err := errors.New("no certificate")
 	if len(state.PeerCertificates) > 0 {
 		leaf := state.PeerCertificates[0]
-		s.Peer = leaf.Subject.CommonName
-		if len(leaf.DNSNames) > 0 {
-			s.Peer = leaf.DNSNames[0]
-		}
-		s.Peer = cleanText([]byte(s.Peer), 255)
+		s.Cert = certificate(leaf)
 		between := x509.NewCertPool()
 		for _, cert := range state.PeerCertificates[1:] {
 			between.AddCert(cert)
@@ -98,7 +99,36 @@ func describe(state tls.ConnectionState, config *tls.Config) TLSState {
 	}
 	s.Verified = err == nil
 	if err != nil {
-		s.Problem = cleanText([]byte(err.Error()), maxReplyText)
+		s.Problem = problem(err)
 	}
 	return s
+}
+
+func problem(err error) string { return oneLine(err.Error(), maxReplyText) }
+
+// oneLine returns a text that a host chose, in one line of at most limit bytes.
+func oneLine(s string, limit int) string {
+	return strings.ReplaceAll(cleanText([]byte(s), limit), "\n", " ")
+}
+
+const (
+	certNames = 4
+	certText  = 255 // maximum length of each text, in bytes
+)
+
+func certificate(c *x509.Certificate) (d Certificate) {
+	names := c.DNSNames
+	if len(names) == 0 && c.Subject.CommonName != "" {
+		names = []string{c.Subject.CommonName}
+	}
+	for _, n := range names[:min(len(names), certNames)] {
+		d.Names = append(d.Names, oneLine(n, certText))
+	}
+	d.More, d.Expires = len(names)-len(d.Names), c.NotAfter
+	issuer := c.Issuer.CommonName
+	if issuer == "" && len(c.Issuer.Organization) > 0 {
+		issuer = c.Issuer.Organization[0]
+	}
+	d.Issuer = oneLine(issuer, certText)
+	return d
 }

@@ -92,6 +92,8 @@ type Hooks struct {
 	OnDomainBack func(ctx context.Context, tx *db.Tx, teamID, name string) error
 	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
+	// Decision returns the decision about the emails of a broadcast that have the given content.
+	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
 }
 
 // Resources holds the services that own database tables.
@@ -237,7 +239,7 @@ func (r *Resources) newContacts(Config, Hooks) (err error) {
 	return err
 }
 
-func (r *Resources) newEmails(c Config, _ Hooks) (err error) {
+func (r *Resources) newEmails(c Config, h Hooks) (err error) {
 	r.Emails, err = emails.New(emails.Config{MaxSize: c.MaxSize, PublicURL: c.PublicURL, TrackingURL: c.TrackingURL},
 		emails.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Blobs: r.Blobs, Keys: r.Keys, Guard: r.Guard,
 			Domains: r.Domains, Suppressions: r.Suppressions, Teams: r.Teams, Contents: r.Contents, Contacts: r.Contacts,
@@ -254,7 +256,10 @@ func (r *Resources) newEmails(c Config, _ Hooks) (err error) {
 			CheckLimit: func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 				return r.Grants.CheckEach(ctx, by, recipients)
 			}})
-	r.Explanations = explain.NewService(r.Emails)
+	if err != nil {
+		return err
+	}
+	r.Explanations, err = explain.New(explain.Deps{Emails: r.Emails, Decision: h.Decision})
 	return err
 }
 

@@ -138,6 +138,7 @@ func hooks() resources.Hooks {
 		OnDomainLost: func(context.Context, *db.Tx, string, string) error { return nil },
 		OnDomainBack: func(context.Context, *db.Tx, string, string) error { return nil },
 		OnEvent:      func(context.Context, *db.Tx, customevents.Occurrence) error { return nil },
+		Decision:     func(context.Context, string, string, string) (emails.Decision, error) { return emails.Deliver, nil },
 	}
 }
 

@@ -33,6 +33,7 @@ type try struct {
 	o       *emails.Outgoing
 	started time.Time // when the SMTP conversation began
 	seen    observed
+	route   *route // nil if no host is contacted
 
 	suppressionsReadAt time.Time      // when the suppressions were last read; zero if not yet read
 	skipped            []events.Event // events for recipients suppressed after acceptance; recorded with the outcome
@@ -96,6 +97,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	t.seen.lap(evidence.Work)
 	r := &route{team: j.TeamID}
 	if s.c.Transport != Capture {
+		t.route = r
 		out, ok, err := s.chooseRoute(ctx, t, r, from.TLS)
 		if err != nil {
 			return err
@@ -154,7 +156,7 @@ func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64
 // chooseRoute finds the hosts to try for an attempt. If no host can be tried now, chooseRoute returns ok == false, and
 // out contains the reason.
 func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
-	if r.hops, err = s.plan(ctx, t.d.Domain, tls); err != nil {
+	if r.hops, r.seen, err = s.plan(ctx, t.d.Domain, tls); err != nil {
 		if ctx.Err() != nil {
 			return out, false, context.Cause(ctx)
 		}

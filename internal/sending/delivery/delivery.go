@@ -57,6 +57,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -174,6 +175,8 @@ type Service struct {
 	shortGreeting      time.Duration
 	suppressionsMaxAge time.Duration
 	blobs              blobProbe
+	reverse            *reverse
+	answers            *answerCounts
 	ipv6               atomic.Int64 // Unix time of the last IPv6 check, in seconds; negative if there was no IPv6 route
 }
 
@@ -218,7 +221,7 @@ func newService(c Config, p Deps) *Service {
 		known.useShares(p.Shares, connections)
 	}
 	shape.useShares(p.Shares, p.OnLimitRaised)
-	return &Service{c: c, p: p, pool: connections, hosts: known,
+	return &Service{c: c, p: p, reverse: newReverse(), answers: newAnswerCounts(), pool: connections, hosts: known,
 		shape: shape, guard: netguard.New(o),
 		memory: fairshare.New(memory, memoryGreed), preparing: fairshare.NewTurns(c.Workers, c.Workers/8),
 		signing: fairshare.NewTurns(c.Signers, 0), shortGreeting: shortGreeting, suppressionsMaxAge: suppressionsMaxAge}
@@ -284,8 +287,12 @@ func (s *Service) share(group, team string) jobs.Share {
 	return s.shape.share(group, team, s.shape.now())
 }
 
-// Run closes connections that are idle for too long. When ctx ends, Run closes all idle connections and returns.
+// Run closes connections that are idle for too long, and looks up the PTR records of this node's addresses. When ctx
+// ends, Run closes all idle connections and returns.
 func (s *Service) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	all.Go(func() { s.runReverse(ctx) })
 	s.pool.run(ctx)
+	all.Wait()
 	return nil
 }

@@ -101,6 +101,7 @@ type link struct {
 	source netip.Addr // invalid if no connection was opened
 	clear  evidence.Clear
 	cert   evidence.Cert
+	tls    smtpclient.TLSState
 	reused bool
 	times  smtpclient.Times
 }
@@ -115,9 +116,10 @@ func (l *pooledConn) link(kept bool) (d link) {
 	if kept {
 		d.times.Connect, d.times.Greeting, d.times.Hello = 0, 0, 0
 	}
-	switch tls := l.TLSState(); {
-	case tls.On():
-		d.cert = certOf(tls)
+	d.tls = l.TLSState()
+	switch {
+	case d.tls.On():
+		d.cert = certOf(d.tls)
 	case l.plain:
 		d.clear = evidence.Broken
 	case l.key.mode == smtpclient.TLSNone:
@@ -145,8 +147,8 @@ func certOf(s smtpclient.TLSState) evidence.Cert {
 }
 
 // evidence returns the packed evidence of a try that ended with an outcome. The parameter deciding is the answer that
-// decided.
-func (s *Service) evidence(t *try, out outcome, deciding answer) []byte {
+// decided, and well says that all recipients have the email.
+func (s *Service) evidence(t *try, out outcome, deciding answer, well bool) []byte {
 	e := t.seen.Evidence
 	e.Selectors = slices.Clone(e.Selectors)
 	l := out.link
@@ -163,6 +165,9 @@ func (s *Service) evidence(t *try, out outcome, deciding answer) []byte {
 		if took > 0 {
 			e.Set(evidence.Connect+evidence.Span(i), took)
 		}
+	}
+	if !well && t.route != nil {
+		e.Trouble = s.trouble(t, out, deciding)
 	}
 	return e.Pack()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/evidence"
 )
 
 // hop is one IP address to try.
@@ -40,31 +42,52 @@ const (
 	maxPerHost = 4 // of one host
 )
 
+// lookup is what the DNS said about the hosts of a domain, for the evidence of an attempt.
+type lookup struct {
+	hosts   []resolve.Host
+	skipped map[string]evidence.Skip // hosts that were left out, by name; nil if none was
+}
+
+func (l *lookup) skip(host string, why evidence.Skip) {
+	if l.skipped == nil {
+		l.skipped = map[string]evidence.Skip{}
+	}
+	l.skipped[host] = why
+}
+
 // plan returns the addresses to try for a domain, in order of preference (RFC 5321 section 5.1). The parameter tls is
-// the sending domain's TLS setting.
-func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
+// the sending domain's TLS setting. The result seen is valid also if plan returns an error.
+func (s *Service) plan(ctx context.Context, domain, tls string) (hops []hop, seen lookup, err error) {
 	mode := s.mode(tls)
 	if s.c.Transport == Relay {
-		return []hop{{name: hostOf(s.c.RelayAddr), addr: s.c.RelayAddr, mode: mode}}, nil
+		return []hop{{name: hostOf(s.c.RelayAddr), addr: s.c.RelayAddr, mode: mode}}, seen, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, planMax)
 	defer cancel()
-	found, err := resolve.Hosts(ctx, s.p.DNS, domain)
-	if err != nil {
-		return nil, err
+	if seen.hosts, err = resolve.Hosts(ctx, s.p.DNS, domain); err != nil {
+		return nil, seen, err
 	}
-	var hops []hop
 	var last error
-	private := false
-	for _, h := range s.beforeUs(found) {
+	private, ours := false, s.ownPreference(seen.hosts)
+	for _, h := range seen.hosts {
+		if int(h.Pref) >= ours {
+			seen.skip(h.Name, s.skipOf(h))
+			continue
+		}
 		addrs, err := s.p.DNS.Addrs(ctx, h.Name)
 		if err != nil {
 			if last == nil || errors.Is(last, resolve.ErrNotFound) { // a temporary failure is not replaced
 				last = fmt.Errorf("look up addresses of %s: %w", h.Name, err)
 			}
+			if seen.skip(h.Name, evidence.LookUpFailed); errors.Is(err, resolve.ErrNotFound) {
+				seen.skip(h.Name, evidence.NoAddress)
+			}
 			continue
 		}
 		usable := s.usable(addrs)
+		if len(usable) == 0 {
+			seen.skip(h.Name, evidence.NotPublic)
+		}
 		private = private || len(usable) < len(addrs)
 		for _, a := range usable[:min(len(usable), maxPerHost)] {
 			hops = append(hops, hop{h.Name, netip.AddrPortFrom(a, uint16(s.c.SMTPPort)).String(), h.Pref, mode})
@@ -73,26 +96,38 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	switch {
 	case len(hops) > 0:
 		s.prefer(hops)
-		return hops[:min(len(hops), maxHops)], nil
+		return hops[:min(len(hops), maxHops)], seen, nil
 	case last != nil && !errors.Is(last, resolve.ErrNotFound):
-		return nil, last // some addresses could not be looked up, so the failure is temporary
+		return nil, seen, last // some addresses could not be looked up, so the failure is temporary
 	case private:
-		return nil, errPrivate
+		return nil, seen, errPrivate
 	case last != nil:
-		return nil, fmt.Errorf("%w: %w", resolve.ErrNoHost, last)
+		return nil, seen, fmt.Errorf("%w: %w", resolve.ErrNoHost, last)
 	}
-	return nil, errOurselves
+	return nil, seen, errOurselves
 }
 
-// beforeUs removes this server and all hosts of equal or lower preference, because those hosts would send mail back to
-// this server.
-func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
-	for _, h := range all {
-		if slices.ContainsFunc(s.c.OwnHosts, func(own string) bool { return strings.EqualFold(own, h.Name) }) {
-			return slices.DeleteFunc(all, func(other resolve.Host) bool { return other.Pref >= h.Pref })
+// ownPreference returns the best preference at which this server is a host, or a number above all preferences. Hosts of
+// this preference or a worse one are not used, because they would send mail back to this server.
+func (s *Service) ownPreference(all []resolve.Host) int {
+	for _, h := range all { // in order of preference
+		if s.isOurs(h) {
+			return int(h.Pref)
 		}
 	}
-	return all
+	return math.MaxUint16 + 1
+}
+
+func (s *Service) isOurs(h resolve.Host) bool {
+	return slices.ContainsFunc(s.c.OwnHosts, func(own string) bool { return strings.EqualFold(own, h.Name) })
+}
+
+// skipOf returns why a host is left out whose preference is not better than that of this server.
+func (s *Service) skipOf(h resolve.Host) evidence.Skip {
+	if s.isOurs(h) {
+		return evidence.IsOurs
+	}
+	return evidence.AfterOurs
 }
 
 // usable returns those addresses of a host that may be dialed, in the order in which to try them. IPv6 addresses come

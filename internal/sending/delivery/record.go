@@ -35,7 +35,7 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 		verdicts[i] = judge(a, wait, exhausted, now)
 	}
 	a, deciding := t.attempt(out, verdicts, now)
-	a.Evidence = s.evidence(t, out, out.answers[deciding])
+	a.Evidence = s.evidence(t, out, out.answers[deciding], verdicts[deciding].state == delivered)
 	return verdicts, s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		if a.NextAt.IsZero() {
 			s.p.Queue.Finish(ctx, tx, t.job)

@@ -16,6 +16,7 @@ import (
 // route is the sequence of hosts at a destination to which a message may be sent.
 type route struct {
 	team   string
+	seen   lookup
 	hops   []hop
 	next   int             // index into hops
 	before strings.Builder // transcripts of the conversations with earlier hosts
@@ -187,7 +188,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 		return nil, out, false
 	}
 	e, again := out.interrupt(err, env, smtpclient.Result{})
-	out.link.times = e.Times
+	out.link.times, out.link.tls = e.Times, e.TLS
 	if !stopped(ctx) {
 		out.setResponse(e)
 	}

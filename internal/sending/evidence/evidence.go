@@ -6,7 +6,8 @@
 //
 // # Failures
 //
-// Unpack returns an error for bytes that Pack did not make. Fields that a later release added are ignored.
+// Unpack returns an error for bytes that Pack did not make, and another one for a later format. Fields that a later
+// release added to the same format are ignored.
 //
 // # Out of scope
 //
@@ -47,6 +48,8 @@ type Evidence struct {
 	PauseEnd, PauseLength time.Duration
 	PauseReply            string // the codes of the answer that caused the pause, such as "421 4.7.28"
 	Limits                Limits // limits that were reached while the email waited in the queue
+
+	Trouble *Trouble // nil for an attempt that went well
 }
 
 // Span is a part of an attempt, or of the wait directly before it, whose length is recorded.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // MaxPacked is the maximum size of packed evidence, in bytes.
@@ -35,6 +36,10 @@ const (
 	hasPause
 	hasPauseReply
 	hasLimits
+	hasRoute // this and the following fields are those of Trouble
+	hasPeer
+	hasPTR
+	hasSame
 )
 
 const (
@@ -99,14 +104,30 @@ func (e *Evidence) Pack() []byte {
 	}
 	text(hasPauseReply, e.PauseReply)
 	number(hasLimits, int64(e.Limits))
+	if e.Trouble != nil {
+		more := uint64(0)
+		more, b = e.Trouble.append(b)
+		fields |= more
+	}
 	return append(binary.AppendUvarint([]byte{version}, fields), b...)
 }
 
 func milliseconds(d time.Duration) uint64 { return uint64(max(d, 0).Milliseconds()) }
 
 func appendText(b []byte, s string) []byte {
-	s = s[:min(len(s), maxText)]
+	s = cut(s, maxText)
 	return append(append(b, byte(len(s))), s...)
+}
+
+// cut returns at most limit bytes of a text, without a part of a character at the end.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
 }
 
 // appendSelector appends a selector. A usual selector is a length of 0 and its number.
@@ -117,8 +138,12 @@ func appendSelector(b []byte, s string) []byte {
 	return appendText(b, s)
 }
 
-// errDamaged is returned for bytes that are not packed evidence.
-var errDamaged = errors.New("the recorded evidence of an attempt cannot be read")
+var (
+	// ErrDamaged is returned for bytes that are not packed evidence.
+	ErrDamaged = errors.New("the recorded evidence of an attempt is damaged")
+	// ErrNewer is returned for evidence in a format that a later release introduced.
+	ErrNewer = errors.New("the recorded evidence of an attempt has the format of a later release")
+)
 
 // reader reads packed evidence. After an error, all reads return zero values.
 type reader struct {
@@ -185,13 +210,17 @@ func (r *reader) selector() string {
 	return ""
 }
 
-// Unpack reads packed evidence. The result is nil if there are no bytes, because nothing was recorded.
+// Unpack reads packed evidence. The result is nil if there are no bytes, because nothing was recorded. The error is
+// ErrDamaged or ErrNewer.
 func Unpack(b []byte) (*Evidence, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	if b[0] != version {
-		return nil, errDamaged
+	switch {
+	case b[0] > version:
+		return nil, ErrNewer
+	case b[0] != version:
+		return nil, ErrDamaged
 	}
 	r := &reader{b: b[1:]}
 	fields, e := r.number(), &Evidence{}
@@ -224,8 +253,11 @@ func Unpack(b []byte) (*Evidence, error) {
 		}
 	}
 	r.history(e, has)
+	if t := r.trouble(has); !t.isZero() {
+		e.Trouble = &t
+	}
 	if r.bad {
-		return nil, errDamaged
+		return nil, ErrDamaged
 	}
 	return e, nil
 }
@@ -250,7 +282,7 @@ func (r *reader) history(e *Evidence, has func(uint64) bool) {
 		e.Enqueued = r.duration()
 	}
 	if has(hasRuns) {
-		e.Runs = int(r.number())
+		e.Runs = r.count()
 	}
 	if has(hasOutage) {
 		e.Outage, e.OutageOf = Outage(r.byte()), r.duration()

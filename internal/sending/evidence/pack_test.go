@@ -77,6 +77,7 @@ func TestUnpackDamaged(t *testing.T) {
 
 func FuzzUnpack(f *testing.F) {
 	f.Add(usualAttempt().Pack())
+	f.Add(troubled().Pack())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := Unpack(b)
 		if err != nil || e == nil {

@@ -29,6 +29,8 @@ const (
 	LiftSuppression   Advice = "lift_suppression"
 	SendAgain         Advice = "send_again"
 	RespectChoice     Advice = "respect_choice"
+	ResumeBroadcast   Advice = "resume_broadcast"
+	WaitForQuota      Advice = "wait_for_quota"
 	NothingToDo       Advice = "nothing"
 )
 
@@ -76,9 +78,12 @@ var adviceSteps = map[Advice][]string{
 	VerifyDomain: {"Open the sending domain, and publish the records that are missing.", "Check the domain again."},
 	LiftSuppression: {"Find out why the address was suppressed.",
 		"If the recipient wants your mail, remove the suppression, and send the email again."},
-	SendAgain:     {"Correct the cause that the reason names.", "Send the email again."},
-	RespectChoice: {"Do not send again: the recipient has chosen so."},
-	NothingToDo:   {},
+	SendAgain:       {"Correct the cause that the reason names.", "Send the email again."},
+	RespectChoice:   {"Do not send again: the recipient has chosen so."},
+	ResumeBroadcast: {"Open the broadcast, and read why it is paused.", "Resume the broadcast, or cancel it."},
+	WaitForQuota: {"Send the email again after the day or month of the quota has ended, in UTC.",
+		"Or ask the operator of this installation for a higher quota."},
+	NothingToDo: {},
 }
 
 // Steps returns what to do, in at most three sentences.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/sending/evidence"
 )
 
@@ -22,30 +23,34 @@ type AttemptAnswer struct {
 	Source      string         `json:"source_address" doc:"The address from which the email was sent; empty if not recorded."`
 	Hello       string         `json:"hello" doc:"The name in EHLO; empty if not recorded."`
 	Reused      *bool          `json:"connection_reused" nullable:"true" doc:"Whether the connection had carried another email; null if not recorded."`
+	PTR         AttemptPTR     `json:"source_ptr"`
+	DNS         *AttemptDNS    `json:"dns" doc:"The mail hosts of the destination, as the DNS named them; null if not recorded."`
 	TLS         AttemptTLS     `json:"tls"`
 	Signing     AttemptSigning `json:"authentication"`
 	Stages      []StageTime    `json:"stages" doc:"The times of the stages, as far as they were recorded."`
 	Reply       string         `json:"reply" doc:"The reply that decided, word for word."`
 	Meaning     ReplyMeaning   `json:"meaning"`
+	Same        *SameAnswer    `json:"same_answer" doc:"How many other attempts got the same kind of answer; null if not recorded."`
 	NextAt      *time.Time     `json:"next_at" nullable:"true"`
 	Transcript  string         `json:"transcript" doc:"The SMTP conversation. Empty if the conversations of this email are too long for one answer; GET /emails/{email_id}/attempts has them."`
 	NotRecorded []string       `json:"not_recorded" doc:"Facts about this attempt that were not recorded."`
-}
-
-// AttemptTLS describes the encryption of an attempt's connection.
-type AttemptTLS struct {
-	State       string `json:"state" enum:"encrypted,clear,not_recorded,no_connection"`
-	Says        string `json:"says"`
-	Protocol    string `json:"protocol" doc:"The TLS version and cipher; empty if the connection was not encrypted."`
-	Certificate string `json:"certificate" enum:"valid,expired,other_name,unknown_issuer,invalid,not_recorded,none"`
 }
 
 // AttemptSigning describes how an attempt's message was authenticated.
 type AttemptSigning struct {
 	Domain    string   `json:"dkim_domain" doc:"d= of the DKIM signatures; empty if not recorded."`
 	Selectors []string `json:"dkim_selectors"`
-	Aligned   *bool    `json:"dkim_aligned" nullable:"true" doc:"Whether the domain of the signatures belongs to the domain in From, as DMARC demands; null if not recorded."`
+	Aligned   *bool    `json:"dkim_aligned" nullable:"true" doc:"Whether the domain of the signatures and the domain in From belong to one organization, as DMARC demands; null if not recorded."`
+
+	ReturnPath string `json:"return_path_domain" doc:"The domain in MAIL FROM, which SPF checks; empty if not recorded."`
+	SPFAligned *bool  `json:"spf_aligned" nullable:"true" doc:"Whether the domain in MAIL FROM and the domain in From belong to one organization, so that a passing SPF check counts for DMARC; null if not recorded."`
 }
+
+// DKIMApart reports whether the signatures are known not to be aligned with the domain in From.
+func (s AttemptSigning) DKIMApart() bool { return s.Aligned != nil && !*s.Aligned }
+
+// SPFApart reports whether the domain in MAIL FROM is known not to be aligned with the domain in From.
+func (s AttemptSigning) SPFApart() bool { return s.SPFAligned != nil && !*s.SPFAligned }
 
 // StageTime is the time of one stage.
 type StageTime struct {
@@ -56,7 +61,7 @@ type StageTime struct {
 // attempt explains the attempt with the given index.
 func (f *Facts) attempt(i int) AttemptAnswer {
 	t := &f.Attempts[i]
-	a := AttemptAnswer{Number: i + 1, ID: t.ID, StartedAt: t.StartedAt, Duration: inMS(t.Duration),
+	a := AttemptAnswer{Number: i + 1, ID: t.ID, StartedAt: t.StartedAt, Duration: inMS(max(t.Duration, 0)),
 		Destination: t.Destination,
 		Recipients:  append([]string{}, t.Recipients...), Outcome: t.Outcome, Host: t.Host, Reply: t.Reply,
 		Meaning: t.meaning(t.Reply, t.NextAt.IsZero()), Transcript: t.Conversation, TLS: t.encryption(),
@@ -67,10 +72,17 @@ func (f *Facts) attempt(i int) AttemptAnswer {
 	if !t.NextAt.IsZero() {
 		a.NextAt = &t.NextAt
 	}
+	a.PTR, a.Signing = t.ptr(), f.signing(t)
+	if t.contacted() && len(a.TLS.Names) == 0 && a.TLS.State == "encrypted" {
+		a.NotRecorded = append(a.NotRecorded, "names in the certificate")
+	}
 	e := t.Evidence
 	if e == nil {
-		a.NotRecorded = append(a.NotRecorded, "provider", "source address", "EHLO name", "DKIM signatures",
-			"times of the stages", "why the email waited")
+		if t.unreadable != nil {
+			a.NotRecorded = append(a.NotRecorded, t.unreadable.Error())
+		}
+		a.NotRecorded = append(a.NotRecorded, "provider", "MX records", "source address", "EHLO name",
+			"DKIM signatures", "times of the stages", "why the email waited")
 		return a
 	}
 	a.Provider, a.Hello = e.Provider.String(), e.Hello
@@ -80,9 +92,11 @@ func (f *Facts) attempt(i int) AttemptAnswer {
 	if e.Source.IsValid() {
 		a.Source, a.Reused = e.Source.String(), &e.Reused
 	}
-	if e.SigningDomain != "" {
-		aligned := related(e.SigningDomain, f.SenderDomain)
-		a.Signing = AttemptSigning{e.SigningDomain, append([]string{}, e.Selectors...), &aligned}
+	if a.DNS, a.Same = t.dns(), t.same(a.Meaning); a.DNS == nil && t.routed() {
+		a.NotRecorded = append(a.NotRecorded, "MX records")
+	}
+	if a.PTR.State == "not_recorded" && e.Source.IsValid() {
+		a.NotRecorded = append(a.NotRecorded, "PTR record of the source address")
 	}
 	for x := evidence.Memory; x <= evidence.Final; x++ {
 		if took, ok := e.Took(x); ok {
@@ -92,54 +106,49 @@ func (f *Facts) attempt(i int) AttemptAnswer {
 	return a
 }
 
-// related reports whether two domains are the same, or one is below the other. Postrider signs with the verified domain
-// of the sender, so a comparison of organizational domains is not needed.
-func related(a, b string) bool {
+// contacted reports whether the attempt had a connection to a mail host.
+func (t *Try) contacted() bool {
+	return t.Host != "" && !captured(t) && !simulated(t) && (t.Evidence == nil || t.Evidence.Source.IsValid())
+}
+
+// routed reports whether the hosts of the attempt were looked up in the DNS.
+func (t *Try) routed() bool { return !captured(t) && !simulated(t) && t.provider() != evidence.Relay }
+
+// signing describes the authentication of an attempt. The domain in MAIL FROM is that of the transcript.
+func (f *Facts) signing(t *Try) (s AttemptSigning) {
+	s.Selectors = []string{}
+	if e := t.Evidence; e != nil && e.SigningDomain != "" {
+		aligned := aligned(e.SigningDomain, f.SenderDomain)
+		s.Domain, s.Selectors, s.Aligned = e.SigningDomain, append(s.Selectors, e.Selectors...), &aligned
+	}
+	if s.ReturnPath = returnPathDomain(t.Conversation); s.ReturnPath != "" {
+		aligned := aligned(s.ReturnPath, f.SenderDomain)
+		s.SPFAligned = &aligned
+	}
+	return s
+}
+
+// aligned reports whether two domains belong to one organization, as the relaxed alignment of DMARC demands (RFC 9989
+// section 4.4).
+func aligned(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	return a == b || strings.HasSuffix(a, "."+b) || strings.HasSuffix(b, "."+a)
+	return a == b || a != "" && b != "" && authres.Organizational(a) == authres.Organizational(b)
 }
 
-// clears explains why a connection was not encrypted.
-var clears = map[evidence.Clear]string{
-	evidence.NotOffered:  "The connection was not encrypted: the host does not offer STARTTLS.",
-	evidence.Refused:     "The connection was not encrypted: the host offered STARTTLS and refused it.",
-	evidence.Broken:      "The connection was not encrypted: a TLS handshake with this address had failed.",
-	evidence.SwitchedOff: "The connection was not encrypted: the relay's settings do not ask for TLS.",
-}
-
-// certs explains the state of a certificate.
-var certs = map[evidence.Cert]struct{ key, says string }{
-	evidence.Valid:         {"valid", "The certificate is valid for the host's name."},
-	evidence.Expired:       {"expired", "The certificate has expired."},
-	evidence.OtherName:     {"other_name", "The certificate is for another name."},
-	evidence.UnknownIssuer: {"unknown_issuer", "The certificate was not issued by a known authority."},
-	evidence.Invalid:       {"invalid", "The certificate is not valid."},
-}
-
-func (t *Try) encryption() AttemptTLS {
-	e := t.Evidence
-	switch {
-	case t.Host == "" || captured(t) || simulated(t) || e != nil && !e.Source.IsValid():
-		return AttemptTLS{"no_connection", "No connection was established.", "", "none"}
-	case t.TLS == "" && e != nil && e.Clear != 0:
-		return AttemptTLS{"clear", clears[e.Clear], "", "none"}
-	case t.TLS == "" && e == nil:
-		return AttemptTLS{"clear", "The connection was not encrypted. Why is not recorded.", "", "none"}
-	case t.TLS == "":
-		return AttemptTLS{"not_recorded", "Whether the connection was encrypted is not recorded.", "", "not_recorded"}
+// returnPathDomain returns the domain in the first MAIL FROM command of a transcript, or "". All commands of an attempt
+// have the same.
+func returnPathDomain(text string) string {
+	const command = " C: MAIL FROM:<"
+	i := strings.Index(text, command)
+	if i < 0 {
+		return ""
 	}
-	protocol, rest, _ := strings.Cut(t.TLS, ",")
-	x := AttemptTLS{"encrypted", "The connection was encrypted (" + protocol + ").", protocol, "not_recorded"}
-	if e != nil && e.Cert != 0 {
-		x.Certificate = certs[e.Cert].key
-		x.Says += " " + certs[e.Cert].says
-	} else if strings.HasSuffix(rest, "certificate verified") {
-		x.Certificate = "valid"
-		x.Says += " " + certs[evidence.Valid].says
-	} else {
-		x.Says += " The certificate was not verified. Why is not recorded."
+	address, _, ok := strings.Cut(text[i+len(command):], ">")
+	at := strings.LastIndexByte(address, '@')
+	if !ok || at < 0 || strings.ContainsAny(address, "\r\n") {
+		return ""
 	}
-	return x
+	return strings.ToLower(address[at+1:])
 }
 
 // transcriptsMax is the maximum size of all transcripts in an answer, in bytes.

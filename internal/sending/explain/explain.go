@@ -11,7 +11,8 @@
 //
 // # Failures
 //
-// Evidence that cannot be read counts as not recorded.
+// Evidence that cannot be read, because it is damaged or has the format of a later release, counts as not recorded. The
+// answer says so.
 //
 // # Out of scope
 //
@@ -41,7 +42,9 @@ type Facts struct {
 	Events       []events.Entry // oldest first
 	MoreEvents   bool           // there are later events than those in Events
 	Attempts     []Try          // oldest first
-	MoreAttempts bool           // there are later attempts than those in Attempts
+	MoreAttempts bool           // there are earlier attempts than those in Attempts
+	Broadcast    bool           // the email belongs to a broadcast
+	Paused       bool           // the broadcast is paused now
 }
 
 // To is a recipient of the email.
@@ -54,6 +57,8 @@ type To struct {
 type Try struct {
 	events.StoredAttempt
 	Evidence *evidence.Evidence
+
+	unreadable error // why Evidence is nil although some was recorded
 }
 
 // Answer explains the delivery of an email.
@@ -125,7 +130,7 @@ func Explain(f Facts) Answer {
 		a.NotRecorded = append(a.NotRecorded, "later events: there are too many for this answer")
 	}
 	if f.MoreAttempts {
-		a.NotRecorded = append(a.NotRecorded, "later attempts: there are too many for this answer")
+		a.NotRecorded = append(a.NotRecorded, "earlier attempts: there are too many for this answer")
 	}
 	if f.lostTimeline() {
 		a.NotRecorded = append(a.NotRecorded, "events and attempts: they were deleted after the time for which "+

@@ -27,7 +27,7 @@ func facts(state string, happened []events.Entry, tries ...Try) Facts {
 
 func try(outcome, reply string, at, took, next time.Duration, e *evidence.Evidence) Try {
 	t := Try{events.StoredAttempt{Attempt: events.Attempt{Destination: "example.net", Recipients: []string{ann},
-		Host: "mx.example.net [192.0.2.1]", Outcome: outcome, Reply: reply, StartedAt: after(at), Duration: took}}, e}
+		Host: "mx.example.net [192.0.2.1]", Outcome: outcome, Reply: reply, StartedAt: after(at), Duration: took}}, e, nil}
 	if next > 0 {
 		t.NextAt = after(next)
 	}

@@ -69,10 +69,10 @@ const (
 	HostTrouble     Class = "host_trouble"
 	NoAnswer        Class = "no_answer" // the host took the whole message and did not answer
 	OwnLimit        Class = "own_limit" // Postrider did not try the host, because it failed a short time before
-	Unclear         Class = "unclear"   //
+	Unclear         Class = "unclear"
 	Captured        Class = "captured"  // by the outbox of `postrider dev`
 	Simulated       Class = "simulated" // by a test address
-	Accepted        Class = "accepted"  //
+	Accepted        Class = "accepted"
 )
 
 // ReplyMeaning translates the reply that decided an attempt.
@@ -129,6 +129,7 @@ func Translate(p evidence.Provider, stage string, text string, local, final bool
 	r := parseReply(text)
 	m := translate(p, stage, r, local)
 	m.Temporary = r.code/100 == 4
+	m.place(p, local)
 	usual := consequences[m.Class]
 	if m.Blames == "" {
 		m.Blames = usual.blames
@@ -146,7 +147,29 @@ func Translate(p evidence.Provider, stage string, text string, local, final bool
 	if m.Says == "" {
 		m.Says = usual.says
 	}
+	if rest, ok := strings.CutPrefix(m.Says, evidence.Other.Name()); ok && p == evidence.Relay && !local {
+		m.Says = evidence.Relay.Name() + rest
+	}
 	return m
+}
+
+// place sets who must act for causes that depend on where the reply comes from: the operator's relay, the recipient's
+// mail server or, with local, this installation.
+func (m *ReplyMeaning) place(p evidence.Provider, local bool) {
+	switch {
+	case m.Act != "" || m.Class != Relaying && m.Class != Credentials && m.Class != Loop:
+	case local && m.Class == Loop:
+		m.Act, m.Advice = Operator, AskOperator
+		m.Says = "The recipient's domain names this installation as its mail host, which does not take mail for it."
+	case local:
+	case p == evidence.Relay && m.Class == Relaying:
+		m.Blames, m.Act, m.Advice = BlamesServer, Operator, FixRelay
+		m.Says = "The relay does not pass on mail from this installation."
+	case p != evidence.Relay && p != evidence.NotRecorded && m.Class == Credentials:
+		m.Blames, m.Act, m.Advice = BlamesHost, Provider, TellRecipient
+		m.Says = "The recipient's mail server demands a user name and password, which it may not demand from other " +
+			"mail servers."
+	}
 }
 
 func translate(p evidence.Provider, stage string, r reply, local bool) ReplyMeaning {

@@ -105,6 +105,11 @@ func (r *RecipientAnswer) verdict(text string, who Actor, what Advice) {
 // judge sets all fields of the answer that depend on the recipient's state.
 func (f *Facts) judge(r *RecipientAnswer, h *history) {
 	h.translate(r)
+	if f.Paused && (r.State == "queued" || r.State == "delivery_delayed" && h.hold() == nil) {
+		r.verdict("The email waits, because its broadcast is paused.", You, ResumeBroadcast)
+		r.Next = "Postrider sends it after the broadcast is resumed, and cancels it if the broadcast is canceled."
+		return
+	}
 	switch r.State {
 	case "scheduled":
 		r.verdict("The email is scheduled for "+at(f.ScheduledAt)+" and has not been sent.", Nobody, NothingToDo)
@@ -125,7 +130,7 @@ func (f *Facts) judge(r *RecipientAnswer, h *history) {
 	case "suppressed":
 		h.suppressed(r)
 	case "canceled":
-		h.canceled(r)
+		h.canceled(f, r)
 	case "failed":
 		h.failed(r)
 	default:
@@ -368,14 +373,19 @@ func (h *history) suppressed(r *RecipientAnswer) {
 	r.Next = "Postrider does not try again."
 }
 
-func (h *history) canceled(r *RecipientAnswer) {
+func (h *history) canceled(f *Facts, r *RecipientAnswer) {
 	var why events.Canceled
 	if h.final != nil && h.final.Data != "" {
 		json.Unmarshal([]byte(h.final.Data), &why)
 	}
 	text := "The email was canceled before it was sent."
-	if why.Reason == "contact_deleted" {
+	switch {
+	case why.Reason == "contact_deleted":
 		text = "The email was canceled, because its contact was deleted."
+	case f.Broadcast:
+		text = "The email was canceled together with its broadcast, before it was sent."
+	case h.last != nil:
+		text = "The email was canceled after " + counted(len(h.tries), "attempt") + " that did not deliver it."
 	}
 	r.verdict(text, Nobody, NothingToDo)
 	r.Next = "Postrider does not send it."
@@ -387,17 +397,22 @@ var failures = map[string]struct {
 	who    Actor
 	advice Advice
 }{
-	"domain_not_verified":  {"The sender's domain could not send for a day.", DomainOwner, VerifyDomain},
-	"account_suspended":    {"The team is suspended.", Operator, AskOperator},
-	"app_not_allowed":      {"The connected app that sent it may no longer send.", You, SendAgain},
-	"app_limit_exceeded":   {"The daily limit of the connected app that sent it is used up.", You, SendAgain},
-	"invalid_api_key":      {"The API key or user that scheduled it may no longer send.", You, SendAgain},
-	"content_missing":      {"Its content is missing in the database.", Operator, AskOperator},
-	"invalid_message":      {"The message cannot be composed or signed.", You, SendAgain},
-	"topic_opted_out":      {"The contact opted out of the topic.", Nobody, RespectChoice},
-	"topic_not_opted_in":   {"The contact did not opt in to the topic.", Nobody, RespectChoice},
-	"contact_unsubscribed": {"The contact is unsubscribed from everything.", Nobody, RespectChoice},
-	"topic_deleted":        {"The topic was deleted.", You, SendAgain},
+	"domain_not_verified":     {"The sender's domain could not send for a day.", DomainOwner, VerifyDomain},
+	"account_suspended":       {"The team is suspended.", Operator, AskOperator},
+	"app_not_allowed":         {"The connected app that sent it may no longer send.", You, SendAgain},
+	"app_limit_exceeded":      {"The daily limit of the connected app that sent it is used up.", You, SendAgain},
+	"invalid_api_key":         {"The API key or user that scheduled it may no longer send.", You, SendAgain},
+	"content_missing":         {"Its content is missing in the database.", Operator, AskOperator},
+	"invalid_message":         {"The message cannot be composed or signed.", You, SendAgain},
+	"topic_opted_out":         {"The contact opted out of the topic.", Nobody, RespectChoice},
+	"topic_not_opted_in":      {"The contact did not opt in to the topic.", Nobody, RespectChoice},
+	"contact_unsubscribed":    {"The contact is unsubscribed from everything.", Nobody, RespectChoice},
+	"topic_deleted":           {"The topic was deleted.", You, SendAgain},
+	"attachment_fetch_failed": {"An attachment could not be downloaded from its address.", You, SendAgain},
+	"reached_daily_quota": {"The team had used up its quota of emails for the day when the email was due.", You,
+		WaitForQuota},
+	"reached_monthly_quota": {"The team had used up its quota of emails for the month when the email was due.", You,
+		WaitForQuota},
 }
 
 func (h *history) failed(r *RecipientAnswer) {

@@ -45,6 +45,7 @@ var (
 	mimecast   = []evidence.Provider{evidence.Mimecast}
 	proofpoint = []evidence.Provider{evidence.Proofpoint}
 	orange     = []evidence.Provider{evidence.Orange}
+	relay      = []evidence.Provider{evidence.Relay}
 )
 
 // blame returns a meaning whose blamed identity, actor and advice differ from the consequences of its class.
@@ -57,9 +58,19 @@ func says(c Class, text, page string) ReplyMeaning {
 	return ReplyMeaning{Class: c, Says: text, Published: page}
 }
 
+// relayRules are those of the operator's relay, which is usually a service that sends mail for its customers.
+var relayRules = []rule{
+	{relay, "message quota exceeded", "", "", blame(RateLimit, BlamesServer, Operator, FixRelay,
+		"The account at the relay has used up its quota.", "")},
+	{relay, "address is not verified", "", "", blame(SenderAddress, BlamesServer, Operator, FixRelay,
+		"The account at the relay may not send mail with this sender.", "")},
+	{relay, "not owned by user", "", "", blame(SenderAddress, BlamesServer, Operator, FixRelay,
+		"The account at the relay may not send mail with this sender.", "")},
+}
+
 // rules are tried in order; the first match wins. Rules without a provider come last, because mail filters forward the
 // replies of lists.
-var rules = slices.Concat(googleRules, microsoftRules, yahooRules, appleRules, filterRules, listRules)
+var rules = slices.Concat(relayRules, googleRules, microsoftRules, yahooRules, appleRules, filterRules, listRules)
 
 var googleRules = []rule{
 	{google, "originating from your dkim", "", "", blame(RateLimit, BlamesDomain, You, SendLessOften,
@@ -97,7 +108,7 @@ var googleRules = []rule{
 		"Google accepts this mail only over TLS.", googlePage)},
 	{google, "tls required", "", "", blame(TLS, BlamesServer, Operator, AskOperator,
 		"The recipient's domain at Google accepts mail only over TLS.", googlePage)},
-	{google, "not in whitelist", "", "", says(Policy,
+	{google, "not in whitelist", "", "", blame(Policy, BlamesHost, Recipient, AskToAllow,
 		"The recipient's organization takes mail only from addresses on its own list.", googlePage)},
 	{google, "email policy", "", "", says(Policy, "A rule of the recipient's organization refuses the email.",
 		googlePage)},
@@ -132,6 +143,14 @@ var microsoftRules = []rule{
 		exchangePage)},
 	{microsoft, "sendinglimit", "", "", says(RateLimit, "Microsoft limits how much mail the sender may send.",
 		exchangePage)},
+	{microsoft, "traffic not accepted from this ip", "", "", says(Reputation,
+		"Microsoft 365 takes no mail from the sending IP address.", exchangePage)},
+	{microsoft, "tenantattribution", "", "", says(Relaying,
+		"The domain names Microsoft 365 as its mail host, but is not set up there.", exchangePage)},
+	{microsoft, "no mail-enabled subscriptions", "", "", says(Unreachable,
+		"The recipient's organization at Microsoft 365 has no mailboxes there at present.", exchangePage)},
+	{microsoft, "starttls is required", "", "", blame(TLS, BlamesServer, Operator, AskOperator,
+		"Microsoft accepts this mail only over TLS.", exchangePage)},
 	{microsoft, "customer block list", "", "", says(Policy,
 		"The recipient's organization has the sending IP address on a block list of its own.", exchangePage)},
 	{microsoft, "required authentication level", "", "", says(Authentication,
@@ -190,6 +209,9 @@ var yahooRules = []rule{
 		"The domain of the return path cannot be found in the DNS.", yahooPage)},
 	{yahoo, "domain's dmarc policy", "", "", says(Authentication,
 		"The email does not pass DMARC, and your domain's policy says to refuse it.", yahooPage)},
+	{yahoo, "", "", "7.9", says(Authentication,
+		"The email does not pass SPF, DKIM or DMARC, which Yahoo demands.", yahooPage)},
+	{yahoo, "[gl01]", "", "", says(Greylisting, "Yahoo takes mail from a new sender only at a later try.", yahooPage)},
 	{yahoo, "policy reasons", "", "", says(Content,
 		"Yahoo refuses the email because of its content, its links or its authentication.", yahooPage)},
 	{yahoo, "mailbox not found", "", "", says(UnknownAddress, "Yahoo does not know the address.", yahooPage)},
@@ -219,6 +241,8 @@ var filterRules = []rule{
 	{mimecast, "anti-spoofing", "", "", says(Policy,
 		"The recipient's organization refuses mail that names its own domain as the sender.", mimecastPage)},
 	{mimecast, "sender invalid", "", "", says(Authentication, "The email failed SPF, DKIM or DMARC.", mimecastPage)},
+	{mimecast, "poor reputation", "", "", says(Reputation, "Mimecast blocks the sending IP address.", mimecastPage)},
+	{mimecast, "maximum email size", "", "", says(Size, "", mimecastPage)},
 	{mimecast, "ip reputation", "", "", says(Reputation, "Mimecast blocks the sending IP address.", mimecastPage)},
 	{mimecast, "temporarily blacklisted", "", "", says(RateLimit,
 		"Mimecast takes no more mail from the sending IP address for a while.", mimecastPage)},
@@ -239,6 +263,8 @@ var filterRules = []rule{
 		"Proofpoint blocks the sending IP address.", "Proofpoint: IP check")},
 	{nil, "proofpoint.com/dnsbl-lookup", "", "", says(Reputation, "Proofpoint blocks the sending IP address.",
 		"Proofpoint: IP check")},
+	{proofpoint, "local policy violation", "", "", says(Policy,
+		"A rule of the recipient's organization refuses the email.", "")},
 	{proofpoint, "delivery not authorized", "", "", says(Policy,
 		"A rule of the recipient's organization refuses the email.",
 		"")},
@@ -256,6 +282,9 @@ var filterRules = []rule{
 		"T-Online takes mail only from servers that it knows.", "T-Online: rules for mail servers")},
 	{[]evidence.Provider{evidence.Comcast}, "rl0000", "", "", says(RateLimit,
 		"Comcast takes only little mail from the sending IP address for now.", "Xfinity: postmaster error codes")},
+	{[]evidence.Provider{evidence.Comcast}, "block for spam", "", "", says(Reputation,
+		"Comcast blocks the sending IP address.", "Xfinity: postmaster error codes")},
+	{[]evidence.Provider{evidence.Cisco}, "recipients received this hour", "", "", says(RateLimit, "", "")},
 	{[]evidence.Provider{evidence.Cisco}, "poor reputation", "", "", says(Reputation,
 		"The recipient's filter blocks the sending IP address, because of its reputation.",
 		"Talos: reputation center")},
@@ -280,5 +309,27 @@ var listRules = func() (all []rule) {
 		rule{nil, "requires encryption", "", "", blame(TLS, BlamesServer, Operator, AskOperator,
 			"The recipient's mail server accepts mail only over TLS.", "")},
 		rule{nil, "temporarily deferred while", "", "", says(Greylisting, "", "")},
+		rule{nil, "cloudmark sender intelligence", "", "", says(Reputation,
+			"The sending IP address is on a list of Cloudmark.", "Cloudmark: sender intelligence")},
+		rule{nil, "trend micro email reputation", "", "", says(Reputation,
+			"The sending IP address is on a list of Trend Micro.", "Trend Micro: email reputation services")},
+		rule{nil, "spam or forged", "dnsbl", "", says(Reputation, "", "")},
+		rule{nil, "maximum number of concurrent", "", "", says(RateLimit, "", "")},
+		rule{nil, "too much mail from", "", "", says(RateLimit, "", "")},
+		rule{nil, "helo command rejected", "", "", says(HostIdentity, "", "")},
+		rule{nil, "authentication is required", "relay", "", ReplyMeaning{Class: Credentials}},
+		rule{nil, "too many spams from your ip", "", "", says(Reputation, "", "")},
+		rule{nil, "aup#", "", "", says(Reputation, "Spectrum blocks or limits the sending IP address.", "")},
+		rule{nil, "sender verify callout", "", "", says(SenderAddress,
+			"The recipient's mail server could not check whether the return path takes mail.", "")},
+		rule{nil, "reject, id=", "banned", "", says(Attachment, "", "")},
+		rule{nil, "reject, id=", "", "", says(Content, "", "")},
+		rule{nil, "spam points", "", "", says(Content, "", "")},
+		rule{nil, "dt:spm", "", "", says(Content, "", "")},
+		rule{nil, "mail content denied", "", "", says(Content, "", "")},
+		rule{nil, "frequency limited", "", "", says(RateLimit, "", "")},
+		rule{nil, "invalid helo", "", "", says(HostIdentity, "", "")},
+		rule{nil, "headers fail syntax", "", "", blame(Protocol, BlamesMessage, You, ChangeContent,
+			"The header of the message violates RFC 5322.", "")},
 	)
 }()

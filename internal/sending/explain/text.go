@@ -110,17 +110,50 @@ func (a *AttemptAnswer) writeTo(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "   From %s as %s, over %s\n", a.Source, a.Hello, reused)
 	}
+	if a.PTR.State != "not_recorded" {
+		fmt.Fprintf(b, "   Reverse DNS: %s\n", a.PTR.Says)
+	}
+	if a.DNS != nil {
+		a.DNS.writeTo(b)
+	}
 	fmt.Fprintf(b, "   Encryption: %s\n", a.TLS.Says)
-	if a.Signing.Domain != "" {
-		aligned := "aligned with"
-		if !*a.Signing.Aligned {
-			aligned = "not aligned with"
-		}
-		fmt.Fprintf(b, "   DKIM: %s (%s), %s the domain in From\n", a.Signing.Domain,
-			strings.Join(a.Signing.Selectors, ", "), aligned)
+	if a.TLS.Problem != "" {
+		fmt.Fprintf(b, "   Certificate problem: %s\n", a.TLS.Problem)
+	}
+	if x := a.Signing; x.Domain != "" {
+		fmt.Fprintf(b, "   DKIM: %s (%s), %s the domain in From\n", x.Domain, strings.Join(x.Selectors, ", "),
+			alignment(x.DKIMApart()))
+	}
+	if x := a.Signing; x.ReturnPath != "" {
+		fmt.Fprintf(b, "   SPF: checked for %s, %s the domain in From\n", x.ReturnPath, alignment(x.SPFApart()))
 	}
 	fmt.Fprintf(b, "   Reply: %s\n", a.Reply)
+	if a.Same != nil {
+		fmt.Fprintf(b, "   Others: %s\n", a.Same.Says)
+	}
 	if len(a.NotRecorded) > 0 {
 		fmt.Fprintf(b, "   Not recorded: %s\n", strings.Join(a.NotRecorded, ", "))
+	}
+}
+
+func alignment(apart bool) string {
+	if apart {
+		return "not aligned with"
+	}
+	return "aligned with"
+}
+
+func (d *AttemptDNS) writeTo(b *strings.Builder) {
+	fmt.Fprintf(b, "   DNS: %s\n", d.Says)
+	for _, h := range d.Hosts {
+		var to []string
+		for _, a := range h.Addresses {
+			mark := ""
+			if a.Tried {
+				mark = " (tried)"
+			}
+			to = append(to, a.IP+mark)
+		}
+		fmt.Fprintf(b, "     %d %s %s%s\n", h.Pref, h.Name, strings.Join(to, ", "), h.Says)
 	}
 }

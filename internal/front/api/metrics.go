@@ -228,7 +228,10 @@ func (in *metricsIn) readDimensions(q url.Values) (err error) {
 	for _, d := range in.dimensions {
 		switch d {
 		case "period":
-			in.ByPeriod = in.period
+			in.ByPeriod, in.Zone, in.PeriodsOf = in.period, in.zone, metrics.Days
+			if in.granularity == "hourly" {
+				in.PeriodsOf = metrics.Hours
+			}
 		case "domain":
 			in.ByDomain = true
 		case "email":

@@ -248,7 +248,10 @@ func (f *metricsFilter) query(from, to time.Time) metrics.Query {
 func (c *call) periods(f *metricsFilter, now time.Time) (starts []time.Time, all []counted, err error) {
 	starts = f.Span.starts(now, f.By)
 	q := f.query(starts[0], now)
-	q.ByPeriod = func(t time.Time) string { return startOf(t, f.By).Format(time.RFC3339) }
+	q.ByPeriod, q.PeriodsOf = func(t time.Time) string { return startOf(t, f.By).Format(time.RFC3339) }, metrics.Days
+	if f.By == "hour" {
+		q.PeriodsOf = metrics.Hours
+	}
 	counts, err := c.Metrics.Count(c.ctx(), c.team.TeamID, q)
 	if err != nil {
 		return nil, nil, err

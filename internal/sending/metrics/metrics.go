@@ -82,6 +82,8 @@ type Query struct {
 	EmailIDs     []string
 	BroadcastIDs []string
 	ByPeriod     func(time.Time) string // names the period that contains a time; nil means no breakdown by period
+	PeriodsOf    Unit                   // what each of these periods consists of; longer units make the query faster
+	Zone         *time.Location         // time zone of these units; nil means UTC
 	ByDomain     bool
 	ByEmail      bool
 	ByBroadcast  bool

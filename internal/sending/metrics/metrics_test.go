@@ -573,9 +573,9 @@ func BenchmarkMillion(b *testing.B) {
 			b.Logf("counted %d events at first in %v", n, time.Since(start))
 			for b.Loop() {
 				got, err := s.Count(context.Background(), dbtest.ID("team"), metrics.Query{From: now.Add(-31 * 24 * time.Hour),
-					To:       now,
-					ByDomain: true,
-					ByPeriod: func(t time.Time) string { return t.UTC().Format(time.DateOnly) }})
+					To:        now,
+					ByDomain:  true,
+					PeriodsOf: metrics.Days, ByPeriod: func(t time.Time) string { return t.UTC().Format(time.DateOnly) }})
 				if err != nil || len(got) < 3*3*30 {
 					b.Fatalf("%d counts, %v", len(got), err)
 				}

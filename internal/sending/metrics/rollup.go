@@ -25,7 +25,7 @@ const (
 )
 
 // counterGroups specifies the columns by which counters are grouped.
-var counterGroups = groups{slot: true, domain: true, broadcast: true}
+var counterGroups = groups{cells: cells{length: 1}, domain: true, broadcast: true}
 
 // RollUp counts every team's events that are old enough and not yet counted, and corrects counters that late events
 // made wrong. If RollUp fails for one team, it returns the error after processing all other teams.

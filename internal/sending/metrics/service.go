@@ -54,7 +54,10 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 // Count counts a team's events for a query. If a breakdown by email has more than 50,000 rows, Count returns an Invalid
 // fault.
 func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, error) {
-	g := groups{slot: q.ByPeriod != nil, domain: q.ByDomain, email: q.ByEmail, broadcast: q.ByBroadcast}
+	g := groups{domain: q.ByDomain, email: q.ByEmail, broadcast: q.ByBroadcast}
+	if q.ByPeriod != nil {
+		g.cells = cellsOf(q.PeriodsOf, q.Zone, q.From, q.To)
+	}
 	f := filters{q.DomainIDs, q.EmailIDs, q.BroadcastIDs}
 	all := span{q.From.UnixMicro(), q.To.UnixMicro()}
 	var rows []row
@@ -169,7 +172,8 @@ func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []r
 			BroadcastName: broadcasts[r.broadcast], Type: r.typ, Detail: r.detail}
 		if q.ByPeriod != nil {
 			if periods[r.slot] == "" {
-				periods[r.slot] = q.ByPeriod(time.UnixMicro(r.slot * slot.Microseconds()))
+				// A cell may begin before the span, in another period.
+				periods[r.slot] = q.ByPeriod(time.UnixMicro(max(r.slot*slot.Microseconds(), q.From.UnixMicro())))
 			}
 			c.Period = periods[r.slot]
 		}

@@ -79,7 +79,7 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([
 	})
 }
 
-// row is one result row of a count.
+// row is one result row of a count. The slot is the first one of a cell.
 type row struct {
 	slot                     int64
 	domain, email, broadcast string
@@ -98,8 +98,19 @@ func scanRow(r db.Row) (x row, err error) {
 	return x, err
 }
 
-// groups specifies the columns by which rows are grouped.
-type groups struct{ slot, domain, email, broadcast bool }
+// groups specifies the columns by which rows are grouped. Cells of length 0 mean no groups by time.
+type groups struct {
+	cells                    cells
+	domain, email, broadcast bool
+}
+
+// slotOf returns the SQL expression by which the rows with the given slot are grouped.
+func (g groups) slotOf(slot string) string {
+	if g.cells.length == 0 {
+		return "CAST(0 AS BIGINT)"
+	}
+	return g.cells.start(slot)
+}
 
 // filters holds conditions on ids.
 type filters struct{ domains, emails, broadcasts []string }
@@ -185,7 +196,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	}
 	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT),
 		CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
-		column(g.slot, fmt.Sprintf("e.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"),
+		g.slotOf(fmt.Sprintf("e.created_at / %d", slot.Microseconds())),
 		column(g.domain, "e.domain_id", noID),
 		column(g.email, "e.email_id", noID), column(g.broadcast, "e.broadcast_id", noID), recipientsOf, peopleOf,
 		when, counted, where)
@@ -201,7 +212,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 		text += fmt.Sprintf(` UNION ALL SELECT %s, %s, `+noID+`, %s, k.type, k.detail, CAST(SUM(k.events) AS BIGINT),
 			CAST(SUM(k.recipients) AS BIGINT), CAST(SUM(k.people) AS BIGINT)
 			FROM email_counts_kept k WHERE k.team_id = $1 AND k.slot >= $%d AND k.slot < $%d%s GROUP BY 1, 2, 3, 4, 5, 6`,
-			column(g.slot, "k.slot", "CAST(0 AS BIGINT)"), column(g.domain, "k.domain_id", noID),
+			g.slotOf("k.slot"), column(g.domain, "k.domain_id", noID),
 			column(g.broadcast, "k.broadcast_id", noID), low, high, where)
 	}
 	args = append(args, limit)
@@ -249,7 +260,7 @@ func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int6
 	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, `+noID+`, %s, c.type, c.detail, CAST(SUM(c.events) AS BIGINT),
 		CAST(SUM(c.recipients) AS BIGINT), CAST(SUM(c.people) AS BIGINT)
 		FROM email_counts c WHERE c.team_id = $1 AND c.slot >= $2 AND c.slot < $3%s%s
-		GROUP BY 1, 2, 3, 4, 5, 6`, column(g.slot, "c.slot", "CAST(0 AS BIGINT)"), column(g.domain, "c.domain_id", noID),
+		GROUP BY 1, 2, 3, 4, 5, 6`, g.slotOf("c.slot"), column(g.domain, "c.domain_id", noID),
 		column(g.broadcast, "c.broadcast_id", noID), not, where), args...)
 	return db.Collect(rows, err, scanRow)
 }

@@ -25,7 +25,7 @@ func countReceived(g groups, f filters, args []any) (string, []any) {
 	domains, args := filters{domains: f.domains}.where("r.", args)
 	return fmt.Sprintf(`SELECT %s, %s, %s, `+noID+`, CAST(%s AS SMALLINT), CAST('' AS TEXT), COUNT(*), COUNT(*),
 		CAST(0 AS BIGINT) FROM received_emails r WHERE r.team_id = $1 AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
-		column(g.slot, fmt.Sprintf("r.created_at / %d", slot.Microseconds()), "CAST(0 AS BIGINT)"),
+		g.slotOf(fmt.Sprintf("r.created_at / %d", slot.Microseconds())),
 		column(g.domain, "r.domain_id", noID), column(g.email, "r.id", noID), received, when, where+domains), args
 }
 

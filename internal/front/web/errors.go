@@ -89,7 +89,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	o := options{}
 	s.frame(r, &of, &o)
-	if err := write(w, status, errorPage, of, &o); err != nil {
+	if err := s.write(w, r, status, errorPage, of, &o); err != nil {
 		s.log.Error("rendering the error page failed", "error", err)
 		http.Error(w, message, status)
 	}

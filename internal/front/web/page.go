@@ -149,7 +149,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *Templ
 		of.Visitor = &v
 	}
 	s.frame(r, &of, &o)
-	return write(w, status, t, of, &o)
+	return s.write(w, r, status, t, of, &o)
 }
 
 // frame adds to the layout what surrounds the page.
@@ -160,7 +160,7 @@ func (s *Site) frame(r *http.Request, of *layoutData, o *options) {
 	}
 }
 
-func write(w http.ResponseWriter, status int, t *Template, of layoutData, o *options) error {
+func (s *Site) write(w http.ResponseWriter, r *http.Request, status int, t *Template, of layoutData, o *options) error {
 	var page bytes.Buffer
 	if err := t.parsed().ExecuteTemplate(&page, "layout", of); err != nil {
 		return fmt.Errorf("render a page: %w", err)
@@ -168,8 +168,15 @@ func write(w http.ResponseWriter, status int, t *Template, of layoutData, o *opt
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", o.policy())
+	content := page.Bytes()
+	if s.mayCompress(r) {
+		var packed bytes.Buffer
+		compress(&packed, content)
+		h.Set("Content-Encoding", "gzip")
+		content = packed.Bytes()
+	}
 	w.WriteHeader(status)
-	w.Write(page.Bytes())
+	w.Write(content)
 	return nil
 }
 

@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"net/http"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/front/dashboard"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
@@ -76,6 +79,60 @@ func TestBenchFilled(t *testing.T) {
 		if err := dbtest.Open(t, url).QueryRow(t.Context(), `SELECT COUNT(*) FROM emails_`+
 			db.Now().AddDate(0, 0, -1).Format("20060102")).Scan(&yesterday); err != nil || yesterday < 600 {
 			t.Errorf("the partition of yesterday has %d emails, %v", yesterday, err)
+		}
+	})
+}
+
+// firstViewMax is the maximum number of KB that a browser loads for the first view of a page, compressed.
+const firstViewMax = 120
+
+// TestBenchPages measures the pages of the dashboard on a filled store. Each page of the table is opened. The HTML, the
+// style sheet, the scripts and the icons of each page are within the budget of a first view, with full lists.
+func TestBenchPages(t *testing.T) {
+	t.Parallel()
+	onEachEngine(t, func(t *testing.T, env []string) {
+		store := filepath.Join(t.TempDir(), "store")
+		bench := func(args ...string) string {
+			t.Helper()
+			out, errOut, err := command(t, append(env, "TMPDIR="+t.TempDir()),
+				append([]string{"bench", "--data-dir", store, "--days", "3", "--teams", "3"}, args...)...)
+			if err != nil {
+				t.Fatalf("%v\n%s%s", err, out, errOut)
+			}
+			return out
+		}
+		if out := bench("--fill", "1000", "--contacts", "200", "--bytes", "100"); !regexp.MustCompile(
+			`contacts +\d+ /s +200\n`).MatchString(out) {
+			t.Errorf("it printed %s", out)
+		}
+		out := bench("--pages", "--requests", "2")
+		again := bench("--pages", "--requests", "1") // on a store that has the samples
+		if !strings.Contains(again, "all ") {
+			t.Errorf("it printed %s", again)
+		}
+		views := 0
+		for _, r := range dashboard.Routes() {
+			method, path, _ := strings.Cut(r.Pattern, " ")
+			if method != http.MethodGet || r.Stream {
+				continue
+			}
+			row := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(path) + ` .* ms +[0-9.]+ KB +(-|([0-9.]+) KB) +6$`).
+				FindStringSubmatch(out)
+			if row == nil {
+				t.Errorf("no row for %s:\n%s", path, out)
+				continue
+			}
+			if row[2] == "" {
+				continue
+			}
+			views++
+			kb, err := strconv.ParseFloat(row[2], 64)
+			if err != nil || kb < 20 || kb > firstViewMax {
+				t.Errorf("the first view of %s has %s KB, %v", path, row[2], err)
+			}
+		}
+		if views < 30 {
+			t.Errorf("%d pages have a first view:\n%s", views, out)
 		}
 	})
 }

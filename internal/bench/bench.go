@@ -82,11 +82,15 @@ func Run(ctx context.Context, e Env, args []string) error {
 		"run with a transaction open from start to end, and report how many pages a claim reads; needs PostgreSQL "+
 			"with pg_stat_statements")
 	flags.IntVar(&b.fills, "fill", 0, "fill the store with so many delivered emails of the past, such as 20000000, and "+
-		"measure nothing, except with --lists; on SQLite, --data-dir names the folder of the store")
+		"measure nothing, except with --lists or --pages; on SQLite, --data-dir names the folder of the store")
+	flags.IntVar(&b.contacts, "contacts", 0, "add so many contacts to the store, such as 1000000, after --fill or to a "+
+		"store that --fill made with the same --teams")
 	flags.IntVar(&b.days, "days", 30, "days over which the emails of --fill are spread")
 	flags.IntVar(&b.teams, "teams", 100, "number of teams of --fill; the n-th has a share proportional to 1/n")
 	lists := flags.Bool("lists", false, "measure requests for lists and single emails on a store that --fill has filled")
-	flags.IntVar(&b.requests, "requests", 500, "requests of each kind and team for --lists")
+	pages := flags.Bool("pages", false, "measure the pages of the dashboard on a store that --fill has filled")
+	flags.IntVar(&b.requests, "requests", 0, "requests of each kind and team for --lists, or of each page and team for "+
+		"--pages; 0 means 500 for --lists and 50 for --pages")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.Load(flags, args)
 	if err != nil {
@@ -106,10 +110,13 @@ func Run(ctx context.Context, e Env, args []string) error {
 		return fmt.Errorf("start the sink: %w", err)
 	}
 	defer func() { b.sink.Close() }()
-	if b.fills > 0 {
-		if err := b.fill(ctx, c); err != nil || !*lists {
+	if b.fills > 0 || b.contacts > 0 {
+		if err := b.fillAll(ctx, c); err != nil || !*lists && !*pages {
 			return err
 		}
+	}
+	if *pages {
+		return b.pages(ctx, c)
 	}
 	if *lists {
 		return b.lists(ctx)
@@ -149,8 +156,8 @@ func (b *measurement) use(flags *flag.FlagSet, c config.Config) error {
 			b.kept = c.DataDir
 		}
 	})
-	if b.fills < 0 || b.fills > 0 && (b.days < 1 || b.teams < 1) {
-		return errors.New("--fill, --days and --teams must be positive")
+	if b.fills < 0 || b.contacts < 0 || (b.fills > 0 || b.contacts > 0) && (b.days < 1 || b.teams < 1) {
+		return errors.New("--fill, --contacts, --days and --teams must be positive")
 	}
 	return nil
 }
@@ -159,7 +166,8 @@ func (b *measurement) use(flags *flag.FlagSet, c config.Config) error {
 type measurement struct {
 	env                                 Env
 	emails, conns, bytes, backlog, runs int
-	fills, days, teams, requests        int
+	fills, contacts, days               int
+	teams, requests                     int
 	unsigned                            bool
 	profile                             string
 	url                                 string // URL of PostgreSQL; "" means SQLite

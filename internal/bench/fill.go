@@ -51,6 +51,19 @@ func fillKey(i int) string {
 	return fmt.Sprintf("%s_%05d", apiKey, i)
 }
 
+// fillAll fills the store with emails and contacts, as the flags say.
+func (b *measurement) fillAll(ctx context.Context, c config.Config) error {
+	if b.fills > 0 {
+		if err := b.fill(ctx, c); err != nil {
+			return err
+		}
+	}
+	if b.contacts > 0 {
+		return b.fillContacts(ctx, c)
+	}
+	return nil
+}
+
 // fill makes a store with very many delivered emails. Each team sends one email through a node in this process. The
 // other emails are copies of the rows of these emails, with ids and times of the past. The n-th team has a share of the
 // emails that is proportional to 1/n.
@@ -81,7 +94,7 @@ func (b *measurement) fill(ctx context.Context, c config.Config) error {
 		}
 	}
 	b.say("search index                %8.0f /s", float64(b.fills)/time.Since(began).Seconds())
-	if err := analyze(ctx, n.DB); err != nil {
+	if err := analyze(ctx, n.DB, "emails", "email_events", "request_logs", "email_counts"); err != nil {
 		return fmt.Errorf("gather statistics of the filled tables: %w", err)
 	}
 	sizes, err := n.DB.Sizes(ctx)
@@ -124,8 +137,8 @@ type filler struct {
 	copiers      map[string]copier // by table
 }
 
-// prepare makes the teams, their models, and the partitions.
-func (f *filler) prepare(ctx context.Context) error {
+// makeTeams makes the teams, or finds them in a store that was filled before.
+func (f *filler) makeTeams(ctx context.Context) error {
 	var sum float64
 	for i := range f.b.teams {
 		team, err := f.team(ctx, i)
@@ -138,6 +151,20 @@ func (f *filler) prepare(ctx context.Context) error {
 	}
 	for i := range f.teams {
 		f.teams[i].share /= sum
+	}
+	return nil
+}
+
+// pick returns a team at random, by the teams' shares.
+func (f *filler) pick(random *rand.Rand) *filled {
+	share := random.Float64()
+	return &f.teams[sort.Search(len(f.teams)-1, func(k int) bool { return f.teams[k].share > share })]
+}
+
+// prepare makes the teams, their models, and the partitions.
+func (f *filler) prepare(ctx context.Context) error {
+	if err := f.makeTeams(ctx); err != nil {
+		return err
 	}
 	if err := f.sendModels(ctx); err != nil {
 		return fmt.Errorf("send the models: %w", err)
@@ -328,8 +355,7 @@ func (f *filler) batch(ctx context.Context, random *rand.Rand, first, last int) 
 	span := f.until.Sub(f.since)
 	for i := first; i < last; i++ {
 		at := f.since.Add(time.Duration(float64(i) / float64(f.b.fills) * float64(span))).Truncate(time.Microsecond)
-		share := random.Float64()
-		t := &f.teams[sort.Search(len(f.teams)-1, func(k int) bool { return f.teams[k].share > share })]
+		t := f.pick(random)
 		emailID := idAt(random, at)
 		mails.add(emailID, t.model, emailID, at)
 		logs.add(idAt(random, at), t.log, emailID, at)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"strconv"
 	"time"
 )
+
+// listRequests is the default number of requests of each kind and team.
+const listRequests = 500
 
 // lists measures requests for lists and single emails on a store that [measurement.fill] has filled, one request at a
 // time. The places in the lists are spread evenly over the time of the fill.
@@ -24,7 +28,7 @@ func (b *measurement) lists(ctx context.Context) error {
 	teams := b.fillTeams()
 	b.say("Postrider %s on %s: requests of %d teams, one at a time, over %d days", b.env.Version, b.engine(), len(teams),
 		b.days)
-	for i := range b.requests {
+	for i := range cmp.Or(b.requests, listRequests) {
 		for _, team := range teams {
 			if err := l.ask(ctx, fillKey(team)); err != nil {
 				return fmt.Errorf("request %d of team %d, which --fill makes with the same --teams and --days: %w", i, team, err)

@@ -200,13 +200,13 @@ func notDurable(ctx context.Context, tx *db.Tx) {
 	}
 }
 
-// analyze gathers PostgreSQL's statistics of the filled tables, without which it would choose other plans.
-func analyze(ctx context.Context, d *db.DB) error {
+// analyze gathers PostgreSQL's statistics of filled tables, without which it would choose other plans.
+func analyze(ctx context.Context, d *db.DB, tables ...string) error {
 	if d.Alone() {
 		return nil
 	}
 	return d.Update(ctx, func(tx *db.Tx) error {
-		for _, table := range []string{"emails", "email_events", "request_logs", "email_counts"} {
+		for _, table := range tables {
 			tx.Queue(ctx, `ANALYZE `+table)
 		}
 		return nil

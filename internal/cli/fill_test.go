@@ -52,6 +52,9 @@ func TestFill(t *testing.T) {
 		}
 		fill("1500", "3")
 		fill("500", "2")
+		for range 2 { // contacts that exist are left as they are
+			p.must("bench", "--contacts", "300", "--teams", "4", "--data-dir", p.dir)
+		}
 		n := p.start()
 		sizes := map[string]int{}
 		var emails, logs []string
@@ -61,12 +64,13 @@ func TestFill(t *testing.T) {
 			sizes["emails"] += len(all)
 			entries := readFilled(n, key, "/logs?method=POST&")
 			sizes["logs"] += len(entries)
+			sizes["contacts"] += len(readFilled(n, key, "/contacts?"))
 			if i == 0 {
 				emails, logs = all, entries
 			}
 		}
 		const models = 8 // one for each team and fill
-		if want := map[string]int{"emails": 2000 + models, "logs": 2000 + models}; !cmp.Equal(sizes, want) {
+		if want := map[string]int{"emails": 2000 + models, "logs": 2000 + models, "contacts": 300}; !cmp.Equal(sizes, want) {
 			t.Errorf("all lists have %v, want %v", sizes, want)
 		}
 		if len(emails) < 800 || len(emails) > 1120 { // 12 of 25

@@ -165,6 +165,8 @@ type route struct {
 	// stopping emails.
 	whileSuspended bool
 
+	stream bool // see [Route.Stream]
+
 	serve func(c *call) error
 }
 

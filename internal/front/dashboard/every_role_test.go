@@ -21,12 +21,12 @@ func TestEveryRole(t *testing.T) {
 		for _, role := range teams.Roles {
 			var v *visitor
 			opened := 0
-			for pattern, scope := range dashboard.Routes() {
+			for _, x := range dashboard.Routes() {
 				if opened%10 == 0 { // a user may open 20 pages a second, and some pages redirect to another
 					v = b.visitor(role)
 				}
 				opened++
-				method, path, _ := strings.Cut(pattern, " ")
+				method, path, _ := strings.Cut(x.Pattern, " ")
 				if path == "/app/live" { // a response without an end
 					continue
 				}
@@ -41,9 +41,9 @@ func TestEveryRole(t *testing.T) {
 					}
 					return status != http.StatusTooManyRequests
 				})
-				refused := scope != 0 && !role.Scopes().Has(scope)
+				refused := x.Scope != 0 && !role.Scopes().Has(x.Scope)
 				if refused != (status == 403) || status >= 500 {
-					t.Errorf("%s as %s: %d\n%s", pattern, role, status, page)
+					t.Errorf("%s as %s: %d\n%s", x.Pattern, role, status, page)
 				}
 			}
 		}

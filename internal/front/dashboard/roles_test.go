@@ -31,12 +31,3 @@ func TestRoutesNeedScopes(t *testing.T) {
 		}
 	}
 }
-
-// Routes returns the patterns and scopes of all pages and forms, for tests in other packages.
-func Routes() map[string]teams.Scope {
-	all := map[string]teams.Scope{}
-	for _, r := range (&Pages{}).routes() {
-		all[r.pattern] = r.scope
-	}
-	return all
-}

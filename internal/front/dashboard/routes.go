@@ -6,6 +6,24 @@ import (
 	"github.com/postrider/postrider/internal/front/web"
 )
 
+// Route is a page or form, for tests and measurements that try all of them.
+type Route struct {
+	Pattern string
+	Scope   teams.Scope // what the visitor's role must allow; 0 for every member
+
+	// Stream is whether the response is no page but all that a list has, or events until the client closes the
+	// connection.
+	Stream bool
+}
+
+// Routes returns all pages and forms, in the order of the table.
+func Routes() (all []Route) {
+	for _, r := range (&Pages{}).routes() {
+		all = append(all, Route{r.pattern, r.scope, r.stream})
+	}
+	return all
+}
+
 // routes is the table of all pages and forms. Each has a test that tries it with every role (roles_test.go).
 func (p *Pages) routes() []route {
 	return []route{
@@ -15,7 +33,7 @@ func (p *Pages) routes() []route {
 			serve: func(c *call) error { return web.Redirect(c.w, c.r, "/app/emails") }},
 		{pattern: "GET /app/palette", whileSuspended: true, serve: (*call).palette},
 		{pattern: "GET /app/search", whileSuspended: true, serve: (*call).search},
-		{pattern: "GET /app/live", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).liveStream},
+		{pattern: "GET /app/live", scope: teams.EmailsRead, whileSuspended: true, stream: true, serve: (*call).liveStream},
 
 		{pattern: "GET /app/emails", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emails},
 		{pattern: "GET /app/emails/new", scope: teams.EmailsSend, serve: (*call).showNewEmail},
@@ -98,9 +116,11 @@ func (p *Pages) routes() []route {
 			serve: deleteFilter(savedfilters.Logs)},
 		{pattern: "GET /app/logs/{id}", scope: teams.LogsRead, serve: (*call).log},
 
-		{pattern: "GET /app/emails/export", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).exportEmails},
-		{pattern: "GET /app/suppressions/export", scope: teams.SuppressionsRead, serve: (*call).exportSuppressions},
-		{pattern: "GET /app/logs/export", scope: teams.LogsRead, serve: (*call).exportLogs},
+		{pattern: "GET /app/emails/export", scope: teams.EmailsRead, whileSuspended: true, stream: true,
+			serve: (*call).exportEmails},
+		{pattern: "GET /app/suppressions/export", scope: teams.SuppressionsRead, stream: true,
+			serve: (*call).exportSuppressions},
+		{pattern: "GET /app/logs/export", scope: teams.LogsRead, stream: true, serve: (*call).exportLogs},
 
 		{pattern: "GET /app/metrics", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).metrics},
 		{pattern: "GET /app/metrics/export", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).exportMetrics},

@@ -83,6 +83,14 @@ func New(d Deps) (*Pages, error) {
 	return &Pages{d}, nil
 }
 
+// Patterns returns the patterns of all pages and forms, in the order of the table.
+func Patterns() (all []string) {
+	for _, r := range (&Pages{}).routes() {
+		all = append(all, r.pattern)
+	}
+	return all
+}
+
 // prefixes lists the path prefixes of the pages. The API does not use any of these prefixes.
 var prefixes = []string{"/setup", "/sign-in", "/sign-out", "/password", "/invitations", "/app/account", "/app/people",
 	"/app/apps", "/app/approvals"}

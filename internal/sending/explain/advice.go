@@ -24,6 +24,7 @@ const (
 	UseASCII          Advice = "use_ascii"
 	AskOperator       Advice = "ask_operator"
 	FixRelay          Advice = "fix_relay"
+	CheckRelay        Advice = "check_relay"
 	AskIfArrived      Advice = "ask_if_arrived"
 	VerifyDomain      Advice = "verify_domain"
 	LiftSuppression   Advice = "lift_suppression"
@@ -71,9 +72,11 @@ var adviceSteps = map[Advice][]string{
 		"Give them the host's reply.", "Send the email again after it is repaired."},
 	CheckTLS: {"Ask the recipient's mail provider to offer TLS with a valid certificate.",
 		"Or set the domain's `tls` to `opportunistic`, if encryption is not mandatory for this email."},
-	UseASCII:     {"Use an address without special letters, for the sender and for the recipient."},
-	AskOperator:  {"Give this email's id to the operator of this installation, with the host's reply."},
-	FixRelay:     {"Check the settings `relay_username` and `relay_password`, and the account at the relay."},
+	UseASCII:    {"Use an address without special letters, for the sender and for the recipient."},
+	AskOperator: {"Give this email's id to the operator of this installation, with the host's reply."},
+	FixRelay:    {"Check the settings `relay_username` and `relay_password`, and the account at the relay."},
+	CheckRelay: {"Check that the relay runs, and that the settings `relay_addr` and `relay_tls` are right.",
+		"Check the relay's own log if it answers.", "Wait for the next try, or send the email again if it bounced."},
 	AskIfArrived: {"Ask the recipient whether the email arrived before you send it again."},
 	VerifyDomain: {"Open the sending domain, and publish the records that are missing.", "Check the domain again."},
 	LiftSuppression: {"Find out why the address was suppressed.",

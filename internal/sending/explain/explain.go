@@ -162,6 +162,16 @@ var groups = []struct{ state, says string }{
 	{"suppressed", "suppressed for %d"}, {"delivery_delayed", "delayed for %d"}, {"sent", "on the way to %d"},
 	{"queued", "queued for %d"}, {"scheduled", "scheduled for %d"}, {"canceled", "canceled for %d"},
 	{"delivered", "delivered to %d"}, {"opened", "opened by %d"}, {"clicked", "clicked by %d"},
+	{string(Captured), "captured for %d"}, {string(Simulated), "simulated for %d"},
+}
+
+// group returns the state that the verdict on several recipients counts. An email that no mail server has seen was not
+// delivered.
+func (r *RecipientAnswer) group() string {
+	if r.Meaning != nil && (r.Meaning.Class == Captured || r.Meaning.Class == Simulated) {
+		return string(r.Meaning.Class)
+	}
+	return r.State
 }
 
 // overall returns the verdict on the whole email. The recipient with the worst outcome comes first.
@@ -173,8 +183,8 @@ func overall(all []RecipientAnswer) (string, Actor) {
 		return all[0].Verdict, all[0].Act
 	}
 	count, parts := map[string]int{}, []string{}
-	for _, r := range all {
-		count[r.State]++
+	for i := range all {
+		count[all[i].group()]++
 	}
 	for _, g := range groups {
 		if n := count[g.state]; n > 0 {

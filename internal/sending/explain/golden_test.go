@@ -35,9 +35,9 @@ func readGolden(t *testing.T) (all []golden) {
 			continue
 		}
 		f := strings.Split(line, "\t")
-		p, own := evidence.NotRecorded, f[0] == "own"
+		p, own := evidence.NotRecorded, strings.HasPrefix(f[0], "own")
 		if len(f) == 7 {
-			p = evidence.ProviderByName(f[0])
+			p = evidence.ProviderByName(strings.TrimPrefix(f[0], "own "))
 		}
 		if p == evidence.NotRecorded && !own {
 			t.Fatalf("the golden set has the bad line %q", line)

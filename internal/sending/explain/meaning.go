@@ -147,10 +147,24 @@ func Translate(p evidence.Provider, stage string, text string, local, final bool
 	if m.Says == "" {
 		m.Says = usual.says
 	}
-	if rest, ok := strings.CutPrefix(m.Says, evidence.Other.Name()); ok && p == evidence.Relay && !local {
-		m.Says = evidence.Relay.Name() + rest
+	if p == evidence.Relay {
+		m.ofRelay(local)
 	}
 	return m
+}
+
+// ofRelay changes the meaning of a reply of the operator's relay, or of an attempt to reach it. A relay that does not
+// work concerns the operator at once, because no email leaves the installation then.
+func (m *ReplyMeaning) ofRelay(local bool) {
+	if rest, ok := strings.CutPrefix(m.Says, evidence.Other.Name()); ok {
+		m.Says = evidence.Relay.Name() + rest
+	}
+	if local && m.Class == TLS {
+		m.Says = "The relay does not provide the encryption that the settings or the sending domain demand."
+	}
+	if local && (m.Class == Unreachable || m.Class == TLS) || m.Act == Provider {
+		m.Blames, m.Act, m.Advice = BlamesServer, Operator, CheckRelay
+	}
 }
 
 // place sets who must act for causes that depend on where the reply comes from: the operator's relay, the recipient's

@@ -230,6 +230,12 @@ func (h *history) hostName() string {
 	return evidence.Other.Name()
 }
 
+// seen says what happened to an email after its delivery, by the recipient's state.
+var seen = map[string]string{
+	"opened":  " It was opened, by a person or by a program.",
+	"clicked": " A link in it was followed, by a person or by a program.",
+}
+
 func (h *history) delivered(f *Facts, r *RecipientAnswer) {
 	took := ""
 	if h.final != nil {
@@ -241,11 +247,14 @@ func (h *history) delivered(f *Facts, r *RecipientAnswer) {
 	case captured(h.last):
 		r.verdict("The email was captured by this installation's outbox. It was not sent, and no mail server has "+
 			"seen it, unless somebody released it from the outbox since then.", Nobody, NothingToDo)
+		r.Verdict += seen[r.State]
 		return
 	case simulated(h.last):
 		r.verdict("The address is a test address, whose delivery Postrider simulates. No mail server has seen the "+
-			"email.",
-			Nobody, NothingToDo)
+			"email.", Nobody, NothingToDo)
+		if r.State == "complained" {
+			r.Verdict += " The complaint is simulated too."
+		}
 		return
 	case h.last.provider() == evidence.Relay:
 		r.verdict("The relay accepted the email"+took+". Whether the recipient's mail server has it is not known "+
@@ -255,15 +264,9 @@ func (h *history) delivered(f *Facts, r *RecipientAnswer) {
 		r.verdict(h.hostName()+" accepted the email"+took+". The folder into which it was put is not known.", Nobody,
 			NothingToDo)
 	}
-	switch r.State {
-	case "opened":
-		r.Verdict += " It was opened, by a person or by a program."
-	case "clicked":
-		r.Verdict += " A link in it was followed, by a person or by a program."
-	case "complained":
+	if r.Verdict += seen[r.State]; r.State == "complained" {
 		r.verdict("The email was delivered, and the recipient reported it as spam. The address is suppressed "+
-			"now.", You,
-			RespectChoice)
+			"now.", You, RespectChoice)
 	}
 }
 

@@ -144,3 +144,29 @@ func TestBroadcastStates(t *testing.T) {
 		t.Errorf("canceled: %+v", r)
 	}
 }
+
+// The verdict on several recipients does not say that a captured or simulated email was delivered.
+func TestCapturedForSeveral(t *testing.T) {
+	for host, reply := range map[string]string{"outbox": "250 2.0.0 captured as 01", "test addresses": "250 2.0.0 simulated"} {
+		got := try("delivered", reply, 0, time.Second, 0, nil)
+		got.Host = host
+		f := facts("suppressed", []events.Entry{event("delivered", time.Second, "")}, got)
+		f.Recipients = append(f.Recipients, To{Address: "bob@example.net", State: "suppressed"})
+		f.Recipients[0].State = "delivered"
+		a := Explain(f)
+		if !strings.HasPrefix(a.Verdict, "Suppressed for 1, ") || strings.Contains(a.Verdict, "delivered to") ||
+			!strings.Contains(a.Verdict, "captured for 1") && !strings.Contains(a.Verdict, "simulated for 1") {
+			t.Errorf("%s: %s", host, a.Verdict)
+		}
+	}
+}
+
+// Sentences about the operator's relay do not blame the recipient's mail server.
+func TestRelayIsNamed(t *testing.T) {
+	for _, reply := range []string{"451 4.4.1 the host cannot be reached: refused", "451 4.3.0 busy", "550 5.1.1 unknown"} {
+		m := Translate(evidence.Relay, "", reply, reply[4:9] == "4.4.1", true)
+		if !strings.HasPrefix(m.Says, "The relay ") || m.Act == Provider {
+			t.Errorf("%s: %+v", reply, m)
+		}
+	}
+}

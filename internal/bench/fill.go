@@ -89,7 +89,7 @@ func (b *measurement) fill(ctx context.Context, c config.Config) error {
 	took := time.Since(began)
 	began = time.Now()
 	for i := range f.teams {
-		if err := n.Emails.RebuildIndex(ctx, f.teams[i].teamID); err != nil {
+		if err := n.Emails.Index.Rebuild(ctx, f.teams[i].teamID); err != nil {
 			return fmt.Errorf("make the search index: %w", err)
 		}
 	}

@@ -77,21 +77,17 @@ func parseMoment(name, text string) (time.Time, error) {
 
 func printEmails(e *env, found emails.Found) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-	for _, m := range found.Emails {
+	for _, m := range found.Items {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.ID, m.CreatedAt.UTC().Format(time.RFC3339), m.LastEvent,
 			strings.Join(m.To, ", "), m.Subject)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	next := found.Next
-	if next == "" && found.HasMore {
-		next = found.Emails[len(found.Emails)-1].ID
-	}
 	if !found.SearchedBackTo.IsZero() {
 		fmt.Fprintf(e.out, "searched back to %s\n", found.SearchedBackTo.UTC().Format(time.RFC3339))
 	}
-	if next != "" {
+	if next := found.Cursor(func(m *emails.Email) string { return m.ID }); next != "" {
 		fmt.Fprintf(e.out, "continue with --after %s\n", next)
 	}
 	return nil
@@ -105,7 +101,7 @@ func indexEmails(flags *flag.FlagSet) action {
 			return errNoTeam
 		}
 		return withTeam(ctx, n, *team, func(t teams.Team) error {
-			if err := n.Emails.RebuildIndex(ctx, t.ID); err != nil {
+			if err := n.Emails.Index.Rebuild(ctx, t.ID); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(e.out, "the search index is complete")

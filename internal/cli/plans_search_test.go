@@ -11,7 +11,7 @@ import (
 func (d *driver) searches(emailID, domainID string) {
 	d.t.Helper()
 	index := func() {
-		if err := d.Emails.IndexAll(d.t.Context()); err != nil {
+		if err := d.Emails.Index.Update(d.t.Context()); err != nil {
 			d.t.Error(err)
 		}
 	}
@@ -34,15 +34,14 @@ func (d *driver) searches(emailID, domainID string) {
 		}
 		d.do("GET", "/emails?q="+url.QueryEscape(`"tw, @two.ex`), "")
 		err := d.DB.Update(d.t.Context(), func(tx *db.Tx) error {
-			emails.SetDomain(d.t.Context(), tx, d.team, emailID, domainID)
-			return nil
+			return emails.SetDomain(d.t.Context(), tx, d.team, emailID, domainID)
 		})
 		if err != nil {
 			d.t.Error(err)
 		}
 		index()
 	}
-	if err := d.Emails.RebuildIndex(d.t.Context(), d.team); err != nil {
+	if err := d.Emails.Index.Rebuild(d.t.Context(), d.team); err != nil {
 		d.t.Error(err)
 	}
 }

@@ -50,7 +50,7 @@ func (n *Node) crons() []jobs.Cron {
 		{Name: "webhooks", Every: time.Hour, Parts: parts, RunPart: n.Webhooks.SweepPart},
 		{Name: "idempotency", Every: time.Hour, Run: n.Emails.Sweep},
 		{Name: "metrics", Every: time.Minute, Parts: parts, RunPart: n.Metrics.RollUpPart},
-		{Name: "search", Every: time.Minute, Parts: parts, RunPart: n.Emails.IndexPart},
+		{Name: "search", Every: time.Minute, Parts: parts, RunPart: n.Emails.Index.UpdatePart},
 		{Name: "live", Every: 5 * time.Minute, Run: n.EventStream.Sweep},
 		{Name: "audit", Every: time.Hour, Run: n.Audit.Sweep},
 		{Name: "approvals", Every: time.Minute, Run: n.Approvals.Sweep},

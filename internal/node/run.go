@@ -61,7 +61,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	g.Go(func() error { return n.Partitions().Run(ctx) })
 	g.Go(func() error { return n.shares.Run(ctx) })
 	g.Go(func() error { return n.EventStream.Run(ctx) })
-	g.Go(func() error { return n.Emails.RunIndex(ctx) })
+	g.Go(func() error { return n.Emails.Index.Run(ctx) })
 	g.Go(func() error { return n.Domains.Run(ctx) })
 	g.Go(func() error { return n.Contacts.Run(ctx) })
 	g.Go(func() error {

@@ -328,3 +328,17 @@ func (c *call) pager(p page.Page, ids []string, more bool) pager {
 	}
 	return at
 }
+
+// searchPager is like pager, for a page of a search. If the search ended early, next is the cursor from which the next
+// page continues.
+func (c *call) searchPager(p page.Page, ids []string, more bool, next string) pager {
+	at := c.pager(p, ids, more)
+	switch {
+	case next == "":
+	case p.Before != "":
+		at.Newer = web.With(c.r.URL, "before", next, "after", "")
+	default:
+		at.Older = web.With(c.r.URL, "after", next, "before", "")
+	}
+	return at
+}

@@ -62,14 +62,30 @@ type emailFilter struct {
 func (f emailFilter) Has(s emails.State) bool { return slices.Contains(f.Status, string(s)) }
 
 // Spans returns the choices of time.
-func (f emailFilter) Spans() any {
-	if _, _, ok := periodOf(f.In); ok {
+func (f emailFilter) Spans() any { return spanChoices(f.In) }
+
+// spanChoices returns the choices of time, and the current period if it is none of them.
+func spanChoices(in string) any {
+	if from, to, ok := periodOf(in); ok {
 		return append([]struct {
 			Value, Label string
 			length       time.Duration
-		}{{Value: f.In, Label: f.SpanLabel}}, spans...)
+		}{{Value: in, Label: periodLabel(from, to)}}, spans...)
 	}
 	return spans
+}
+
+// spanOf returns the span of time that the parameter in names, and its label, or zero values.
+func spanOf(in string) (from, to time.Time, label string) {
+	for _, s := range spans {
+		if s.Value == in {
+			return time.Now().Add(-s.length), time.Time{}, s.Label
+		}
+	}
+	if from, to, ok := periodOf(in); ok {
+		return from, to, periodLabel(from, to)
+	}
+	return time.Time{}, time.Time{}, ""
 }
 
 // periodOf parses the value of the parameter in that names an hour, a day, or the first and the last day of a period,
@@ -123,21 +139,17 @@ func (c *call) emails() error {
 	if data.Saved, err = c.saved(savedfilters.Emails); err != nil {
 		return err
 	}
-	var some []emails.Email
-	var more bool
+	var found emails.Found
 	if f.Empty() {
-		some, more, err = c.Emails.List(c.ctx(), c.team.TeamID, p)
+		found.Items, found.HasMore, err = c.Emails.List(c.ctx(), c.team.TeamID, p)
 	} else {
-		var found emails.Found
 		found, err = c.Emails.Search(c.ctx(), c.actor, f, p)
-		some, more, data.Back = found.Emails, found.HasMore, found.SearchedBackTo
-		if found.Next != "" && len(some) == 0 {
-			data.Pager.Older = web.With(c.r.URL, "after", found.Next, "before", "")
-		}
 	}
 	if err != nil {
 		return err
 	}
+	some := found.Items
+	data.Back = found.SearchedBackTo
 	var ids []string
 	for i := range some {
 		ids = append(ids, some[i].ID)
@@ -151,9 +163,7 @@ func (c *call) emails() error {
 		row.Said, row.Next = lastEvent(latest[row.ID])
 		data.Rows = append(data.Rows, row)
 	}
-	if len(ids) > 0 {
-		data.Pager = c.pager(p, ids, more)
-	}
+	data.Pager = c.searchPager(p, ids, found.HasMore, found.Next)
 	data.First = len(ids) == 0 && f.Empty() && p == (page.Page{Limit: rowsShown})
 	if data.First {
 		data.Snippets, err = c.snippets()
@@ -211,14 +221,7 @@ func (c *call) emailFilter() (f emails.Filter, shown emailFilter, err error) {
 			*x.into = validID(x.from)
 		}
 	}
-	for _, s := range spans {
-		if s.Value == shown.In {
-			f.CreatedAfter, shown.SpanLabel = time.Now().Add(-s.length), s.Label
-		}
-	}
-	if from, to, ok := periodOf(shown.In); ok {
-		f.CreatedAfter, f.CreatedBefore, shown.SpanLabel = from, to, periodLabel(from, to)
-	}
+	f.CreatedAfter, f.CreatedBefore, shown.SpanLabel = spanOf(shown.In)
 	for _, set := range []bool{shown.Query != "", shown.Tag != "", shown.SpanLabel != "", shown.Domain != "",
 		shown.Key != "", shown.Template != "", shown.Broadcast != "", len(shown.Status) > 0, shown.From != ""} {
 		if set {

@@ -135,7 +135,7 @@ func (c *call) findEmails(ctx context.Context, text string) (items []paletteItem
 		if err != nil && fault.KindOf(err) != fault.Invalid {
 			return nil, err
 		}
-		some = found.Emails
+		some = found.Items
 	}
 	for i := range some {
 		row := rowOf(&some[i])

@@ -44,7 +44,9 @@ func (s *Service) withhold(ctx context.Context, t *try) error {
 		}
 		switch {
 		case standing == domains.Usable: // the domain is back, perhaps with a new id
-			emails.SetDomain(ctx, tx, t.o.TeamID, t.o.ID, domainID)
+			if err := emails.SetDomain(ctx, tx, t.o.TeamID, t.o.ID, domainID); err != nil {
+				return err
+			}
 			s.p.Queue.Wait(ctx, tx, t.job, tx.Now(), "")
 			return nil
 		case standing == domains.TakenOver, !until.After(tx.Now()):

@@ -40,7 +40,9 @@ func (s *Service) ChangeSender(ctx context.Context, j jobs.Job, o *Outgoing, con
 		if standing != domains.Usable {
 			domainID = ""
 		}
-		setSender(ctx, tx, &o.row.Email, contentID, from, domainID, keptID)
+		if err := setSender(ctx, tx, &o.row.Email, contentID, from, domainID, keptID); err != nil {
+			return err
+		}
 		s.Contents.MarkUsed(ctx, tx, c.Ref)
 		s.Queue.Wait(ctx, tx, j, tx.Now(), "")
 		return nil

@@ -186,7 +186,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 	}
 	s.Contents.MarkUsed(ctx, tx, m.content.Ref)
 	var all []events.Event
-	s.tails.add(m.by.TeamID, len(some))
+	s.Index.Accepted(m.by.TeamID, len(some))
 	for _, one := range some {
 		e, i, size := one.Email, one.at, one.size
 		e.only = list[i].Addr()

@@ -2,6 +2,7 @@ package emails
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/sending/search"
 )
 
 // These are the labels of the counts in the report from EraseAddress.
@@ -24,7 +26,8 @@ const (
 // the email, including its rows and files. If an email has other recipients, EraseAddress replaces the address in the
 // email's recipients, subject, tags, events and recorded SMTP conversations. EraseAddress also deletes the email's
 // content if it contains the address. If the sender composed the message, the content is always deleted, because its
-// header may contain the address. Emails that are not settled yet are kept and counted.
+// header may contain the address. Emails that are not settled yet are kept and counted. The search index does not contain
+// the address of an erased email any more when EraseAddress returns without an error.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	erase := func(some []matchedEmail, err error) error {
@@ -74,13 +77,12 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *matchedEmai
 		found.Add(erasedEmails, 1)
 		return nil
 	}
-	gone, err := s.removeEmails(ctx, e.teamID, []string{e.id}, true, func(tx *db.Tx, gone []string) {
-		for _, emailID := range gone {
-			breakSegments(ctx, tx, e.teamID, emailID)
-		}
+	gone, err := s.removeEmails(ctx, e.teamID, []string{e.id}, true, func(tx *db.Tx, _ []string) error {
+		return search.Break(ctx, tx, e.teamID, e.id)
 	})
 	if len(gone) > 0 {
 		found.Add(erasedEmails, 1)
+		err = errors.Join(err, s.Index.Forget(ctx, e.teamID, e.id))
 	} else if err == nil {
 		found.Leave(keptUncounted, erasure.LeftSoon, 1)
 	}
@@ -108,16 +110,22 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 	}
 	// All replacements run in one transaction. If the transaction fails, a later run finds the email again by its
 	// recipient.
-	return s.DB.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}
-		breakSegments(ctx, tx, e.teamID, e.id)
+		if err := search.Break(ctx, tx, e.teamID, e.id); err != nil {
+			return err
+		}
 		if err := replaceRecipient(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}
 		return replaceInEvents(ctx, tx, a, e.teamID, e.id)
 	})
+	if err != nil {
+		return err
+	}
+	return s.Index.Forget(ctx, e.teamID, e.id)
 }
 
 // replaceInLists returns the stored recipient lists of an email, with the address replaced by the placeholder.

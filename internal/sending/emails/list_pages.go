@@ -45,13 +45,11 @@ func (s *Service) SearchPage(ctx context.Context, by teams.Actor, f Filter, afte
 	if err != nil {
 		return nil, "", err
 	}
-	if next = found.Next; next == "" && found.HasMore && len(found.Emails) > 0 {
-		next = found.Emails[len(found.Emails)-1].ID
-	}
-	if len(found.Emails) == 0 {
+	next = found.Cursor(func(e *Email) string { return e.ID })
+	if len(found.Items) == 0 {
 		return nil, next, nil
 	}
-	some, err = withRecipients(ctx, s.DB.Reader, by.TeamID, found.Emails)
+	some, err = withRecipients(ctx, s.DB.Reader, by.TeamID, found.Items)
 	return some, next, err
 }
 

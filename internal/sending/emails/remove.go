@@ -37,7 +37,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			break
 		}
 	}
-	if err := s.deleteIndex(ctx, teamID, lastID); err != nil {
+	if err := s.Index.Delete(ctx, teamID, lastID); err != nil {
 		return fmt.Errorf("erase the search index of team %s: %w", teamID, err)
 	}
 	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){deleteLooseEvents, deleteSomeKeys,
@@ -97,7 +97,7 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 		_, err = s.removeEmails(ctx, teamID, b.ids, true)
 	}
 	if next = b.next(); err == nil && next == "" {
-		err = s.deleteIndex(ctx, teamID, id.First(before))
+		err = s.Index.Delete(ctx, teamID, id.First(before))
 	}
 	if err != nil {
 		return "", fmt.Errorf("delete old emails of team %s: %w", teamID, err)
@@ -209,7 +209,7 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 // removeEmails deletes emails and then their files. If countersStay is true, emails are kept until their events are
 // counted in the metrics. The functions in also run in the same transaction. The returned slice lists the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
-	countersStay bool, also ...func(*db.Tx, []string)) (gone []string, err error) {
+	countersStay bool, also ...func(*db.Tx, []string) error) (gone []string, err error) {
 	var files []string
 	err = s.DB.Update(ctx, func(tx *db.Tx) (err error) {
 		gone, files = emailIDs, nil
@@ -223,7 +223,9 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 		}
 		deleteEmails(ctx, tx, teamID, gone)
 		for _, f := range also {
-			f(tx, gone)
+			if err := f(tx, gone); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

@@ -18,6 +18,13 @@ import (
 // The function arm sets the function to call. The function that arm returns reports whether the call has happened.
 func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm func(func()) func() bool)) {
 	t.Helper()
+	eachArmedAt(t, func(sql string) bool { return strings.Contains(sql, asks) }, run)
+}
+
+// eachArmedAt is like eachArmed, with a function that selects the statements.
+func eachArmedAt(t *testing.T, asks func(sql string) bool, run func(t *testing.T, f *fixture,
+	arm func(func()) func() bool)) {
+	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		o := db.Options{URL: dbtest.SQLiteFile(t), MaxConns: 6, Log: slog.New(slog.DiscardHandler)}
 		if d.Engine() == "postgres" {
@@ -25,7 +32,7 @@ func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm
 		}
 		var armed atomic.Pointer[func()]
 		o.Trace = func(s db.Statement) {
-			if strings.Contains(s.SQL, asks) {
+			if asks(s.SQL) {
 				if do := armed.Swap(nil); do != nil {
 					(*do)()
 				}

@@ -163,11 +163,11 @@ func (f *fixture) searchAll(x emails.Filter, limit int, up bool) (ids []string) 
 	}
 	for pages := 0; ; pages++ {
 		found, err := f.Emails.Search(f.T.Context(), f.Acme, x, p)
-		if err != nil || len(found.Emails) > limit || pages > 20_000 {
-			f.T.Fatalf("%+v: %d emails, %v", x, len(found.Emails), err)
+		if err != nil || len(found.Items) > limit || pages > 20_000 {
+			f.T.Fatalf("%+v: %d emails, %v", x, len(found.Items), err)
 		}
 		var some []string
-		for _, e := range found.Emails {
+		for _, e := range found.Items {
 			some = append(some, e.ID)
 		}
 		cursor := found.Next
@@ -244,7 +244,7 @@ func TestSearch(t *testing.T) {
 		f.insertSearchable(f.Acme.TeamID, all)
 		f.insertSearchable(f.Other.TeamID, searchables(2, 100, today.AddDate(0, 0, -40), today))
 		f.checkSearches(t, "without an index", all)
-		if err := f.Emails.IndexAll(ctx); err != nil {
+		if err := f.Emails.Index.Update(ctx); err != nil {
 			t.Fatal(err)
 		}
 		segments := func() int {
@@ -259,7 +259,7 @@ func TestSearch(t *testing.T) {
 		for some := range slices.Chunk(later, 50) {
 			f.insertSearchable(f.Acme.TeamID, some)
 			all = append(all, some...)
-			if err := f.Emails.IndexAll(ctx); err != nil {
+			if err := f.Emails.Index.Update(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -273,7 +273,7 @@ func TestSearch(t *testing.T) {
 		f.change(`UPDATE email_terms SET state = 2 WHERE from_id IS NOT NULL AND emails > 15 AND team_id = $1`,
 			db.ID(f.Acme.TeamID))
 		f.checkSearches(t, "with broken segments", all)
-		if err := f.Emails.IndexAll(ctx); err != nil {
+		if err := f.Emails.Index.Update(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if n := f.Count(`SELECT COUNT(*) FROM email_terms WHERE state > 1`); n > 0 {
@@ -282,7 +282,7 @@ func TestSearch(t *testing.T) {
 		f.checkSearches(t, "again with repaired segments", all)
 		f.change(`DELETE FROM email_terms WHERE emails > 18 AND team_id = $1`, db.ID(f.Acme.TeamID))
 		f.checkSearches(t, "again without some segments", all)
-		if err := f.Emails.RebuildIndex(ctx, f.Acme.TeamID); err != nil {
+		if err := f.Emails.Index.Rebuild(ctx, f.Acme.TeamID); err != nil {
 			t.Fatal(err)
 		}
 		f.checkSearches(t, "again with a new index", all)
@@ -309,7 +309,7 @@ func TestSearchRefuses(t *testing.T) {
 // index brings the search index up to date.
 func (f *fixture) index() {
 	f.T.Helper()
-	if err := f.Emails.IndexAll(f.T.Context()); err != nil {
+	if err := f.Emails.Index.Update(f.T.Context()); err != nil {
 		f.T.Fatal(err)
 	}
 }
@@ -425,7 +425,7 @@ func TestSearchIndexOfManyNodes(t *testing.T) {
 		f.insertSearchable(f.Acme.TeamID, all)
 		g := errgroup.Group{}
 		for range 4 {
-			g.Go(func() error { return f.Emails.IndexAll(t.Context()) })
+			g.Go(func() error { return f.Emails.Index.Update(t.Context()) })
 		}
 		if err := g.Wait(); err != nil {
 			t.Error(err)
@@ -437,7 +437,7 @@ func TestSearchIndexOfManyNodes(t *testing.T) {
 		f.checkSearches(t, "again by several nodes", all)
 		if f.DB.Alone() {
 			ctx, stop := context.WithCancel(t.Context())
-			g.Go(func() error { return f.Emails.RunIndex(ctx) })
+			g.Go(func() error { return f.Emails.Index.Run(ctx) })
 			many := make([]emails.Send, emails.MaxBatch)
 			for i := range many {
 				many[i] = hello(fmt.Sprintf("u%d@one.example", i))

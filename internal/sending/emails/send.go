@@ -146,7 +146,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	if err := insertEmail(ctx, tx, &e, d); err != nil {
 		return err
 	}
-	s.tails.add(e.TeamID, 1)
+	s.Index.Accepted(e.TeamID, 1)
 	for i := range files {
 		files[i].EmailID = e.ID
 		insertAttachment(ctx, tx, &files[i])

@@ -18,6 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/search"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
@@ -33,10 +34,11 @@ type Config struct {
 // Service implements the operations on emails.
 type Service struct {
 	Deps
+	Index *search.Index // for searches of sent emails
+
 	c        Config
 	running  running
 	fetching *fairshare.Pool // bytes
-	tails    tails           // of the search index
 	log      *slog.Logger
 }
 
@@ -79,6 +81,8 @@ func New(c Config, d Deps) (*Service, error) {
 	if c.TestDomainsRefused == nil {
 		c.TestDomainsRefused = []string{"example.com", "test.com"}
 	}
-	return &Service{Deps: d, c: c, running: running{m: map[string]bool{}},
-		fetching: fairshare.New(fetchMemory, 1), log: d.Log}, nil
+	s := &Service{Deps: d, c: c, running: running{m: map[string]bool{}}, fetching: fairshare.New(fetchMemory, 1),
+		log: d.Log}
+	s.Index = search.NewIndex(d.DB, d.Log, s.messagesBetween)
+	return s, nil
 }

@@ -6,23 +6,24 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/search"
 )
 
 // SetDomain changes an email's sending domain to another one with the same name, which the team has added after it
 // deleted the first one.
-func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string) {
+func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string) error {
 	tx.Queue(ctx, `UPDATE emails SET domain_id = $3 WHERE id = $1 AND team_id = $2`, db.ID(emailID), db.ID(teamID),
 		db.ID(domainID))
-	breakSegments(ctx, tx, teamID, emailID)
+	return search.Break(ctx, tx, teamID, emailID)
 }
 
 // setSender gives an email the sender of another content. If keptID is "", the email's Message-ID follows from the new
 // sender, unless the email has one of its own.
-func setSender(ctx context.Context, tx *db.Tx, e *Email, contentID, from, domainID, keptID string) {
+func setSender(ctx context.Context, tx *db.Tx, e *Email, contentID, from, domainID, keptID string) error {
 	tx.Queue(ctx, `UPDATE emails SET content_id = $3, sender = $4, domain_id = $5,
 		message_id = CASE WHEN CAST($6 AS TEXT) = '' THEN message_id ELSE $6 END WHERE id = $1 AND team_id = $2`,
 		db.ID(e.ID), db.ID(e.TeamID), db.ID(contentID), from, db.ID(domainID), keptID)
-	breakSegments(ctx, tx, e.TeamID, e.ID)
+	return search.Break(ctx, tx, e.TeamID, e.ID)
 }
 
 // Conditions that are false if no address in $2 is suppressed for the email e, and the recipient in $2 accepts the

@@ -10,10 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/search"
 )
-
-// lateness is how much later the time in an email's id may be than the time at which the email was accepted.
-const lateness = time.Hour
 
 // emailsWithin selects a team's emails within a time range. With bounds on the id, the database can use the index. The
 // bounds on the time are exact.
@@ -24,7 +22,7 @@ func emailsWithin(d *db.DB, teamID string, within Span) page.Select {
 		at   time.Time
 		sign string
 		id   string
-	}{{within.From, ">=", id.First(within.From)}, {within.To, "<", id.First(within.To.Add(lateness))}} {
+	}{{within.From, ">=", id.First(within.From)}, {within.To, "<", id.First(within.To.Add(search.Lateness))}} {
 		if !bound.at.IsZero() {
 			s.Args = append(s.Args, db.ID(bound.id), bound.at.UnixMicro())
 			s.Text += fmt.Sprintf(" AND e.id %s $%d AND e.created_at %s $%d", bound.sign, len(s.Args)-1, bound.sign,

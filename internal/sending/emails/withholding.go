@@ -118,8 +118,7 @@ func (s *Service) domainObstacle(ctx context.Context, e *Email) (reason string, 
 	case err == nil:
 		e.DomainID = from.DomainID
 		return "", s.DB.Update(ctx, func(tx *db.Tx) error {
-			SetDomain(ctx, tx, e.TeamID, e.ID, from.DomainID)
-			return nil
+			return SetDomain(ctx, tx, e.TeamID, e.ID, from.DomainID)
 		})
 	case fault.Ours(err):
 		return "", err

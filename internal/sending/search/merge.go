@@ -1,4 +1,4 @@
-package emails
+package search
 
 import (
 	"context"
@@ -11,19 +11,23 @@ import (
 )
 
 // mergeSegments merges the newest segments of a team until they are few.
-func (s *Service) mergeSegments(ctx context.Context, teamID string) error {
+func (x *Index) mergeSegments(ctx context.Context, teamID string) error {
 	for ctx.Err() == nil {
-		some, _, err := segmentsPage(ctx, s.DB, teamID, page.Page{Limit: mergeWindow})
+		some, _, err := segmentsPage(ctx, x.db, teamID, page.Page{Limit: mergeWindow})
 		if err != nil {
 			return err
 		}
 		slices.Reverse(some)
-		run := toMerge(some, dayOf(id.First(s.DB.Now())))
+		run := toMerge(some, dayOf(id.First(x.db.Now())))
 		if len(run) == 0 {
 			return nil
 		}
-		if err := s.merge(ctx, teamID, run); err != nil {
+		ok, err := x.merge(ctx, teamID, run)
+		if err != nil {
 			return fmt.Errorf("merge segments of the search index: %w", err)
+		}
+		if !ok { // another node changed them; a later call merges what is left
+			return nil
 		}
 	}
 	return ctx.Err()
@@ -75,19 +79,17 @@ func sizeClass(emails int) (class int) {
 	return class
 }
 
-func (s *Service) merge(ctx context.Context, teamID string, old []segment) error {
-	parts := make([][]termindex.Row, len(old))
-	g := segment{last: old[len(old)-1].last, from: old[0].from}
-	for i, o := range old {
-		var err error
-		if parts[i], err = allTerms(ctx, s.DB.Reader, teamID, o); err != nil {
-			return err
+// merge replaces adjoining segments by one, and returns false if one of them changed meanwhile.
+func (x *Index) merge(ctx context.Context, teamID string, old []segment) (ok bool, err error) {
+	return x.replace(ctx, teamID, old, func() (rows []termindex.Row, emails int, err error) {
+		parts := make([][]termindex.Row, len(old))
+		for i, o := range old {
+			if parts[i], err = allTerms(ctx, x.db.Reader, teamID, o); err != nil {
+				return nil, 0, err
+			}
+			emails += o.emails
 		}
-		g.emails += o.emails
-	}
-	rows, err := termindex.Merge(parts)
-	if err != nil {
-		return err
-	}
-	return s.replace(ctx, teamID, old, g, rows)
+		rows, err = termindex.Merge(parts)
+		return rows, emails, err
+	})
 }

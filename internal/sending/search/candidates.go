@@ -1,9 +1,10 @@
-package emails
+package search
 
 import (
 	"bytes"
 	"context"
 	"iter"
+	"slices"
 	"sort"
 
 	"github.com/google/uuid"
@@ -20,7 +21,7 @@ type candidate struct {
 
 // group searches adjoining segments, and returns how many rows it read. It ends early if the page is full or the time
 // is over.
-func (x *search) group(ctx context.Context, some []segment) (rows int, err error) {
+func (x *search[T]) group(ctx context.Context, some []segment) (rows int, err error) {
 	sets, rows, err := x.sets(ctx, some)
 	if err != nil {
 		return rows, err
@@ -54,7 +55,7 @@ func (x *search) group(ctx context.Context, some []segment) (rows int, err error
 }
 
 // startIn returns the first document of a segment, in the order of the search, that lies between lo and hi.
-func (x *search) startIn(ctx context.Context, g *segment) (document int, err error) {
+func (x *search[T]) startIn(ctx context.Context, g *segment) (document int, err error) {
 	switch {
 	case x.up && x.lo >= g.from:
 		return x.rank(ctx, g, neighbor(x.lo, 1))
@@ -68,13 +69,13 @@ func (x *search) startIn(ctx context.Context, g *segment) (document int, err err
 }
 
 // rank returns the number of documents of a segment whose ids are less than the given one.
-func (x *search) rank(ctx context.Context, g *segment, emailID string) (int, error) {
+func (x *search[T]) rank(ctx context.Context, g *segment, emailID string) (int, error) {
 	var failed error
 	var key, data []byte
 	n := sort.Search(g.emails, func(document int) bool {
 		k, index := termindex.IDKey(document)
 		if !bytes.Equal(k, key) && failed == nil {
-			rows, err := idRows(ctx, x.DB, x.teamID, []segment{*g}, [][]byte{k})
+			rows, err := idRows(ctx, x.DB, x.TeamID, []segment{*g}, [][]byte{k})
 			if err == nil && len(rows) == 0 {
 				err = errReplaced
 			}
@@ -93,7 +94,7 @@ func (x *search) rank(ctx context.Context, g *segment, emailID string) (int, err
 }
 
 // sets returns the documents of each segment that have a term for each pattern. A set is nil if it is empty.
-func (x *search) sets(ctx context.Context, some []segment) (sets []*termindex.Set, rows int, err error) {
+func (x *search[T]) sets(ctx context.Context, some []segment) (sets []*termindex.Set, rows int, err error) {
 	sets = make([]*termindex.Set, len(some))
 	left := make([]int, len(some)) // indexes of the segments that may have matching emails
 	for i := range left {
@@ -105,7 +106,7 @@ func (x *search) sets(ctx context.Context, some []segment) (sets []*termindex.Se
 			of[i] = some[at]
 		}
 		from, to := p.Range()
-		found, err := termsIn(ctx, x.DB, x.teamID, of, from, to)
+		found, err := termsIn(ctx, x.DB, x.TeamID, of, from, to)
 		if err != nil {
 			return nil, rows, err
 		}
@@ -137,9 +138,9 @@ func (x *search) sets(ctx context.Context, some []segment) (sets []*termindex.Se
 	return sets, rows, nil
 }
 
-// candidates iterates over the documents of all sets in the order of the search. In the first segment, it begins with the
-// given document.
-func (x *search) candidates(some []segment, sets []*termindex.Set, first int) iter.Seq[candidate] {
+// candidates iterates over the documents of all sets in the order of the search. In the first segment, it begins with
+// the given document.
+func (x *search[T]) candidates(some []segment, sets []*termindex.Set, first int) iter.Seq[candidate] {
 	return func(yield func(candidate) bool) {
 		for at := range some {
 			if sets[at] == nil {
@@ -162,7 +163,7 @@ func (x *search) candidates(some []segment, sets []*termindex.Set, first int) it
 }
 
 // take reads the emails of candidates, and appends those that the search selects.
-func (x *search) take(ctx context.Context, some []segment, chunk []candidate) error {
+func (x *search[T]) take(ctx context.Context, some []segment, chunk []candidate) error {
 	if err := x.readIDs(ctx, some, chunk); err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func (x *search) take(ctx context.Context, some []segment, chunk []candidate) er
 		}
 	}
 	if len(ids) > 0 {
-		found, err := x.emailsByID(ctx, ids)
+		found, err := x.ByID(ctx, ids, slices.Min(ids), slices.Max(ids))
 		if err != nil {
 			return err
 		}
@@ -189,7 +190,7 @@ func (x *search) take(ctx context.Context, some []segment, chunk []candidate) er
 }
 
 // readIDs sets the ids of candidates.
-func (x *search) readIDs(ctx context.Context, some []segment, chunk []candidate) error {
+func (x *search[T]) readIDs(ctx context.Context, some []segment, chunk []candidate) error {
 	type place struct {
 		at  int
 		key string
@@ -204,7 +205,7 @@ func (x *search) readIDs(ctx context.Context, some []segment, chunk []candidate)
 			rows[p] = len(of)
 		}
 	}
-	found, err := idRows(ctx, x.DB, x.teamID, of, keys)
+	found, err := idRows(ctx, x.DB, x.TeamID, of, keys)
 	if err != nil {
 		return err
 	}
@@ -226,13 +227,4 @@ func (x *search) readIDs(ctx context.Context, some []segment, chunk []candidate)
 		c.id = uuid.UUID(u).String()
 	}
 	return nil
-}
-
-// emailsByID returns those of the given emails that meet the conditions on columns.
-func (x *search) emailsByID(ctx context.Context, ids []string) (map[string]Email, error) {
-	lo, hi := ids[0], ids[0]
-	for _, emailID := range ids {
-		lo, hi = min(lo, emailID), max(hi, emailID)
-	}
-	return selectByID(ctx, x.DB.Reader, &x.criteria, x.teamID, ids, lo, hi)
 }

@@ -1,12 +1,12 @@
-package emails
+package search
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/termindex"
@@ -90,25 +90,74 @@ func setSegmentState(ctx context.Context, tx *db.Tx, teamID string, g segment, s
 	return n == 1, err
 }
 
-// breakSegments marks the segment that covers an email, so that searches read its emails until it is built again.
-func breakSegments(ctx context.Context, tx *db.Tx, teamID, emailID string) {
-	tx.Queue(ctx, fmt.Sprintf(`UPDATE email_terms SET state = %d WHERE team_id = $1 AND term = $3 AND state <= %d
-		AND (last_id, gen) IN (SELECT s.last_id, s.gen FROM (SELECT last_id, gen, from_id FROM email_terms
-			WHERE team_id = $1 AND from_id IS NOT NULL AND last_id >= $2 ORDER BY last_id, gen LIMIT 8) s
-			WHERE s.from_id <= $2)`, segmentBroken, segmentChecked), db.ID(teamID), db.ID(emailID), []byte{})
+// holdSegment makes the transaction fail with errReplaced unless a segment is being written.
+func holdSegment(ctx context.Context, tx *db.Tx, teamID string, g segment) {
+	finishSegment(ctx, tx, teamID, g, g.emails, segmentBuilding)
 }
 
-// deleteTerms deletes a batch of the rows of a segment in the order of their terms, and returns their number. Unless
-// the header is included, it stays.
-func deleteTerms(ctx context.Context, tx *db.Tx, teamID string, g segment, header bool) (int64, error) {
-	first := "AND term > $5"
-	if header {
-		first = "AND term >= $5"
+// finishSegment sets the state and the number of emails of a segment. If the segment is no longer being written, the
+// transaction fails with errReplaced.
+func finishSegment(ctx context.Context, tx *db.Tx, teamID string, g segment, emails int, state segmentState) {
+	tx.QueueOne(ctx, errReplaced, fmt.Sprintf(`UPDATE email_terms SET state = $4, emails = $5 WHERE team_id = $1
+		AND last_id = $2 AND gen = $3 AND term = $6 AND state = %d`, segmentBuilding), db.ID(teamID), db.ID(g.last), g.gen,
+		state, emails, []byte{})
+}
+
+// nextGen returns a gen that no row of a segment with the given last email has.
+func nextGen(ctx context.Context, r db.Reader, teamID, last string) (gen int16, err error) {
+	err = r.QueryRow(ctx, `SELECT gen FROM email_terms WHERE team_id = $1 AND last_id = $2 ORDER BY gen DESC LIMIT 1`,
+		db.ID(teamID), db.ID(last)).Scan(&gen)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, nil
 	}
-	return tx.Exec(ctx, `DELETE FROM email_terms WHERE team_id = $1 AND last_id = $2 AND gen = $3 `+first+` AND term <=
-		(SELECT x.term FROM (SELECT term FROM email_terms WHERE team_id = $1 AND last_id = $2 AND gen = $3 `+first+`
-			ORDER BY term LIMIT $4) x ORDER BY x.term DESC LIMIT 1)`, db.ID(teamID), db.ID(g.last), g.gen, termRows,
-		[]byte{})
+	return gen + 1, err
+}
+
+// coveringSegments is a query for the segments of team $1 that cover the email $2. No segment ends after the day that
+// follows the email's, which ends before $3.
+const coveringSegments = `SELECT last_id, gen, from_id, emails, state FROM email_terms WHERE team_id = $1
+	AND from_id IS NOT NULL AND last_id >= $2 AND last_id < $3 ORDER BY last_id, gen LIMIT 2000`
+
+// coveringEnd returns the argument $3 of coveringSegments.
+func coveringEnd(emailID string) string {
+	return id.First(time.Unix((dayOf(emailID)+2)*secondsPerDay, 0))
+}
+
+// Break makes the segments unusable that cover an email, because the transaction changes or deletes it. Searches
+// read the emails of these segments instead, until the job has built them again. Segments that are being written are
+// given up.
+func Break(ctx context.Context, tx *db.Tx, teamID, emailID string) error {
+	if err := lockIndex(ctx, tx, teamID); err != nil {
+		return fmt.Errorf("lock the search index: %w", err)
+	}
+	tx.Queue(ctx, fmt.Sprintf(`UPDATE email_terms SET state = CASE WHEN state = %[3]d THEN %[4]d ELSE %[1]d END
+		WHERE team_id = $1 AND term = $4 AND state IN (%[5]d, %[2]d, %[3]d) AND (last_id, gen) IN
+		(SELECT s.last_id, s.gen FROM (`+coveringSegments+`) s WHERE s.from_id <= $2)`, segmentBroken, segmentChecked,
+		segmentBuilding, segmentDead, segmentNew), db.ID(teamID), db.ID(emailID), db.ID(coveringEnd(emailID)), []byte{})
+	return nil
+}
+
+// brokenSegments returns the broken and dead segments that cover an email.
+func brokenSegments(ctx context.Context, r db.Reader, teamID, emailID string) ([]segment, error) {
+	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT s.last_id, s.from_id, s.gen, s.emails, s.state FROM (`+
+		coveringSegments+`) s WHERE s.from_id <= $2 AND s.state IN (%d, %d)`, segmentBroken, segmentDead), db.ID(teamID),
+		db.ID(emailID), db.ID(coveringEnd(emailID)))
+	return db.Collect(rows, err, scanSegment)
+}
+
+// deleteTerms deletes a batch of the rows of a segment in the order of their terms, except for the header, and returns
+// their number.
+func deleteTerms(ctx context.Context, tx *db.Tx, teamID string, g segment) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM email_terms WHERE team_id = $1 AND last_id = $2 AND gen = $3 AND term > $5
+		AND term <= (SELECT x.term FROM (SELECT term FROM email_terms WHERE team_id = $1 AND last_id = $2 AND gen = $3
+			AND term > $5 ORDER BY term LIMIT $4) x ORDER BY x.term DESC LIMIT 1)`, db.ID(teamID), db.ID(g.last), g.gen,
+		termRows, []byte{})
+}
+
+// deleteSegment deletes the header of a segment.
+func deleteSegment(ctx context.Context, tx *db.Tx, teamID string, g segment) {
+	tx.Queue(ctx, `DELETE FROM email_terms WHERE team_id = $1 AND last_id = $2 AND gen = $3 AND term = $4`,
+		db.ID(teamID), db.ID(g.last), g.gen, []byte{})
 }
 
 // deleteOldTerms deletes a batch of the segments that end before an id, oldest first, and returns the number of rows.
@@ -199,50 +248,14 @@ func idRows(ctx context.Context, d *db.DB, teamID string, some []segment, keys [
 	return all, nil
 }
 
-// termBatch is a number of adjoining emails of a team, in the form in which the search index has them.
-type termBatch struct {
-	first, last string // ids
-	emails      int
-	more        bool // further emails follow
-	terms       termindex.Builder
-}
-
-// batchBetween returns a batch of a team's emails with ids greater than after and less than before, oldest first. It ends
-// after the given number of emails. With oneDay, it also ends before an email whose id has another day.
-func batchBetween(ctx context.Context, r db.Reader, teamID, after, before string, most int, oneDay bool) (b termBatch,
-	err error) {
-	rows, err := r.Query(ctx, `SELECT e.id, e.actor_id, e.domain_id, e.sender, e.subject, e.recipients, e.recipient, e.tags,
-		e.template_id, e.broadcast_id FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`,
-		db.ID(teamID), db.OrNoID(after), db.ID(before), most)
-	if err != nil {
-		return b, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var x emailRow
-		if err := rows.Scan((*db.ID)(&x.ID), (*db.ID)(&x.Actor.ID), (*db.ID)(&x.DomainID), &x.From, &x.Subject, &x.to, &x.only,
-			&x.tags, (*db.ID)(&x.TemplateID), (*db.ID)(&x.BroadcastID)); err != nil {
-			return b, fmt.Errorf("scan row: %w", err)
-		}
-		if err := x.decodeLists(); err != nil {
-			return b, err
-		}
-		if b.emails == 0 {
-			b.first = x.ID
-		} else if oneDay && dayOf(x.ID) != dayOf(b.first) {
-			b.more = true
-			return b, nil
-		}
-		u, err := uuid.Parse(x.ID)
-		if err != nil {
-			return b, fmt.Errorf("read the id of email %s: %w", x.ID, err)
-		}
-		b.terms.Add(u, termsOf(&x.Email))
-		b.last = x.ID
-		b.emails++
-	}
-	b.more = b.emails == most
-	return b, rows.Err()
+// idsBetween returns the ids of up to limit of a team's emails that are greater than after and less than before, in
+// order.
+func idsBetween(ctx context.Context, r db.Reader, teamID, after, before string, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT e.id FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3
+		ORDER BY e.id LIMIT $4`, db.ID(teamID), db.OrNoID(after), db.ID(before), limit)
+	return db.Collect(rows, err, func(r db.Row) (emailID string, err error) {
+		return emailID, r.Scan((*db.ID)(&emailID))
+	})
 }
 
 // countBetween counts a team's emails with ids from one to another, which it includes, up to a limit.
@@ -261,7 +274,8 @@ type indexedTeam struct {
 
 // teamsToIndex returns up to limit teams whose short ids are greater than after and at most last, in the order of these
 // ids. A team has work if a segment is open, or if an email before the given id is not in the index.
-func teamsToIndex(ctx context.Context, r db.Reader, after, last int64, before string, limit int) ([]indexedTeam, error) {
+func teamsToIndex(ctx context.Context, r db.Reader, after, last int64, before string, limit int) ([]indexedTeam,
+	error) {
 	rows, err := r.Query(ctx, `SELECT t.id, t.short_id,
 		EXISTS (SELECT 1 FROM email_terms o WHERE o.team_id = t.id AND o.state <> 1)
 		OR EXISTS (SELECT 1 FROM emails e WHERE e.team_id = t.id AND e.id < $3 AND e.id > COALESCE((SELECT s.last_id
@@ -271,25 +285,6 @@ func teamsToIndex(ctx context.Context, r db.Reader, after, last int64, before st
 	return db.Collect(rows, err, func(r db.Row) (t indexedTeam, err error) {
 		return t, r.Scan((*db.ID)(&t.id), &t.short, &t.work)
 	})
-}
-
-// selectByID returns those of the given emails that meet the conditions of a search on columns. The ids are between lo
-// and hi.
-func selectByID(ctx context.Context, r db.Reader, c *criteria, teamID string, ids []string, lo, hi string) (
-	map[string]Email, error) {
-	args := []any{db.ID(teamID), db.IDs(ids), db.ID(lo), db.ID(hi)}
-	where, args := c.where(args, func(text string) any { return db.ID(text) })
-	rows, err := r.Query(ctx, `SELECT `+emailColumns+` FROM emails e WHERE e.team_id = $1 AND e.id = ANY($2)
-		AND e.id >= $3 AND e.id <= $4`+where, args...)
-	all, err := db.Collect(rows, err, scanEmail)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[string]Email, len(all))
-	for _, e := range all {
-		found[e.ID] = e
-	}
-	return found, nil
 }
 
 // hasTerms reports whether a team has a segment that ends before an id.

@@ -277,6 +277,12 @@ func (d *driver) everything(otherKey string) {
 	d.track(email)
 	got := d.pages("/emails/receiving")
 	d.do("GET", "/emails/receiving?thread_id="+email, "")
+	for _, query := range []string{"q=a", "q=" + got, "to=acme.example&from=a@b.example&subject=s",
+		"created_after=2020-01-01&created_before=2090-01-01", "q=a&thread_id=" + email} {
+		for _, cursor := range []string{"", "&after=" + got, "&before=" + got} {
+			d.do("GET", "/emails/receiving?"+query+cursor, "")
+		}
+	}
 	d.do("GET", "/emails/receiving/"+got, "")
 	d.follow(got)
 	d.do("GET", "/emails/receiving/"+got+"/attachments/"+d.do("GET", "/emails/receiving/"+got+"/attachments", ""), "")

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"net/url"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/outbound/receiving"
+	"github.com/postrider/postrider/internal/sending/search"
 )
 
 // ReceivedItem represents a received email in a list.
@@ -88,18 +90,38 @@ func receivedToItem(e receiving.Email) ReceivedItem {
 		orEmpty(e.Bcc), orEmpty(e.Cc), orEmpty(e.ReplyTo), orEmpty(e.ReceivedFor), e.ThreadID, files}
 }
 
-func (a *API) listReceived(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ReceivedItem], error) {
+// receivedQuery lists the query parameters that filter received emails. The public API does not have these parameters.
+var receivedQuery = []string{"thread_id", "q", "to", "from", "subject", "created_after", "created_before"}
+
+func (a *API) listReceived(ctx context.Context, c *wire.Call, _ wire.None) (searchedList[ReceivedItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return wire.List[ReceivedItem]{}, err
+		return searchedList[ReceivedItem]{}, err
 	}
-	thread := strings.ToLower(c.Query().Get("thread_id"))
-	if c.Query().Has("thread_id") && !id.Valid(thread) {
-		return wire.List[ReceivedItem]{}, fault.Invalidf("thread_id",
-			"The `thread_id` parameter must be the `thread_id` of an email.")
+	f, err := receivedFilter(c.Query())
+	if err != nil {
+		return searchedList[ReceivedItem]{}, err
 	}
-	all, more, err := a.Services.Receiving.List(ctx, c.TeamID, thread, p)
-	return wire.ListOf(all, more, receivedToItem), err
+	var found receiving.Found
+	if f.Query == (search.Query{}) {
+		found.Items, found.HasMore, err = a.Services.Receiving.List(ctx, c.TeamID, f.ThreadID, p)
+	} else {
+		found, err = a.Services.Receiving.Search(ctx, c.TeamID, f, p)
+	}
+	return searchedListOf(found, receivedToItem), err
+}
+
+// receivedFilter reads the query parameters that filter received emails.
+func receivedFilter(q url.Values) (f receiving.Filter, err error) {
+	f.ThreadID = strings.ToLower(q.Get("thread_id"))
+	if q.Has("thread_id") && !id.Valid(f.ThreadID) {
+		return f, fault.Invalidf("thread_id", "The `thread_id` parameter must be the `thread_id` of an email.")
+	}
+	if err := checkFilled(q, receivedQuery); err != nil {
+		return f, err
+	}
+	f.Query = search.Query{Text: q.Get("q"), To: q.Get("to"), From: q.Get("from"), Subject: q.Get("subject")}
+	return f, readCreated(q, &f.CreatedAfter, &f.CreatedBefore)
 }
 
 func (a *API) getReceived(ctx context.Context, c *wire.Call, _ wire.None) (receivedWire, error) {

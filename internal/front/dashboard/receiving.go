@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/search"
 )
 
 var (
@@ -24,14 +25,29 @@ var (
 // receivedList is the content of the page that lists the emails that the team received.
 type receivedList struct {
 	base
+	Filter  receivedFilter
 	Rows    []receivedRow
 	Pager   pager
-	Thread  string // the id of the only conversation that is shown, or ""
+	Back    time.Time // how far the search went back, if its time was over; else zero
 	First   bool
 	Places  []string // where the team receives emails, if it has received none yet
 	Saved   savedView
 	Domains bool // whether the visitor may see the domains
 }
+
+// receivedFilter is the filter as the visitor set it.
+type receivedFilter struct {
+	Query, From, To, In    string
+	Thread                 string // the id of the only conversation that is shown, or ""
+	SpanLabel              string
+	Set                    int // how many filters are set
+	Clear                  string
+	NoThread, NoIn, NoFrom string // addresses of the list without that filter
+	NoTo                   string
+}
+
+// Spans returns the choices of time.
+func (f receivedFilter) Spans() any { return spanChoices(f.In) }
 
 // receivedRow is a row of the list.
 type receivedRow struct {
@@ -45,31 +61,55 @@ func (c *call) receiving() error {
 	if err != nil {
 		return err
 	}
-	data := receivedList{base: c.base(), Thread: c.r.URL.Query().Get("thread")}
+	data := receivedList{base: c.base()}
 	if data.Saved, err = c.saved(savedfilters.Receiving); err != nil {
 		return err
 	}
-	of := ""
-	if data.Thread != "" {
-		of = validID(data.Thread)
+	f, shown := c.receivedFilter()
+	data.Filter = shown
+	var found receiving.Found
+	if f.Query == (search.Query{}) {
+		found.Items, found.HasMore, err = c.Receiving.List(c.ctx(), c.team.TeamID, f.ThreadID, p)
+	} else {
+		found, err = c.Receiving.Search(c.ctx(), c.team.TeamID, f, p)
 	}
-	all, more, err := c.Receiving.List(c.ctx(), c.team.TeamID, of, p)
 	if err != nil {
 		return err
 	}
+	data.Back = found.SearchedBackTo
 	var ids []string
-	for i := range all {
-		data.Rows = append(data.Rows, receivedRowOf(&all[i]))
-		ids = append(ids, all[i].ID)
+	for i := range found.Items {
+		data.Rows = append(data.Rows, receivedRowOf(&found.Items[i]))
+		ids = append(ids, found.Items[i].ID)
 	}
-	data.Pager = c.pager(p, ids, more)
-	if data.First = len(all) == 0 && p == (page.Page{Limit: rowsShown}) && of == ""; data.First {
+	data.Pager = c.searchPager(p, ids, found.HasMore, found.Next)
+	if data.First = len(ids) == 0 && p == (page.Page{Limit: rowsShown}) && shown.Set == 0; data.First {
 		if data.Places, err = c.places(); err != nil {
 			return err
 		}
 	}
 	return c.show(http.StatusOK, receivingPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Receiving"),
 		web.Live("/app/live"), web.HTMX())
+}
+
+// receivedFilter reads the filter from the request's query.
+func (c *call) receivedFilter() (f receiving.Filter, shown receivedFilter) {
+	q := c.r.URL.Query()
+	shown = receivedFilter{Query: strings.TrimSpace(q.Get("q")), From: q.Get("from"), To: q.Get("to"), In: q.Get("in"),
+		Thread: q.Get("thread"), Clear: c.r.URL.Path}
+	f.Query = search.Query{Text: shown.Query, From: shown.From, To: shown.To}
+	f.CreatedAfter, f.CreatedBefore, shown.SpanLabel = spanOf(shown.In)
+	if shown.Thread != "" {
+		f.ThreadID = validID(shown.Thread)
+	}
+	for _, text := range []string{shown.Query, shown.From, shown.To, shown.SpanLabel, shown.Thread} {
+		if text != "" {
+			shown.Set++
+		}
+	}
+	without := func(name string) string { return web.With(c.r.URL, name, "", "after", "", "before", "") }
+	shown.NoThread, shown.NoIn, shown.NoFrom, shown.NoTo = without("thread"), without("in"), without("from"), without("to")
+	return f, shown
 }
 
 func receivedRowOf(e *receiving.Email) receivedRow {

@@ -92,6 +92,10 @@ func TestReceiving(t *testing.T) {
 		thread := b.api("GET", "/emails/receiving/"+id, "")["thread_id"].(string)
 		v.shows("/app/receiving?thread="+thread, 200, id, second)
 		v.shows("/app/receiving?thread="+id[:30]+"000000", 200, "This conversation does not exist.")
+		v.shows("/app/receiving?q=where+order&from=fjordlabs.example&to=sales@acme.example&in=24h", 200, id, "Last 24 hours",
+			`value="where order"`, "sales@acme.example")
+		v.shows("/app/receiving?q=invoice", 200, "1 filter is set.", "Clear filters")
+		v.shows("/app/receiving?from=a+b", 422)
 
 		other := b.visitorOf(b.other.TeamID, teams.Owner)
 		for _, path := range []string{"", "/html", "/raw", "/files/" + file, "/reply", "/forward"} {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/search"
 )
 
 // recipients is the JSON form of the recipient addresses in the header.
@@ -48,11 +50,17 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 	return nil
 }
 
-func scanEmail(r db.Row) (e Email, err error) {
-	var to, received, files, origin, auth, spam string
+// row is an email whose columns with attachments and checks are not decoded yet.
+type row struct {
+	Email
+	files, origin, authentication, spam string // JSON
+}
+
+func scanRow(r db.Row) (e row, err error) {
+	var to, received string
 	var created int64
 	err = r.Scan((*db.ID)(&e.TeamID), (*db.ID)(&e.ID), (*db.ID)(&e.DomainID), &e.From, &e.Subject, &e.MessageID, &to,
-		&received, &files, (*db.ID)(&e.ThreadID), &origin, &auth, &spam, &e.Size, &e.blobKey, &created)
+		&received, &e.files, (*db.ID)(&e.ThreadID), &e.origin, &e.authentication, &e.spam, &e.Size, &e.blobKey, &created)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}
@@ -60,20 +68,34 @@ func scanEmail(r db.Row) (e Email, err error) {
 		return e, fmt.Errorf("read received email: %w", err)
 	}
 	var list recipients
-	for _, value := range []struct {
-		text string
-		dst  any
-	}{{to, &list}, {received, &e.ReceivedFor}, {files, &e.Files}, {origin, &e.Origin}, {auth, &e.Authentication},
-		{spam, &e.Spam}} {
-		if value.text == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte(value.text), value.dst); err != nil {
-			return e, fmt.Errorf("read received email %s: %w", e.ID, err)
-		}
-	}
+	err = errors.Join(e.read(to, &list), e.read(received, &e.ReceivedFor))
 	e.To, e.Cc, e.Bcc, e.ReplyTo, e.CreatedAt = list.To, list.Cc, list.Bcc, list.ReplyTo, db.Time(created)
-	return e, nil
+	return e, err
+}
+
+// decode decodes the other columns.
+func (e *row) decode() error {
+	return errors.Join(e.read(e.files, &e.Files), e.read(e.origin, &e.Origin),
+		e.read(e.authentication, &e.Authentication), e.read(e.spam, &e.Spam))
+}
+
+// read decodes the JSON of a column, if it has any.
+func (e *row) read(text string, dst any) error {
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), dst); err != nil {
+		return fmt.Errorf("read received email %s: %w", e.ID, err)
+	}
+	return nil
+}
+
+func scanEmail(r db.Row) (Email, error) {
+	e, err := scanRow(r)
+	if err == nil {
+		err = e.decode()
+	}
+	return e.Email, err
 }
 
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
@@ -81,13 +103,38 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 		db.ID(teamID), db.ID(emailID)))
 }
 
-func listEmails(ctx context.Context, r db.Reader, teamID, threadID string, p page.Page) ([]Email, bool, error) {
-	q := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id",
-		Args: []any{db.ID(teamID)}}
-	if threadID != "" {
-		q.Text, q.Args = q.Text+` AND thread_id = $2`, append(q.Args, db.ID(threadID))
+// selectEmails selects a team's emails, or those of one conversation.
+func selectEmails(teamID, threadID string) page.Select {
+	if threadID == "" {
+		return page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id",
+			Args: []any{db.ID(teamID)}}
 	}
-	return page.Query(ctx, r, q, p, scanEmail)
+	// With bounds on the id, SQLite would use the primary key, and read the emails of all conversations.
+	return page.Select{Text: `SELECT ` + columns + ` FROM received_emails /*sqlite: INDEXED BY received_emails_thread */
+		WHERE team_id = $1 AND thread_id = $2`, ID: "id", Args: []any{db.ID(teamID), db.ID(threadID)}}
+}
+
+func listEmails(ctx context.Context, r db.Reader, teamID, threadID string, p page.Page) ([]Email, bool, error) {
+	return page.Query(ctx, r, selectEmails(teamID, threadID), p, scanEmail)
+}
+
+// searchedEmails returns the list in which a search for emails reads.
+func searchedEmails(d *db.DB, teamID string, f *Filter) search.List[row] {
+	all := selectEmails(teamID, f.ThreadID)
+	some := all
+	some.Args = slices.Clone(all.Args)
+	add := func(condition string, arg any) {
+		some.Args = append(some.Args, arg)
+		some.Text += fmt.Sprintf(" AND "+condition, len(some.Args))
+	}
+	if !f.CreatedAfter.IsZero() {
+		add("created_at >= $%d", f.CreatedAfter.UnixMicro())
+	}
+	if !f.CreatedBefore.IsZero() {
+		add("created_at < $%d", f.CreatedBefore.UnixMicro())
+	}
+	return search.List[row]{DB: d, TeamID: teamID, All: all, Some: some, Scan: scanRow,
+		ID: func(e *row) string { return e.ID }}
 }
 
 func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []byte, err error) {

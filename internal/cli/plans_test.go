@@ -289,6 +289,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("GET", "/usage", "")
 	d.do("GET", "/emails/metrics", "")
 	d.do("GET", "/emails/metrics?dimensions=broadcast,domain", "")
+	d.do("GET", "/emails/metrics?dimensions=period&timezone=Europe/Berlin", "")
 	d.do("GET", "/emails/metrics?domain_id="+domain, "")
 	eventually(t, "requests are logged", func() bool {
 		return d.count(`SELECT COUNT(*) FROM request_logs

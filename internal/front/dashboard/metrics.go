@@ -244,30 +244,33 @@ func (f *metricsFilter) query(from, to time.Time) metrics.Query {
 	return q
 }
 
-// periods counts a team's emails by period.
-func (c *call) periods(f *metricsFilter, now time.Time) (starts []time.Time, all []counted, err error) {
-	starts = f.Span.starts(now, f.By)
-	q := f.query(starts[0], now)
+// byPeriod makes a query for a breakdown by the periods of the filter.
+func (f *metricsFilter) byPeriod(q metrics.Query) metrics.Query {
 	q.ByPeriod, q.PeriodsOf = func(t time.Time) string { return startOf(t, f.By).Format(time.RFC3339) }, metrics.Days
 	if f.By == "hour" {
 		q.PeriodsOf = metrics.Hours
 	}
-	counts, err := c.Metrics.Count(c.ctx(), c.team.TeamID, q)
-	if err != nil {
-		return nil, nil, err
-	}
+	return q
+}
+
+// periods adds up the counts that match the filter, by period.
+func (f *metricsFilter) periods(starts []time.Time, counts []metrics.Count) []counted {
 	index := map[string]int{}
 	for i, t := range starts {
 		index[t.Format(time.RFC3339)] = i
 	}
-	all = make([]counted, len(starts))
+	all := make([]counted, len(starts))
 	for i := range counts {
-		if at, ok := index[counts[i].Period]; ok {
-			all[at].add(&counts[i])
+		n := &counts[i]
+		if f.Domain != "" && n.DomainID != validID(f.Domain) || f.Broadcast != "" && n.BroadcastID != validID(f.Broadcast) {
+			continue
+		}
+		if at, ok := index[n.Period]; ok {
+			all[at].add(n)
 		}
 	}
 	waiting(all)
-	return starts, all, nil
+	return all
 }
 
 func (c *call) metrics() error {
@@ -275,17 +278,17 @@ func (c *call) metrics() error {
 	f := c.metricsFilter()
 	starts := f.Span.starts(now, f.By)
 	from := starts[0]
-	var periods []counted
 	var parts, earlier []metrics.Count
 	g, ctx := errgroup.WithContext(c.ctx())
-	g.Go(func() (err error) { _, periods, err = c.periods(&f, now); return err })
 	g.Go(func() (err error) { // all domains and broadcasts, for the menus and the tables
 		parts, err = c.Metrics.Count(ctx, c.team.TeamID,
-			metrics.Query{From: from, To: now, ByDomain: true, ByBroadcast: true})
+			f.byPeriod(metrics.Query{From: from, To: now, ByDomain: true, ByBroadcast: true}))
 		return err
 	})
 	g.Go(func() (err error) {
-		earlier, err = c.Metrics.Count(ctx, c.team.TeamID, f.query(from.Add(-now.Sub(from)), from))
+		q := f.query(from.Add(-now.Sub(from)), from)
+		q.Types = []events.Type{events.EmailSent} // the page compares no other figure
+		earlier, err = c.Metrics.Count(ctx, c.team.TeamID, q)
 		return err
 	})
 	if err := g.Wait(); err != nil {
@@ -296,6 +299,7 @@ func (c *call) metrics() error {
 	}
 	data := metricsView{base: c.base(), Filter: f, From: from.Format("2 Jan"), To: now.UTC().Format("2 Jan 2006"),
 		Export: strings.Replace(web.With(c.r.URL, "by", f.By), "/app/metrics", "/app/metrics/export", 1)}
+	periods := f.periods(starts, parts)
 	var total, before counted
 	for _, n := range periods {
 		total = total.plus(n)
@@ -506,7 +510,11 @@ func partsOf(parts []metrics.Count, f *metricsFilter) (domains, broadcasts []met
 // exportMetrics responds with the figures of the table as CSV.
 func (c *call) exportMetrics() error {
 	f := c.metricsFilter()
-	starts, all, err := c.periods(&f, c.Metrics.Now())
+	now := c.Metrics.Now()
+	starts := f.Span.starts(now, f.By)
+	q := f.byPeriod(f.query(starts[0], now))
+	q.ByDomain, q.ByBroadcast = f.Domain != "", f.Broadcast != ""
+	counts, err := c.Metrics.Count(c.ctx(), c.team.TeamID, q)
 	if err != nil {
 		return err
 	}
@@ -516,7 +524,7 @@ func (c *call) exportMetrics() error {
 	w := csv.NewWriter(c.w)
 	w.Write([]string{f.By, "sent", "delivered", "on_the_way", "bounced", "failed", "complained", "opened_people",
 		"clicked_people", "unsubscribed"})
-	for i, n := range all {
+	for i, n := range f.periods(starts, counts) {
 		row := []string{starts[i].Format(time.RFC3339)}
 		for _, v := range []int{n.Sent, n.Delivered, n.Waiting, n.Bounced, n.Failed, n.Complained, n.Opened, n.Clicked,
 			n.Unsubscribed} {

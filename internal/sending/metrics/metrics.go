@@ -63,7 +63,11 @@
 // Package metrics records no events and enforces no limits.
 package metrics
 
-import "time"
+import (
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/events"
+)
 
 // slot is the shortest period of a counter, a quarter hour. In every time zone, each hour starts a whole number of
 // slots after the start of 1970 in UTC.
@@ -81,6 +85,7 @@ type Query struct {
 	DomainIDs    []string  // empty means all
 	EmailIDs     []string
 	BroadcastIDs []string
+	Types        []events.Type          // of events
 	ByPeriod     func(time.Time) string // names the period that contains a time; nil means no breakdown by period
 	PeriodsOf    Unit                   // what each of these periods consists of; longer units make the query faster
 	Zone         *time.Location         // time zone of these units; nil means UTC

@@ -148,6 +148,9 @@ func (w *fixture) recount(q metrics.Query) []metrics.Count {
 			}
 			at = at.Truncate(15 * time.Minute)
 		}
+		if len(q.Types) > 0 && !slices.Contains(q.Types, e.Type) {
+			continue
+		}
 		if e.Type == events.EmailQueued || at.Before(q.From) || !at.Before(q.To) ||
 			len(q.DomainIDs) > 0 && !slices.Contains(q.DomainIDs, e.DomainID) || len(q.EmailIDs) > 0 &&
 			!slices.Contains(q.EmailIDs, e.EmailID) ||
@@ -248,6 +251,9 @@ func (w *fixture) queries(r *rand.Rand, now time.Time) []metrics.Query {
 			time.Microsecond)
 	}
 	all := []metrics.Query{{}, {ByDomain: true, ByBroadcast: true}, {ByEmail: true},
+		{Types: []events.Type{events.EmailSent}},
+		{Types: []events.Type{events.EmailOpened, events.EmailReceived}, ByDomain: true},
+		{Types: []events.Type{events.EmailQueued}},
 		{DomainIDs: []string{w.emails[0].domain}},
 		{EmailIDs: []string{w.emails[1].id, w.emails[2].id}}, {BroadcastIDs: []string{w.emails[0].broadcast}, ByDomain: true}}
 	for i := range all {

@@ -58,7 +58,7 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 	if q.ByPeriod != nil {
 		g.cells = cellsOf(q.PeriodsOf, q.Zone, q.From, q.To)
 	}
-	f := filters{q.DomainIDs, q.EmailIDs, q.BroadcastIDs}
+	f := filters{q.DomainIDs, q.EmailIDs, q.BroadcastIDs, q.Types}
 	all := span{q.From.UnixMicro(), q.To.UnixMicro()}
 	var rows []row
 	var err error

@@ -112,8 +112,16 @@ func (g groups) slotOf(slot string) string {
 	return g.cells.start(slot)
 }
 
-// filters holds conditions on ids.
-type filters struct{ domains, emails, broadcasts []string }
+// filters holds conditions on ids and types.
+type filters struct {
+	domains, emails, broadcasts []string
+	types                       []events.Type
+}
+
+// wantsReceived reports whether a received email can meet the conditions. It belongs to no broadcast.
+func (f filters) wantsReceived() bool {
+	return len(f.broadcasts) == 0 && (len(f.types) == 0 || slices.Contains(f.types, events.EmailReceived))
+}
 
 // where returns the conditions as an SQL string, and appends their arguments to args.
 func (f filters) where(prefix string, args []any) (string, []any) {
@@ -126,6 +134,9 @@ func (f filters) where(prefix string, args []any) (string, []any) {
 			args = append(args, db.IDs(c.ids))
 			text += fmt.Sprintf(" AND %s%s = ANY($%d)", prefix, c.column, len(args))
 		}
+	}
+	if len(f.types) > 0 {
+		text += " AND " + prefix + "type IN " + events.AnyOf(f.types...)
 	}
 	return text, args
 }
@@ -200,7 +211,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 		column(g.domain, "e.domain_id", noID),
 		column(g.email, "e.email_id", noID), column(g.broadcast, "e.broadcast_id", noID), recipientsOf, peopleOf,
 		when, counted, where)
-	if len(f.broadcasts) == 0 { // no received email belongs to a broadcast
+	if f.wantsReceived() {
 		var received string
 		received, args = countReceived(g, f, args)
 		text += ` UNION ALL ` + received

@@ -52,6 +52,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	tuneCollector(e.getenv)
 	ownURL := c.PublicURL == config.LocalURL(c.HTTPListen) // public_url is not configured
 	c.HTTPListen = cmp.Or(*http, c.HTTPListen)
 	if *relay != "" {

@@ -38,6 +38,7 @@ func serve(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	tuneCollector(e.getenv)
 	log := newLogger(c, e.errOut)
 	defer flush(log)
 	n, err := node.Open(ctx, c, log, node.Options{Version: Version})

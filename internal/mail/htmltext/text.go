@@ -21,8 +21,10 @@ package htmltext
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
@@ -55,10 +57,23 @@ func FromHTML(html string) string {
 	return text
 }
 
+// buffers has buffers for texts, because the text of a newsletter is much shorter than its HTML. Large buffers are not
+// kept.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxBuffer = 64 << 10 // bytes
+
 // extractText converts the HTML that z reads to plain text. If hide is set, extractText omits elements that are hidden
 // or contain no text. The complete result is false if the last omitted element was never closed.
 func extractText(z *tokenizer, hide bool) (text string, complete bool) {
-	t := textWriter{out: make([]byte, 0, len(z.rest)+64), lineStart: true, hide: hide}
+	buffer := buffers.Get().(*[]byte)
+	t := textWriter{out: slices.Grow((*buffer)[:0], len(z.rest)+64), lineStart: true, hide: hide}
+	defer func() {
+		if cap(t.out) <= maxBuffer {
+			*buffer = t.out
+			buffers.Put(buffer)
+		}
+	}()
 	for {
 		switch kind, source := z.next(); kind {
 		case html.ErrorToken:

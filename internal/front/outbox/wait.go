@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,34 +35,37 @@ func (s *server) reserve() (release func(), err error) {
 	}
 }
 
-// position returns the position from which on a request gets emails: the first one if the filter says since when, and
-// otherwise the present one.
-func (s *server) position(ctx context.Context, f capture.Filter) (capture.Position, error) {
-	if f.HasSince() {
-		return 0, nil
+// watch returns the query parameters of a request that waits, its filter, and the position from which on it gets emails:
+// the first one if the filter says since when, and otherwise the present one. The id last, unless it is "", takes the
+// place of the parameter since. The caller must call release when the request no longer waits.
+func (s *server) watch(r *http.Request, last string, others ...string) (query url.Values, f capture.Filter,
+	at capture.Position, release func(), err error) {
+	if query, err = readQuery(r, append(slices.Clip(filterNames), others...)...); err != nil {
+		return nil, f, 0, nil, err
 	}
-	return s.Outbox.Position(ctx)
+	f, err = capture.ParseFilter(query.Get("to"), query.Get("from"), query.Get("subject"),
+		cmp.Or(last, query.Get("since")))
+	if err == nil && !f.HasSince() {
+		at, err = s.Outbox.Position(r.Context())
+	}
+	if err != nil {
+		return nil, f, 0, nil, err
+	}
+	release, err = s.reserve()
+	return query, f, at, release, err
 }
 
 // wait answers with the first email that the filter selects, as soon as it has arrived.
 func (s *server) wait(w http.ResponseWriter, r *http.Request) error {
-	query, f, err := readFilter(r, "timeout")
-	if err != nil {
-		return err
-	}
-	timeout, err := readTimeout(query)
-	if err != nil {
-		return err
-	}
-	at, err := s.position(r.Context(), f)
-	if err != nil {
-		return err
-	}
-	release, err := s.reserve()
+	query, f, at, release, err := s.watch(r, "", "timeout")
 	if err != nil {
 		return err
 	}
 	defer release()
+	timeout, err := readTimeout(query)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	for {
@@ -116,23 +120,10 @@ func (s *server) answerTimeout(w http.ResponseWriter, r *http.Request, query url
 	return s.answer(w, r, body.StatusCode, body)
 }
 
-// events answers with a stream of server-sent events, one for each new email that the filter selects. The header
-// Last-Event-ID, which browsers send when they reconnect, takes the place of the parameter since.
+// events answers with a stream of server-sent events, one for each new email that the filter selects. Browsers send the
+// header Last-Event-ID when they reconnect.
 func (s *server) events(w http.ResponseWriter, r *http.Request) error {
-	query, err := readQuery(r, filterNames...)
-	if err != nil {
-		return err
-	}
-	f, err := capture.ParseFilter(query.Get("to"), query.Get("from"), query.Get("subject"),
-		cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("since")))
-	if err != nil {
-		return err
-	}
-	at, err := s.position(r.Context(), f)
-	if err != nil {
-		return err
-	}
-	release, err := s.reserve()
+	_, f, at, release, err := s.watch(r, r.Header.Get("Last-Event-ID"))
 	if err != nil {
 		return err
 	}

@@ -46,9 +46,9 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app/emails/{id}/raw", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emailRaw},
 		{pattern: "GET /app/emails/{id}/files/{file}", scope: teams.EmailsRead, whileSuspended: true,
 			serve: (*call).emailFile},
-		{pattern: "POST /app/emails/{id}/cancel", scope: teams.EmailsWrite, action: "email.canceled", whileSuspended: true,
+		{pattern: "POST /app/emails/{id}/cancel", scope: teams.EmailsWrite, action: "email.cancelled", whileSuspended: true,
 			serve: (*call).cancelEmail},
-		{pattern: "POST /app/emails/{id}/reschedule", scope: teams.EmailsWrite, action: "email.updated",
+		{pattern: "POST /app/emails/{id}/reschedule", scope: teams.EmailsWrite, action: "email.rescheduled",
 			serve: (*call).rescheduleEmail},
 		{pattern: "POST /app/emails/{id}/share", scope: teams.EmailsShare, action: "email.shared", serve: (*call).shareEmail},
 

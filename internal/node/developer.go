@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/front/signin"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/outbound/waiting"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/preflight"
 )
@@ -85,11 +86,9 @@ func (n *Node) newPages() error {
 }
 
 // countWaiting returns the numbers that the navigation of the dashboard shows.
-func (n *Node) countWaiting(ctx context.Context, v *web.Visitor, teamID string) (map[string]int64, error) {
-	counts := map[string]int64{}
-	failing, err := n.Webhooks.CountFailing(ctx, teamID)
-	counts["/app/webhooks"] = failing
-	return counts, err
+func (n *Node) countWaiting(ctx context.Context, _ *web.Visitor, teamID string) (map[string]int64, error) {
+	c, err := waiting.Of(ctx, n.DB, teamID)
+	return map[string]int64{"/app/approvals": c.Approvals, "/app/webhooks": c.Webhooks}, err
 }
 
 // EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team.

@@ -16,8 +16,7 @@ type NavItem struct {
 	Key               string // the letter that opens the page after g, or ""
 	Scope             teams.Scope
 	CountOf           string // what waits, for screen readers
-	Count             int64
-	Due               bool // whether a person must act on what is counted
+	Count             int64  // at most countMost is shown
 	Current           bool
 }
 
@@ -33,20 +32,35 @@ var navigation = []NavSection{
 		{Href: "/app/emails", Label: "Emails", Icon: "mail", Key: "e", Scope: teams.EmailsRead},
 		{Href: "/app/receiving", Label: "Receiving", Icon: "inbox", Key: "i", Scope: teams.ReceivingRead},
 		{Href: "/app/metrics", Label: "Metrics", Icon: "chart", Key: "m", Scope: teams.EmailsRead},
-		{Href: "/app/approvals", Label: "Approvals", Icon: "shield", CountOf: "waiting"},
+		{Href: "/app/approvals", Label: "Approvals", Icon: "shield", Key: "a", Scope: teams.ApprovalsRead,
+			CountOf: "waiting"},
 	}},
 	{"Set up", []NavItem{
 		{Href: "/app/domains", Label: "Domains", Icon: "globe", Key: "d", Scope: teams.DomainsRead},
-		{Href: "/app/keys", Label: "API keys", Icon: "key", Scope: teams.KeysRead},
+		{Href: "/app/keys", Label: "API keys", Icon: "key", Key: "k", Scope: teams.KeysRead},
 		{Href: "/app/webhooks", Label: "Webhooks", Icon: "hook", Key: "w", Scope: teams.WebhooksRead, CountOf: "failing"},
-		{Href: "/app/suppressions", Label: "Suppressions", Icon: "ban", Scope: teams.SuppressionsRead},
+		{Href: "/app/suppressions", Label: "Suppressions", Icon: "ban", Key: "s", Scope: teams.SuppressionsRead},
 		{Href: "/app/logs", Label: "Logs", Icon: "logs", Key: "l", Scope: teams.LogsRead},
 	}},
 	{"Team", []NavItem{
-		{Href: "/app/people", Label: "People", Icon: "users"},
+		{Href: "/app/people", Label: "People", Icon: "users", Key: "p"},
 		{Href: "/app/apps", Label: "Connected apps", Icon: "app"},
 		{Href: "/app/settings", Label: "Settings", Icon: "gear"},
 	}},
+}
+
+// countMost is the largest number that the navigation shows; more are shown as "99+".
+const countMost = 99
+
+// Waiting returns the number that the navigation shows, or "" if nothing waits.
+func (i NavItem) Waiting() string {
+	switch {
+	case i.Count > countMost:
+		return num(countMost) + "+"
+	case i.Count > 0:
+		return num(i.Count)
+	}
+	return ""
 }
 
 // Counts returns how many things wait for a visitor in a team, by the Href of the link in the navigation that shows the
@@ -96,7 +110,6 @@ func (s *Site) shell(r *http.Request, of *layoutData, o *options) {
 			}
 			item.Current = r.URL.Path == item.Href || strings.HasPrefix(r.URL.Path, item.Href+"/")
 			item.Count = counts[item.Href]
-			item.Due = item.CountOf != ""
 			items = append(items, item)
 		}
 		if len(items) > 0 {

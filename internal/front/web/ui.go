@@ -15,6 +15,7 @@ import (
 var functions = template.FuncMap{
 	"date": date, "shown": visible.Show, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago,
 	"clock": clock, "num": num, "size": size, "took": took, "initials": initials, "dict": dict, "plural": plural,
+	"shortcuts": func() []shortcut { return allShortcuts },
 }
 
 // icon returns an icon, which screen readers skip.

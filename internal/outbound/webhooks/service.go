@@ -129,11 +129,6 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Endpo
 	return listEndpoints(ctx, s.p.DB.Reader, teamID, p)
 }
 
-// CountFailing returns the number of a team's enabled endpoints at which every known attempt fails.
-func (s *Service) CountFailing(ctx context.Context, teamID string) (int64, error) {
-	return countFailing(ctx, s.p.DB.Reader, teamID)
-}
-
 // Change describes a change to an endpoint; nil fields leave the endpoint's values unchanged.
 type Change struct {
 	URL    *string

@@ -101,16 +101,6 @@ func countEndpoints(ctx context.Context, r db.Reader, teamID string) (n int, err
 	return n, nil
 }
 
-// countFailing reads the rows of one team, of which at most maxPerTeam are not deleted.
-func countFailing(ctx context.Context, r db.Reader, teamID string) (n int64, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM webhooks WHERE team_id = $1 AND status = 'enabled' AND failing_since > 0`,
-		db.ID(teamID)).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count failing webhooks: %w", err)
-	}
-	return n, nil
-}
-
 // teamEndpoints returns all endpoints of a team except deleted ones, oldest first.
 func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+

@@ -108,6 +108,22 @@
 		if (pane && !pane.hidden) beside.show($("a.whole", next).href, "replaceState");
 	};
 	let going = 0;
+	// The list of shortcuts says which key does what (internal/front/web/shortcuts.go).
+	const does = {
+		search(e) {
+			const find = $("main [type=search]");
+			if (!find) return;
+			e.preventDefault();
+			find.focus();
+			find.select();
+		},
+		next() { move(1); },
+		previous() { move(-1); },
+		go() { going = Date.now(); },
+		copy() { $("main [data-copy]")?.click(); },
+		help() { $("#keys")?.showModal(); },
+	};
+	const keys = new Map($$("#keys [data-does]").map(d => [d.textContent, does[d.dataset.does]]));
 	document.addEventListener("keydown", e => {
 		if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "k" && $("#palette")) {
 			e.preventDefault();
@@ -142,15 +158,7 @@
 			}
 			return;
 		}
-		const find = $("main [type=search]");
-		switch (e.key) {
-		case "/": if (find) { e.preventDefault(); find.focus(); find.select(); } break;
-		case "j": move(1); break;
-		case "k": move(-1); break;
-		case "g": going = Date.now(); break;
-		case "c": $("main [data-copy]")?.click(); break;
-		case "?": $("#keys")?.showModal(); break;
-		}
+		keys.get(e.key)?.(e);
 	});
 	if (/Mac|iPhone|iPad/.test(navigator.platform)) for (const k of $$("[data-mod]")) k.textContent = "⌘K";
 

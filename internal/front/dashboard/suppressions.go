@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"unicode"
 
@@ -37,7 +38,8 @@ type suppressionList struct {
 	First     bool // whether the team suppresses no address
 	Export    string
 	Saved     savedView
-	Unmatched bool // whether a search found nothing
+	Unmatched bool   // whether a search found nothing
+	Removed   string // the address that was just removed and can be added again, or ""
 }
 
 func (c *call) suppressions() error {
@@ -45,6 +47,7 @@ func (c *call) suppressions() error {
 	data := suppressionList{base: c.base(), Query: strings.TrimSpace(q.Get("q")), Origins: origins,
 		Origin:   suppressions.Origin(q.Get("origin")),
 		NoOrigin: web.With(c.r.URL, "origin", "", "after", "", "before", ""), Export: c.exportPath()}
+	data.Removed = c.removedSuppression(q.Get("removed"))
 	p, err := c.page(rowsShown)
 	if err != nil {
 		return err
@@ -73,6 +76,17 @@ func (c *call) suppressions() error {
 		return err
 	}
 	return c.show(status, suppressionsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Suppressions"))
+}
+
+// removedSuppression returns an address that the visitor removed and that is still not suppressed, or "".
+func (c *call) removedSuppression(address string) string {
+	if address == "" {
+		return ""
+	}
+	if _, err := c.Suppressions.Get(c.ctx(), c.team.TeamID, address); fault.KindOf(err) != fault.NotFound {
+		return ""
+	}
+	return address
 }
 
 // findSuppression looks for the address of the search.
@@ -117,7 +131,7 @@ func (c *call) removeSuppression() error {
 		}
 		return err
 	}
-	return c.redirect("/app/suppressions", s.Address+" is no longer suppressed.")
+	return c.redirect("/app/suppressions?removed="+url.QueryEscape(s.Address), "")
 }
 
 func addressesForm() *web.Form {

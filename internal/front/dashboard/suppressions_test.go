@@ -66,6 +66,17 @@ func TestSuppressions(t *testing.T) {
 			t.Errorf("remove: %d\n%s", status, page)
 		}
 		v.shows(path, 404)
+		const undo = `<input type="hidden" name="addresses" value="laura@example.org"><button class="plain">Undo</button>`
+		v.shows("/app/suppressions?removed=laura@example.org", 200, undo)
+		if status, page := v.post("/app/suppressions/add", url.Values{"addresses": {"laura@example.org"}}); status != 200 ||
+			!strings.Contains(page, "laura@example.org is suppressed.") {
+			t.Errorf("undo: %d\n%s", status, page)
+		}
+		for _, address := range []string{"laura@example.org", "laura", "<script>"} {
+			if page := v.shows("/app/suppressions?removed="+url.QueryEscape(address), 200); strings.Contains(page, "Undo") {
+				t.Errorf("%s was not removed, and can be added again", address)
+			}
+		}
 		names := b.auditNames()
 		for _, action := range []string{"suppressions.created", "suppression.deleted", "suppressions.exported"} {
 			if !strings.Contains(names, `"`+action+`"`) {

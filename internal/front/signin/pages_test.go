@@ -66,7 +66,7 @@ func TestPages(t *testing.T) {
 				if method == "GET" {
 					v.get(at)
 				} else {
-					form := url.Values{"team": {x.Acme.TeamID}}
+					form := url.Values{"team": {x.Acme.TeamID}, "confirm": {"Acme"}}
 					r := v.posting(at, form)
 					if strings.HasSuffix(at, "/begin") || strings.HasSuffix(at, "/finish") {
 						r.Header.Set("Accept", "application/json")

@@ -225,20 +225,38 @@ func (p *Pages) setRole(w http.ResponseWriter, r *http.Request, v web.Visitor) e
 }
 
 func (p *Pages) remove(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, _, err := p.readTeamForm(w, r, &v, teams.MembersWrite)
+	a, typed, err := p.readTeamForm(w, r, &v, teams.MembersWrite)
 	if err != nil {
 		return err
 	}
-	return p.peopleDone(w, r, v, &a, "removed", p.Members.Remove(r.Context(), a, pathID(r)))
+	m, err := p.Members.Get(r.Context(), a.TeamID, pathID(r))
+	if err == nil {
+		err = confirm(typed, m.Email)
+	}
+	if err == nil {
+		err = p.Members.Remove(r.Context(), a, m.UserID)
+	}
+	return p.peopleDone(w, r, v, &a, "removed", err)
+}
+
+// confirm returns a fault if a form has not the text that its typed confirmation asks for.
+func confirm(typed url.Values, want string) error {
+	if typed.Get("confirm") == want {
+		return nil
+	}
+	return fault.Invalidf("", "The text differs from %s. Type it exactly. Nothing was changed.", want)
 }
 
 // leave ends the visitor's own membership. Members with any role may leave.
 func (p *Pages) leave(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, _, err := p.readTeamForm(w, r, &v, teams.MembersRead)
+	a, typed, err := p.readTeamForm(w, r, &v, teams.MembersRead)
 	if err != nil {
 		return err
 	}
-	if err := p.Members.Leave(r.Context(), a.TeamID, v.User.ID); err != nil {
+	if err = confirm(typed, teamName(&v, a.TeamID)); err == nil {
+		err = p.Members.Leave(r.Context(), a.TeamID, v.User.ID)
+	}
+	if err != nil {
 		return p.peopleDone(w, r, v, &a, "", err)
 	}
 	return web.Redirect(w, r, "/app/account?done=left")

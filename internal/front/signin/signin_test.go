@@ -462,8 +462,8 @@ func TestTwoTeams(t *testing.T) {
 		admin := x.browser(t).signIn(adam.Email)
 		for _, path := range []string{"/app/people/" + ada.ID + "/role", "/app/people/" + ada.ID + "/remove",
 			"/app/people/" + adam.ID + "/role", "/app/people/invite"} {
-			admin.post(path, url.Values{"team": {x.Acme.TeamID}, "role": {"owner"}, "email": {"x@acme.example"}}).
-				want(403, "Your role in this team does not allow this")
+			admin.post(path, url.Values{"team": {x.Acme.TeamID}, "role": {"owner"}, "email": {"x@acme.example"},
+				"confirm": {ada.Email}}).want(403, "Your role in this team does not allow this")
 		}
 
 		// Each session has its own current team, and the page shows the team's name.

@@ -149,7 +149,7 @@ func (x *fixture) breakLinks(u users.User, try func(name string, least int, act 
 // breakReads runs the sweep and the read-only operations while SQL statements fail.
 func (x *fixture) breakReads(u users.User, try func(name string, least int, act func() error)) {
 	ctx := x.Context()
-	try("Sweep", 3, func() error { return x.Sweep(ctx) })
+	try("Sweep", 4, func() error { return x.Sweep(ctx) })
 	try("List", 1, func() error { _, err := x.List(ctx, "", 10); return err })
 	try("Sessions", 1, func() error { _, err := x.Sessions(ctx, u.ID); return err })
 	try("Passkeys", 1, func() error { _, err := x.Passkeys(ctx, u.ID); return err })

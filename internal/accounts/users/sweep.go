@@ -10,7 +10,7 @@ import (
 
 const sweepRows = 500 // maximum number of rows that one transaction deletes
 
-// Sweep deletes expired sessions, tokens and counters for sign-in attempts.
+// Sweep deletes expired sessions, tokens, kept forms and counters for sign-in attempts.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.now()
 	for _, old := range []struct {
@@ -20,6 +20,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}{
 		{"sessions", deleteOldSessions, now.Add(-sessionIdle)},
 		{"tokens", deleteOldTokens, now},
+		{"kept forms", deleteOldForms, now},
 		{"attempts", deleteOldAttempts, now.Add(-attemptsFor)},
 	} {
 		err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return old.delete(ctx, tx, old.before, sweepRows) })

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+
+	"github.com/postrider/postrider/internal/accounts/users"
 )
 
 var (
@@ -119,6 +121,7 @@ type layoutData struct {
 	Data    any
 	Theme   string // light, dark or ""
 	Class   string
+	Kept    *users.KeptForm // the form that the page must show as it was typed, or nil
 
 	// These fields are for the frame of the dashboard.
 	Shell  bool
@@ -155,6 +158,9 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *Templ
 // frame adds to the layout what surrounds the page.
 func (s *Site) frame(r *http.Request, of *layoutData, o *options) {
 	of.Theme, of.Class, of.Keys = s.theme(r), o.class, s.Cookie(r, keysCookie) != "off"
+	if v, _ := r.Context().Value(visitKey{}).(*visit); v != nil {
+		of.Kept = v.kept
+	}
 	if of.Visitor != nil || o.guests {
 		s.shell(r, of, o)
 	}
@@ -165,10 +171,16 @@ func (s *Site) write(w http.ResponseWriter, r *http.Request, status int, t *Temp
 	if err := t.parsed().ExecuteTemplate(&page, "layout", of); err != nil {
 		return fmt.Errorf("render a page: %w", err)
 	}
+	content := page.Bytes()
+	if of.Kept != nil {
+		var err error
+		if content, err = refill(content, of.Kept); err != nil {
+			return err
+		}
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", o.policy())
-	content := page.Bytes()
 	if s.mayCompress(r) {
 		var packed bytes.Buffer
 		compress(&packed, content)

@@ -42,6 +42,7 @@ type visit struct {
 	asked   bool
 	visitor Visitor
 	ok      bool
+	kept    *users.KeptForm // the form that the page must show as it was typed, or nil
 }
 
 type visitKey struct{}
@@ -105,6 +106,7 @@ func (s *Site) SignOut(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	s.setCookie(w, "", "", 0)
+	s.setCookie(w, keptCookie, "", 0)
 	return nil
 }
 

@@ -91,8 +91,8 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 }
 
 // HandleSignedIn registers f for a pattern and calls it only for signed-in users. All other visitors must sign in
-// first. After signing in, a visitor who requested the page with GET returns to it. Users who request too many pages
-// must wait.
+// first. After signing in, a visitor returns to the requested page, or to the page of the submitted form, which contains
+// what was typed. Users who request too many pages must wait.
 func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
 	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
@@ -101,12 +101,17 @@ func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 			return err
 		}
 		if !ok {
-			return s.askToSignIn(w, r)
+			return s.askToSignIn(w, r, mux)
 		}
 		if s.c.Limits != nil {
 			if _, ok := s.c.Limits.Count("pages "+v.User.ID, pagesPerSecond); !ok {
 				w.Header().Set("Retry-After", "1")
 				return errTooFast
+			}
+		}
+		if of, _ := r.Context().Value(visitKey{}).(*visit); of != nil {
+			if of.kept, err = s.takeForm(w, r, &v); err != nil {
+				return err
 			}
 		}
 		by := client(r)
@@ -141,16 +146,21 @@ func (s *Site) SignInHint() string {
 	return s.c.SignInHint()
 }
 
-func (s *Site) askToSignIn(w http.ResponseWriter, r *http.Request) error {
+func (s *Site) askToSignIn(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) error {
 	if wantsJSON(r) {
 		return errSignedOut
 	}
-	to := "/sign-in"
+	var next string
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		next, err := Next(r.URL.RequestURI())
-		if err != nil {
+		var err error
+		if next, err = Next(r.URL.RequestURI()); err != nil {
 			return err
 		}
+	} else {
+		next = s.keepForm(w, r, mux)
+	}
+	to := "/sign-in"
+	if next != "" {
 		to += "?" + url.Values{"next": {next}}.Encode()
 	}
 	return Redirect(w, r, to)

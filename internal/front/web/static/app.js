@@ -180,6 +180,13 @@
 			all[i].scrollIntoView({block: "nearest"});
 		} else $("input", box).removeAttribute("aria-activedescendant");
 	};
+	// What matches the text is marked.
+	const marked = (label, text) => {
+		const i = text ? label.toLowerCase().indexOf(text.toLowerCase()) : -1;
+		const e = el("span", {class: "clip"}, i < 0 ? label : label.slice(0, i));
+		if (i >= 0) e.append(el("mark", {}, label.slice(i, i + text.length)), label.slice(i + text.length));
+		return e;
+	};
 	const look = async text => {
 		const mine = ++asked;
 		let groups;
@@ -196,7 +203,8 @@
 		$("#found").replaceChildren(...groups.flatMap(g => [
 			el("li", {class: "group", role: "presentation"}, g.label),
 			...(g.items || []).map(i => {
-				const o = el("li", {role: "option", id: "o" + n++, "data-href": i.href, "aria-selected": "false"}, el("span", {class: "clip"}, i.label));
+				const o = el("li", {role: "option", id: "o" + n++, "data-href": i.href, "aria-selected": "false"},
+					marked(i.label, text.replace(/^>/, "").trim()));
 				if (i.aside) o.append(el("span", {class: "aside"}, i.aside));
 				return o;
 			})]));
@@ -242,11 +250,14 @@
 		d.showModal();
 	});
 	// A typed confirmation: the button is off until the text matches. The server checks it too.
+	const confirmed = f => { $("button.danger", f).disabled = $("[name=confirm]", f).value !== f.dataset.confirm; };
 	document.addEventListener("input", e => {
 		const f = e.target.closest("form[data-confirm]");
-		if (f) $("button.danger", f).disabled = $("[name=confirm]", f).value !== f.dataset.confirm;
+		if (f) confirmed(f);
 	});
-	for (const f of $$("form[data-confirm]")) $("button.danger", f).disabled = true;
+	for (const f of $$("form[data-confirm]")) confirmed(f);
+	// A form that the visitor submitted after the session had ended is shown again.
+	$("form[data-kept]")?.closest("dialog")?.showModal();
 	// A form is submitted once, and says that it works.
 	document.addEventListener("submit", e => {
 		const b = e.submitter;

@@ -114,6 +114,17 @@ func (b *measurement) makeSamples(ctx context.Context, n *measuredNode, mx strin
 		if err := ask(http.MethodPost, "/suppressions", `{"email":"left@example.net"}`, nil); err != nil {
 			return err
 		}
+		if err := ask(http.MethodPost, "/contacts", `{"email":"laura@example.net","first_name":"Sample"}`, nil); err != nil {
+			return err
+		}
+		var segment struct{ ID string }
+		if err := ask(http.MethodPost, "/segments", `{"name":"Sample"}`, &segment); err != nil {
+			return err
+		}
+		if err := ask(http.MethodPost, "/broadcasts", `{"name":"Sample","segment_id":"`+segment.ID+`","from":"Acme <hello@`+
+			from+`>","subject":"What is new","html":"<p>Hello</p>"}`, nil); err != nil {
+			return err
+		}
 		if err := n.addDomain(ctx, key, `{"name":"`+inbox+`","capabilities":{"receiving":"enabled"}}`); err != nil {
 			return fmt.Errorf("add the receiving domain: %w", err)
 		}

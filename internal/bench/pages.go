@@ -32,6 +32,7 @@ var pageViews = map[string][]string{
 	"/app/emails":      {"after=PLACE", "before=PLACE"},
 	"/app/emails/{id}": {"view=text", "view=source", "view=headers", "view=raw", "view=attachments"},
 	"/app/logs":        {"after=PLACE"},
+	"/app/search":      {"q=sample"}, // leads to a contact and a broadcast
 	"/app/metrics":     {"span=24h", "span=7d&by=hour", "span=90d", "span=90d&by=day"},
 }
 

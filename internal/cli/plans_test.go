@@ -324,6 +324,7 @@ func (d *driver) everything(otherKey string) {
 	d.broadcast()
 	d.automate(other, hook.URL)
 	d.events()
+	d.lookups()
 	d.authorize()
 	stop()
 	<-watched

@@ -72,7 +72,7 @@ func (n *Node) newPages() error {
 		SavedFilters: n.SavedFilters,
 		Checker:      preflight.Checker{Domains: n.Domains, DNS: n.checkedDNS()},
 		Metrics:      n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
-		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit})
+		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit, Docs: n.docsSections})
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,14 @@ func (n *Node) newPages() error {
 func (n *Node) countWaiting(ctx context.Context, _ *web.Visitor, teamID string) (map[string]int64, error) {
 	c, err := waiting.Of(ctx, n.DB, teamID)
 	return map[string]int64{"/app/approvals": c.Approvals, "/app/webhooks": c.Webhooks}, err
+}
+
+// docsSections returns the headings of the documentation of the API.
+func (n *Node) docsSections() (all []dashboard.DocsSection) {
+	for _, s := range n.api.Sections() {
+		all = append(all, dashboard.DocsSection(s))
+	}
+	return all
 }
 
 // EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team.

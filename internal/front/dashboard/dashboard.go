@@ -114,6 +114,9 @@ type Deps struct {
 	Keeps     func() teams.Retention
 	RateLimit int // default limit on a team's requests per second; 0 means no limit
 
+	// Docs returns the headings of the documentation.
+	Docs func() []DocsSection
+
 	// Explain explains the delivery of a team's email.
 	Explain func(ctx context.Context, by teams.Actor, emailID string) (explain.Answer, error)
 

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ const (
 	paletteRows  = 6   // results of each kind
 	paletteTime  = 400 * time.Millisecond
 	domainsMatch = 500 // domains that are compared with the text
+	docsLetters  = 2   // letters from which on the documentation is searched
 )
 
 // paletteGroup is a group of results.
@@ -45,10 +47,22 @@ var palettePages = []paletteItem{
 	{"People", "/app/people", "", teams.MembersRead}, {"Connected apps", "/app/apps", "", 0},
 	{"Approvals", "/app/approvals", "", 0}, {"Settings", "/app/settings", "", 0}, {"First steps", "/app/start", "", 0},
 	{"Account and security", "/app/account", "", 0}, {"Documentation", "/docs", "", 0},
-	{"Send an email", "/app/emails/new", "Do", teams.EmailsSend},
-	{"Add a domain", "/app/domains/new", "Do", teams.DomainsWrite},
-	{"Create an API key", "/app/keys/new", "Do", teams.KeysWrite},
-	{"Add a webhook", "/app/webhooks/new", "Do", teams.WebhooksWrite},
+}
+
+// paletteActions are what the palette offers to do.
+var paletteActions = []paletteItem{
+	{"Send an email", "/app/emails/new", "", teams.EmailsSend},
+	{"Add a domain", "/app/domains/new", "", teams.DomainsWrite},
+	{"Create an API key", "/app/keys/new", "", teams.KeysWrite},
+	{"Add a webhook", "/app/webhooks/new", "", teams.WebhooksWrite},
+	{"Suppress an address", "/app/suppressions/add", "", teams.SuppressionsWrite},
+}
+
+// DocsSection is a heading of the documentation.
+type DocsSection struct {
+	Title  string
+	Detail string // method and path of an operation, or ""
+	Path   string // address of the section
 }
 
 // palette answers the script of the palette.
@@ -76,39 +90,48 @@ func (c *call) search() error {
 	}{c.base(), text, groups}, web.Crumbs(c.team.TeamName, "/app/emails", "Search"))
 }
 
-// find returns what matches a text: pages by their names, emails by id, address or subject, and domains by name. What
-// takes longer than paletteTime is left out.
+// find returns what matches a text: emails by id, address or subject, contacts by id, address or name, broadcasts and
+// domains by name, pages, actions, and headings of the documentation. After the sign >, the text selects actions only.
+// What takes longer than paletteTime is left out.
 func (c *call) find(text string) (groups []paletteGroup, err error) {
 	text = strings.TrimSpace(text)
 	if len(text) > paletteMax {
 		return nil, fault.Invalidf("q", "The text is too long. Search for one address or a few words.")
 	}
-	lower := strings.ToLower(text)
+	lower, onlyActions := strings.CutPrefix(strings.ToLower(text), ">")
+	lower = strings.TrimSpace(lower)
 	ctx, cancel := context.WithTimeout(c.ctx(), paletteTime)
 	defer cancel()
-	if text != "" {
-		some, err := c.findEmails(ctx, text)
+	add := func(label string, items []paletteItem) {
+		if len(items) > 0 {
+			groups = append(groups, paletteGroup{label, items})
+		}
+	}
+	for _, x := range []struct {
+		label string
+		scope teams.Scope
+		find  func(ctx context.Context, text string) ([]paletteItem, error)
+	}{
+		{"Emails", teams.EmailsRead, c.findEmails},
+		{"Contacts", teams.ContactsRead, c.findContacts},
+		{"Domains", teams.DomainsRead, c.findDomains},
+		{"Broadcasts", teams.BroadcastsRead, c.findBroadcasts},
+	} {
+		if text == "" || onlyActions || !c.actor.Scopes.Has(x.scope) {
+			continue
+		}
+		items, err := x.find(ctx, text)
 		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}
-		if len(some) > 0 {
-			groups = append(groups, paletteGroup{"Emails", some})
-		}
-		if some, err = c.findDomains(ctx, lower); err != nil && ctx.Err() == nil {
-			return nil, err
-		}
-		if len(some) > 0 {
-			groups = append(groups, paletteGroup{"Domains", some})
-		}
+		add(x.label, items)
 	}
-	var pages []paletteItem
-	for _, p := range palettePages {
-		if (p.scope == 0 || c.actor.Scopes.Has(p.scope)) && strings.Contains(strings.ToLower(p.Label), lower) {
-			pages = append(pages, p)
-		}
+	if !onlyActions {
+		add("Pages", c.matching(palettePages, lower))
 	}
-	if len(pages) > 0 {
-		groups = append(groups, paletteGroup{"Pages", pages})
+	add("Do", c.matching(paletteActions, lower))
+	if !onlyActions {
+		add("Documentation", c.findDocs(lower))
 	}
 	if len(groups) == 0 {
 		groups = []paletteGroup{{Label: "Nothing found"}}
@@ -116,10 +139,17 @@ func (c *call) find(text string) (groups []paletteGroup, err error) {
 	return groups, nil
 }
 
-func (c *call) findEmails(ctx context.Context, text string) (items []paletteItem, err error) {
-	if !c.actor.Scopes.Has(teams.EmailsRead) {
-		return nil, nil
+// matching returns the items whose label contains a text and that the visitor may open.
+func (c *call) matching(all []paletteItem, lower string) (items []paletteItem) {
+	for _, p := range all {
+		if (p.scope == 0 || c.actor.Scopes.Has(p.scope)) && strings.Contains(strings.ToLower(p.Label), lower) {
+			items = append(items, p)
+		}
 	}
+	return items
+}
+
+func (c *call) findEmails(ctx context.Context, text string) (items []paletteItem, err error) {
 	var some []emails.Email
 	if id.Valid(strings.ToLower(text)) {
 		e, err := c.Emails.Get(ctx, c.team.TeamID, strings.ToLower(text))
@@ -148,18 +178,69 @@ func (c *call) findEmails(ctx context.Context, text string) (items []paletteItem
 	return items, nil
 }
 
-func (c *call) findDomains(ctx context.Context, lower string) (items []paletteItem, err error) {
-	if !c.actor.Scopes.Has(teams.DomainsRead) {
-		return nil, nil
+func (c *call) findContacts(ctx context.Context, text string) (items []paletteItem, err error) {
+	all, err := c.Contacts.Find(ctx, c.team.TeamID, text, paletteRows)
+	for i := range all {
+		label := all[i].Address
+		if name := fullName(&all[i]); name != "" {
+			label += " · " + name
+		}
+		state := "subscribed"
+		if all[i].Unsubscribed {
+			state = "unsubscribed"
+		}
+		items = append(items, paletteItem{Label: label, Href: contactPath(all[i].ID), Aside: web.Label(state)})
 	}
+	return items, err
+}
+
+func (c *call) findDomains(ctx context.Context, text string) (items []paletteItem, err error) {
 	all, _, err := c.Domains.List(ctx, c.team.TeamID, page.Page{Limit: domainsMatch})
-	if err != nil {
-		return nil, err
-	}
 	for _, d := range all {
-		if strings.Contains(d.Name, lower) && len(items) < paletteRows {
+		if strings.Contains(d.Name, strings.ToLower(text)) && len(items) < paletteRows {
 			items = append(items, paletteItem{Label: d.Name, Href: "/app/domains/" + d.ID})
 		}
 	}
-	return items, nil
+	return items, err
+}
+
+func (c *call) findBroadcasts(ctx context.Context, text string) (items []paletteItem, err error) {
+	all, err := c.Broadcasts.Find(ctx, c.team.TeamID, text, paletteRows)
+	for _, b := range all {
+		items = append(items, paletteItem{Label: b.Name, Href: broadcastPath(b.ID),
+			Aside: web.Label(broadcastState(b.Status))})
+	}
+	return items, err
+}
+
+// findDocs returns the headings of the documentation that contain each word of a text. Those that contain the whole text
+// come first.
+func (c *call) findDocs(lower string) []paletteItem {
+	if len(lower) < docsLetters {
+		return nil
+	}
+	words := strings.Fields(lower)
+	var whole, rest []paletteItem
+	for _, s := range c.Docs() {
+		item := paletteItem{Label: s.Title, Href: s.Path, Aside: s.Detail}
+		in := strings.ToLower(s.Title + " " + s.Detail)
+		switch {
+		case strings.Contains(in, lower):
+			whole = append(whole, item)
+		case !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(in, word) }):
+			rest = append(rest, item)
+		}
+	}
+	all := append(whole, rest...)
+	return all[:min(len(all), paletteRows)]
+}
+
+// docsOf returns the address at which the documentation describes an operation, such as "GET /emails".
+func (c *call) docsOf(operation string) string {
+	for _, s := range c.Docs() {
+		if s.Detail == operation {
+			return s.Path
+		}
+	}
+	return "/docs"
 }

@@ -141,6 +141,10 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app/receiving/{id}/forward", scope: teams.EmailsSend, serve: (*call).showForward},
 		{pattern: "POST /app/receiving/{id}/forward", scope: teams.EmailsSend, serve: (*call).sendForward},
 
+		{pattern: "GET /app/contacts/{id}", scope: teams.ContactsRead, serve: (*call).contact},
+		{pattern: "GET /app/broadcasts/{id}", scope: teams.BroadcastsRead, whileSuspended: true,
+			serve: (*call).broadcast},
+
 		{pattern: "GET /app/start", whileSuspended: true, serve: (*call).start},
 		{pattern: "GET /app/settings", whileSuspended: true, serve: (*call).settings},
 		{pattern: "POST /app/settings/name", scope: teams.MembersWrite, action: teamRenamed, serve: (*call).renameTeam},

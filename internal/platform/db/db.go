@@ -15,6 +15,7 @@
 //	x <> ALL($n)
 //	SELECT UNNEST(CAST($n AS TEXT[]))
 //
+// The order of strings depends on a PostgreSQL database. COLLATE "C" after a string orders by bytes, as SQLite does.
 // A query that uses a partial index must repeat the index's condition literally. For example, neither engine infers
 // from dedupe = $1 that dedupe is not empty.
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -70,6 +71,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	native = hint.ReplaceAllString(native, "$1")
 	native = asID.ReplaceAllString(native, "UNHEX(REPLACE($1, '-', ''))")
 	native = typed.ReplaceAllString(native, "$1")
+	native = strings.ReplaceAll(native, bytewise, "")
 	st, err := c.prepare(ctx, native)
 	if err != nil {
 		return nil, sqliteError("prepare", err)
@@ -122,6 +124,9 @@ var (
 	asID  = regexp.MustCompile(`CAST\(([a-z_.]+) AS UUID\)`)
 	typed = regexp.MustCompile(`CAST\((\$\d+) AS UUID\)`)
 )
+
+// bytewise makes PostgreSQL compare the bytes of strings, as SQLite always does.
+const bytewise = ` COLLATE "C"`
 
 // listsAsJSON replaces the operators on list parameters with SQLite's operators on JSON arrays. Lists of ids are arrays
 // of hexadecimal digits.

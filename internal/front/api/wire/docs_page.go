@@ -49,7 +49,7 @@ func (s *Server) makeDocsPage() ([]byte, error) {
 		}
 		p.Operations[o.Tag] = append(p.Operations[o.Tag], d)
 	}
-	t, err := template.New("docs").Parse(docsText)
+	t, err := template.New("docs").Funcs(template.FuncMap{"id": tagID}).Parse(docsText)
 	if err != nil {
 		return nil, fmt.Errorf("parse the documentation page: %w", err)
 	}
@@ -59,6 +59,31 @@ func (s *Server) makeDocsPage() ([]byte, error) {
 	}
 	return b.Bytes(), nil
 }
+
+// Section is a heading of the documentation page.
+type Section struct {
+	Title  string
+	Detail string // method and path of an operation, or "" for a group of operations
+	Path   string // address of the section
+}
+
+// Sections returns the headings of the documentation page, in the order of the page.
+func (s *Server) Sections() (all []Section) {
+	for i := range s.opts.Operations {
+		o := &s.opts.Operations[i]
+		if o.Tag == "" {
+			continue
+		}
+		if !slices.ContainsFunc(all, func(x Section) bool { return x.Title == o.Tag && x.Detail == "" }) {
+			all = append(all, Section{Title: o.Tag, Path: "/docs#" + tagID(o.Tag)})
+		}
+		all = append(all, Section{Title: o.Summary, Detail: o.Method + " " + o.Path, Path: "/docs#" + operationID(o)})
+	}
+	return all
+}
+
+// tagID returns the id of a group's heading on the documentation page.
+func tagID(tag string) string { return "group-" + strings.ReplaceAll(strings.ToLower(tag), " ", "-") }
 
 // serveDocsPage serves the API documentation page.
 func (s *Server) serveDocsPage(w http.ResponseWriter, r *http.Request) {

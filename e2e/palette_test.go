@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestPalette: by keys alone, a visitor reads the list of shortcuts, goes to a page that it names, and opens a contact
+// and a section of the documentation by the palette.
+func TestPalette(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	n.must("POST", "/contacts", `{"email":"laura@brightwater.example","first_name":"Laura","last_name":"Meyer"}`, nil)
+	r := &reader{t: t, tab: chromium(t), url: n.localhost()}
+	r.signsIn(n)
+	r.open("/app/emails")
+	r.sees("Send your first email")
+	r.hits("?")
+	r.sees("Keyboard shortcuts")
+	if !r.evaluates(`document.querySelector("#keys").innerText.includes("Outbox")`) {
+		t.Error("the list of shortcuts lacks the outbox")
+	}
+	r.hits(kb.Escape, "g", "o")
+	eventually(t, 20*time.Second, "g o leads to the outbox", func() bool {
+		return r.evaluates(`location.pathname === "/dev/outbox" && document.readyState === "complete"`)
+	})
+
+	r.asks("laura", "laura@brightwater.example · Laura Meyer")
+	if !r.evaluates(`document.querySelector("#found mark").innerText === "laura"`) {
+		t.Error("the match is not marked")
+	}
+	r.hits(kb.Enter)
+	r.sees("Emails from broadcasts and automations")
+	r.open("/docs#retrieveAContactByItsIdOrAddress")
+	r.sees("Retrieve a contact by its id or address")
+	if !r.evaluates(`document.querySelector(":target").closest("details").open`) {
+		t.Error("the section of the documentation is not open")
+	}
+}
+
+// asks opens the palette, types a text and waits for a result.
+func (r *reader) asks(text, want string) {
+	r.t.Helper()
+	if err := chromedp.Do(r.tab, chromedp.KeyEvent("k", chromedp.KeyModifiers(kb.ModifierCtrl))); err != nil {
+		r.t.Fatal(err)
+	}
+	r.hits(text)
+	r.sees(want)
+}

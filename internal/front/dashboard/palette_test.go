@@ -1,0 +1,52 @@
+package dashboard_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+)
+
+// The palette finds contacts by address and name, broadcasts by name, and headings of the documentation. It leads to
+// pages that exist.
+func TestPalette(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		contact := b.api("POST", "/contacts", `{"email":"laura@brightwater.example","first_name":"Laura","last_name":"<b>Meyer",
+			"unsubscribed":true}`)["id"].(string)
+		segment := b.api("POST", "/segments", `{"name":"Customers"}`)["id"].(string)
+		broadcast := b.api("POST", "/broadcasts", `{"name":"May newsletter","segment_id":"`+segment+
+			`","from":"Acme <news@acme.example>","subject":"What is new","html":"<p>Hello</p>"}`)["id"].(string)
+		v := b.visitor(teams.Viewer)
+		find := func(text string, want ...string) string {
+			t.Helper()
+			return v.shows("/app/search?q="+text, 200, want...)
+		}
+		toContact := `<a href="/app/contacts/` + contact + `">laura@brightwater.example · Laura &lt;b&gt;Meyer</a>`
+		for _, text := range []string{"laura%40bright", "Laura", "%3Cb%3Emey", contact} {
+			find(text, toContact, "Unsubscribed")
+		}
+		find("NEWSL", `<a href="/app/broadcasts/`+broadcast+`">May newsletter</a>`, "Draft")
+		find(broadcast, "May newsletter")
+		find("retrieve+a+contact", `<h2>Documentation</h2><ul class="plain stack-s"><li><a href="/docs#retrieveAContactByItsIdOrAddress">`, "GET /contacts/{contact}")
+		find("get+/contacts", `/docs#retrieveAContactByItsIdOrAddress`)
+		if page := find("acme"); strings.Contains(page, "Send an email") {
+			t.Errorf("a viewer may send an email\n%s", page)
+		}
+		if page := find("%3Econtact"); strings.Contains(page, "brightwater") || strings.Contains(page, "/docs#") {
+			t.Errorf("after the sign >, more than actions are found\n%s", page)
+		}
+		v.shows("/docs", 200, `id="retrieveAContactByItsIdOrAddress"`, `id="group-contacts"`)
+
+		v.shows("/app/contacts/"+contact, 200, "laura@brightwater.example", "Unsubscribed", "&lt;b&gt;Meyer",
+			"/docs#retrieveAContactByItsIdOrAddress", "/app/emails?q=laura%40brightwater.example")
+		v.shows("/app/broadcasts/"+broadcast, 200, "May newsletter", "Draft", "What is new", "Customers",
+			"/docs#retrieveABroadcast")
+		stranger := b.visitorOf(b.other.TeamID, teams.Owner)
+		stranger.shows("/app/contacts/"+contact, 404)
+		stranger.shows("/app/broadcasts/"+broadcast, 404)
+		if _, page := stranger.get("/app/search?q=laura"); strings.Contains(page, "brightwater") {
+			t.Errorf("another team finds the contact\n%s", page)
+		}
+	})
+}

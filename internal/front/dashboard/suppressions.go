@@ -40,13 +40,15 @@ type suppressionList struct {
 	Saved     savedView
 	Unmatched bool   // whether a search found nothing
 	Removed   string // the address that was just removed and can be added again, or ""
+	URL       string // of this installation, for the example
 }
 
 func (c *call) suppressions() error {
 	q := c.r.URL.Query()
 	data := suppressionList{base: c.base(), Query: strings.TrimSpace(q.Get("q")), Origins: origins,
 		Origin:   suppressions.Origin(q.Get("origin")),
-		NoOrigin: web.With(c.r.URL, "origin", "", "after", "", "before", ""), Export: c.exportPath()}
+		NoOrigin: web.With(c.r.URL, "origin", "", "after", "", "before", ""), Export: c.exportPath(),
+		URL: strings.TrimSuffix(c.PublicURL, "/")}
 	data.Removed = c.removedSuppression(q.Get("removed"))
 	p, err := c.page(rowsShown)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestSuppressions(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {
 		v := b.visitor(teams.Member)
-		v.shows("/app/suppressions", 200, "No address is suppressed")
+		v.shows("/app/suppressions", 200, "No address is suppressed", "curl "+b.url+"/suppressions")
 		for text, says := range map[string]string{
 			"": "Enter a whole address", "laura@acme.example <script>": "&lt;script&gt;”",
 			strings.Repeat("a@example.org ", 101): "These are 101 addresses."} {

@@ -190,7 +190,7 @@ func (p *Pages) Register(mux *http.ServeMux) {
 
 var (
 	errNoPage    = fault.NotFoundf("This page does not exist. Choose another from the navigation.")
-	errNoPlace   = fault.NotFoundf("The address of this page has a place that does not exist. Open the list again.")
+	errNoPlace   = fault.NotFoundf("The cursor in the address of this page is invalid. Open the list again.")
 	errRole      = fault.Forbiddenf("", "Your role in this team does not allow this. Ask an owner or admin.")
 	errSuspended = fault.New(fault.Suspended, "", "This team is suspended: it can look at its emails and stop them, and "+
 		"nothing else. Ask the operator of this installation.")

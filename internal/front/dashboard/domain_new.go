@@ -55,7 +55,7 @@ func domainTicks(sending, receiving, opens, clicks bool) []tick {
 	return []tick{{"sending", "Send emails from this domain", "", sending},
 		{"receiving", "Receive emails at this domain", "All mail to the domain comes here.", receiving},
 		{"open_tracking", "Track opens", "Adds an invisible image to HTML emails.", opens},
-		{"click_tracking", "Track clicks", "Links lead over the tracking subdomain.", clicks}}
+		{"click_tracking", "Track clicks", "Links lead through the tracking subdomain.", clicks}}
 }
 
 func (c *call) showNewDomain() error {

@@ -56,7 +56,7 @@ func (c *call) start() error {
 func (c *call) domainStep() (firstStep, error) {
 	all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
 	if err != nil || len(all) == 0 {
-		return firstStep{"draft", "Add a domain", "Your emails are sent from addresses at it.", "/app/domains/new",
+		return firstStep{"draft", "Add a domain", "You send emails from addresses at your domain.", "/app/domains/new",
 			"Add domain"}, err
 	}
 	for i := range all {
@@ -66,14 +66,15 @@ func (c *call) domainStep() (firstStep, error) {
 		}
 	}
 	return firstStep{"queued", "Verify " + all[0].Name,
-		"Add its records at your DNS provider; they are looked up again and again.", "/app/domains/" + all[0].ID,
-		"Show records"}, nil
+		"Add its records at your DNS provider. Postrider looks for them repeatedly.",
+		"/app/domains/" + all[0].ID, "Show records"}, nil
 }
 
 func (c *call) keyStep() (firstStep, error) {
 	all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: 1})
 	if err != nil || len(all) == 0 {
-		return firstStep{"draft", "Create an API key", "Your code identifies itself by it.", "/app/keys", "Create key"}, err
+		return firstStep{"draft", "Create an API key", "Your code identifies itself with the key.", "/app/keys",
+			"Create key"}, err
 	}
 	return firstStep{"passed", "API key " + all[0].Name + " exists", "", "/app/keys", "Open keys"}, nil
 }

@@ -146,8 +146,8 @@ func (c *call) askRotateWebhook() error {
 	}
 	return c.askWebhook(http.StatusOK, e, question{Title: "Rotate the signing secret?", Button: "Rotate secret",
 		Keep: "Keep secret", Text: []string{"The next page shows a new secret. For 24 hours, each request is signed " +
-			"with the new and the old secret, so your server can change over without missing an event. A secret that was " +
-			"rotated out before stops at once."}})
+			"with the new and the old secret, so your server can change over without missing an event. An even older " +
+			"secret becomes invalid at once."}})
 }
 
 func (c *call) rotateWebhook() error {

@@ -150,7 +150,8 @@ func (c *call) webhookFormPage(status int, f webhookForm, crumbs ...string) erro
 
 func endpointForm(value string) *web.Form {
 	return web.NewForm(&web.Field{Name: "endpoint", Label: "URL", Type: "url", Value: value, Max: 2048,
-		Autocomplete: "off", Hint: "Events are posted here as JSON. The address must be https and answer with a 2xx status."})
+		Autocomplete: "off", Hint: "Postrider posts events to it as JSON. Your server must answer with a 2xx status. " +
+			"In production, the URL must use https."})
 }
 
 func newWebhookForm(form *web.Form, all bool, chosen []string) webhookForm {

@@ -65,7 +65,7 @@ func TestWebhook(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {
 		v := b.visitor(teams.Admin)
-		v.shows("/app/webhooks", 200, "Hear of events as they happen", "Add webhook")
+		v.shows("/app/webhooks", 200, "Receive events as they happen", "Add webhook")
 		for _, x := range []struct {
 			form url.Values
 			says string

@@ -34,7 +34,7 @@ type emailView struct {
 	Later      []explain.LaterEvent
 	Missing    []string // what was not recorded
 	Act        string
-	KeyName    string
+	SentBy     string
 	DomainName string
 	Files      []emails.Attachment
 	Content    contentView
@@ -154,8 +154,8 @@ func (c *call) recipientView(data *emailView, a *explain.Answer, i int) recipien
 	return v
 }
 
-// names adds the names of the key and of the domain, if the visitor may see them.
-func (c *call) names(data *emailView) error {
+// names adds the names of the domain and of the sender, if the visitor may see them.
+func (c *call) names(data *emailView) (err error) {
 	if data.Email.DomainID != "" && c.actor.Scopes.Has(teams.DomainsRead) {
 		d, err := c.Domains.Get(c.ctx(), c.team.TeamID, data.Email.DomainID)
 		if err != nil && fault.KindOf(err) != fault.NotFound {
@@ -163,19 +163,33 @@ func (c *call) names(data *emailView) error {
 		}
 		data.DomainName = d.Name
 	}
-	data.KeyName = string(data.Email.Actor.Kind)
-	if data.Email.Actor.Kind == teams.KeyActor && c.actor.Scopes.Has(teams.KeysRead) {
-		k, err := c.Teams.GetKey(c.ctx(), c.team.TeamID, data.Email.Actor.ID)
-		switch {
-		case fault.KindOf(err) == fault.NotFound:
-			data.KeyName = "a deleted key"
-		case err != nil:
-			return err
-		default:
-			data.KeyName = k.Name
+	data.SentBy, err = c.sentBy(data.Email.Actor)
+	return err
+}
+
+// sentBy says who sent an email.
+func (c *call) sentBy(by teams.ActorRef) (string, error) {
+	switch {
+	case by.Kind == teams.KeyActor && c.actor.Scopes.Has(teams.KeysRead):
+		k, err := c.Teams.GetKey(c.ctx(), c.team.TeamID, by.ID)
+		if fault.KindOf(err) == fault.NotFound {
+			return "a deleted API key", nil
 		}
+		return "API key " + k.Name, err
+	case by.Kind == teams.UserActor && c.actor.Scopes.Has(teams.MembersRead):
+		m, err := c.Members.Get(c.ctx(), c.team.TeamID, by.ID)
+		if fault.KindOf(err) == fault.NotFound {
+			return "a former member", nil
+		}
+		return m.Email, err
+	case by.Kind == teams.KeyActor:
+		return "an API key", nil
+	case by.Kind == teams.UserActor:
+		return "a member", nil
+	case by.Kind == teams.GrantActor:
+		return "a connected app", nil
 	}
-	return nil
+	return "Postrider", nil
 }
 
 // choose selects the recipient whose delivery the page explains: the one in the address, or the one with the worst

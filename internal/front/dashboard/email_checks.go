@@ -32,7 +32,7 @@ type sentCheck struct {
 var sentCheckStates = []struct {
 	level preflight.Level
 	state string
-}{{preflight.Problem, "failed"}, {preflight.Warning, "warning"}, {preflight.Info, "unknown"}}
+}{{preflight.Problem, "failed"}, {preflight.Warning, "warning"}, {preflight.Info, "hint"}}
 
 // lookedUp are the checks whose results need the DNS.
 var lookedUp = map[string]bool{"spf": true, "dmarc": true, "alignment": true}

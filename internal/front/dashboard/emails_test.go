@@ -21,7 +21,7 @@ func TestEmail(t *testing.T) {
 			return b.api("GET", "/emails/"+id, "")["last_event"] == "delivered"
 		})
 		v.shows("/app/emails", 200, `href="/app/emails/`+id+`"`, "laura@example.org", "Your invoice &lt;1&gt;")
-		v.shows("/app/emails/"+id, 200, "Explain this delivery", "captured", "type:invoice", "production",
+		v.shows("/app/emails/"+id, 200, "Explain this delivery", "captured", "type:invoice", "API key production",
 			`sandbox=""`, "Nobody")
 
 		r, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/app/emails/"+id+"/html", nil)
@@ -99,7 +99,8 @@ func TestNewEmail(t *testing.T) {
 		}
 		status, page = v.post("/app/emails/new", url.Values{"from": {"a@acme.example"},
 			"to": {`"Meyer, Laura" <laura@example.org>, b@example.org`}, "subject": {"Hello"}, "html": {"<p>x</p>"}})
-		if status != 200 || !strings.Contains(page, "The email is accepted.") || !strings.Contains(page, "2 recipients") {
+		if status != 200 || !strings.Contains(page, "The email is accepted.") || !strings.Contains(page, "2 recipients") ||
+			!strings.Contains(page, `<dt>Sent by</dt><dd class="any">`+v.user.Email+"</dd>") {
 			t.Errorf("sent: %d\n%s", status, page)
 		}
 		if status, _ := b.visitor(teams.Viewer).get("/app/emails/new"); status != 403 {

@@ -483,7 +483,7 @@ func partsOf(parts []metrics.Count, f *metricsFilter) (domains, broadcasts []met
 			add(byBroadcast, p.BroadcastID, cmp.Or(p.BroadcastName, "Deleted broadcast"), "broadcast", p)
 		}
 		if (f.Broadcast == "" || p.BroadcastID == f.Broadcast) && p.DomainID != "" {
-			add(byDomain, p.DomainID, cmp.Or(p.DomainName, "Deleted domain"), "domain", p)
+			add(byDomain, p.DomainID, cmp.Or(p.DomainName, "Test or deleted domain"), "domain", p)
 		}
 	}
 	rows := func(from map[string]*metricsRow) (all []metricsRow) {

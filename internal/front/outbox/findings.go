@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -19,13 +20,13 @@ const (
 
 // checkView is the result of a check.
 type checkView struct {
-	Level   string // state: failed, warning, passed, or unknown for a hint
+	Level   string // state: failed, warning, passed or hint
 	Message string
 	Details []string
 }
 
 // levels are the states of the levels of checks.
-var levels = map[string]string{"problem": "failed", "warning": "warning", "info": "unknown", "pass": "passed"}
+var levels = map[string]string{"problem": "failed", "warning": "warning", "info": "hint", "pass": "passed"}
 
 // findings is the number of checks of an email that need a look.
 type findings struct {
@@ -64,7 +65,7 @@ func (s *server) runChecks(ctx context.Context, m *capture.Message) ([]checkView
 		for _, c := range in.Data {
 			if c.Level == level {
 				n++
-				all = append(all, checkView{levels[level], c.Message, c.Details})
+				all = append(all, checkView{levels[level], strings.ReplaceAll(c.Message, "`", ""), c.Details})
 			}
 		}
 		if n > 0 && found.level == "" && (level == "problem" || level == "warning") {

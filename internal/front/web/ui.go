@@ -74,6 +74,7 @@ var states = map[string]State{
 	"missing":            {"warning", "warn", "Missing", ""},
 	"not_found":          {"queued", "", "Not found", ""},
 	"unknown":            {"unknown", "", "Not recorded", ""},
+	"hint":               {"unknown", "", "Hint", ""},
 	"up":                 {"done", "ok", "Up", ""},
 	"open":               {"queued", "", "Open", ""},
 	"approved":           {"done", "ok", "Approved", ""},

@@ -26,7 +26,7 @@ func (s *Service) isSandbox(domain string) bool { return slices.Contains(s.c.San
 // simulate returns the simulated outcome of sending an email to test addresses.
 func simulate(to []string) outcome {
 	out := outcome{host: "test addresses", answers: make([]answer, len(to)),
-		conversation: "* a test address: its outcome is acted out here, and no host is asked\n"}
+		conversation: "* a test address: Postrider simulates the outcome and connects to no host\n"}
 	for i, address := range to {
 		out.answers[i] = simulateAddress(address)
 		out.conversation += "* " + address + ": " + out.answers[i].reply.String() + "\n"

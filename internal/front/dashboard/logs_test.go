@@ -26,6 +26,10 @@ func TestLogs(t *testing.T) {
 		v.shows("/app/logs?status=teapot", 422, "4xx")
 		v.shows("/app/logs?method=BREW", 422, "method")
 		v.shows("/app/logs?key=x", 200, "No request matches")
+		for _, path := range []string{"/app/logs?path=%00", "/app/logs/export?path=%ff", "/app/domains?q=%00",
+			"/app/settings/audit?action=%00"} {
+			v.shows(path, 400, "no text")
+		}
 
 		// A viewer may not send emails, so the bodies of a request that sends one stay hidden.
 		if page := b.visitor(teams.Viewer).shows(path, 200,

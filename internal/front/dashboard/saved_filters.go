@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/postrider/postrider/internal/accounts/savedfilters"
+	"github.com/postrider/postrider/internal/front/web"
 )
 
 // savedView is what a list shows of the visitor's saved filters.
@@ -76,7 +77,7 @@ var lists = map[savedfilters.List]func(*call) error{savedfilters.Emails: (*call)
 func saveFilter(of savedfilters.List) func(*call) error {
 	return func(c *call) error {
 		query, err := url.ParseQuery(c.form.Get("query"))
-		if err != nil {
+		if err != nil || !web.Storable(query) {
 			return errNoPlace
 		}
 		f := savedfilters.Filter{List: of, Name: c.form.Get("name"), Query: filterQuery(query)}

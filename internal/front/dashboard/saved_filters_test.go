@@ -75,8 +75,10 @@ func TestRefusedFilters(t *testing.T) {
 				t.Errorf("%+v: %d\n%s", x, status, page)
 			}
 		}
-		if status, page := save("<i>", "%zz"); status != 404 {
-			t.Errorf("a query that cannot be read: %d\n%s", status, page)
+		for _, query := range []string{"%zz", "q=%00", "q=%ff"} {
+			if status, page := save(" ", query); status != 404 {
+				t.Errorf("the query %q, which cannot be read: %d\n%s", query, status, page)
+			}
 		}
 		for i := range 49 {
 			if status, page := save(fmt.Sprint("Filter ", i), "status=failed"); status != 200 {

@@ -16,6 +16,8 @@ var (
 	errSignedOut = fault.New(fault.NoCredential, "", "You are no longer signed in. Reload the page.")
 	errLong      = fault.New(fault.Malformed, "", "The address of this page is too long to return to it after you "+
 		"sign in. Sign in first, and then open it.")
+	errAddress = fault.New(fault.Malformed, "", "The address of this page has characters that are no text. Open the page "+
+		"again from the navigation.")
 	errTooFast = fault.New(fault.TooFast, "", "You requested too many pages in one second, so nothing was done. "+
 		"Wait a second and reload.")
 	errLarge = fault.New(fault.Malformed, "", "The form is too large.")

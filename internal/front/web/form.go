@@ -28,7 +28,7 @@ func (s *Site) Form(w http.ResponseWriter, r *http.Request) (url.Values, error) 
 		return nil, err
 	}
 	form, err := url.ParseQuery(string(body))
-	if err == nil && !storable(form) {
+	if err == nil && !Storable(form) {
 		err = errors.New("a value is not UTF-8, or has a NUL")
 	}
 	if err != nil {
@@ -37,10 +37,11 @@ func (s *Site) Form(w http.ResponseWriter, r *http.Request) (url.Values, error) 
 	return form, nil
 }
 
-// storable reports whether the database can store every value in the form.
-func storable(form url.Values) bool {
-	for _, values := range form {
-		for _, v := range values {
+// Storable reports whether the database can store every value of a form or a query, and compare it with what it has
+// stored: PostgreSQL refuses a text with a NUL, or one that is not UTF-8.
+func Storable(values url.Values) bool {
+	for _, all := range values {
+		for _, v := range all {
 			if !utf8.ValidString(v) || strings.Contains(v, "\x00") {
 				return false
 			}

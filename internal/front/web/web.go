@@ -84,7 +84,7 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(audit.With(context.WithValue(r.Context(), visitKey{}, &visit{}), client(r)))
 		setHeaders(w.Header())
-		if err := s.checkOrigin(w, r, f); err != nil {
+		if err := s.run(w, r, f); err != nil {
 			s.fail(w, r, err)
 		}
 	})
@@ -179,8 +179,9 @@ func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
 	return nil
 }
 
-// checkOrigin runs f unless the request is a cross-site request. A panic in f is converted to an error.
-func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.ResponseWriter, *http.Request) error) (
+// run calls f unless the request is a cross-site request, or its query has a value that no database can store. A panic
+// in f is converted to an error.
+func (s *Site) run(w http.ResponseWriter, r *http.Request, f func(http.ResponseWriter, *http.Request) error) (
 	err error) {
 	defer func() {
 		switch p := recover(); p {
@@ -193,6 +194,9 @@ func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.R
 	}()
 	if err := s.origins.Check(r); err != nil {
 		return errForeign.Because(err)
+	}
+	if r.URL.RawQuery != "" && !Storable(r.URL.Query()) {
+		return errAddress
 	}
 	return f(w, r)
 }

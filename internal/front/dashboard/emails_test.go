@@ -82,6 +82,9 @@ func TestOtherTeam(t *testing.T) {
 			!strings.Contains(page, "The email is canceled.") {
 			t.Errorf("cancel: %d\n%s", status, page)
 		}
+		if names := b.auditNames(); !strings.Contains(names, `"email.cancelled"`) { // the name that the API uses too
+			t.Errorf("the audit log does not have the cancellation: %s", names)
+		}
 	})
 }
 

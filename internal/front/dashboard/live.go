@@ -20,6 +20,7 @@ const (
 	liveHeartbeat = 20 * time.Second // a comment that keeps proxies from closing a stream
 	liveWriteTime = 10 * time.Second // maximum time to write an event
 	liveMax       = 200              // streams of a team on this node
+	livePause     = time.Second      // least time between two changes that a page is told
 	liveRetry     = 3 * time.Second
 )
 
@@ -135,7 +136,8 @@ func (f *feeds) end(teamID string, of *feed) {
 }
 
 // liveStream sends a server-sent event when an email changes: any, or the one that the parameter email names. The
-// parameter domain leaves out emails. It checks with each event whether the visitor is still a member.
+// parameter domain leaves out emails. It checks with each event whether the visitor is still a member. Changes within
+// livePause become one event, because each event costs statements, and a team may send a thousand emails a second.
 func (c *call) liveStream() error {
 	changes, leave, err := c.feeds.follow(c.team.TeamID)
 	if err != nil {
@@ -149,27 +151,31 @@ func (c *call) liveStream() error {
 	text := "retry: 2000\n\n"
 	beat := time.NewTicker(liveHeartbeat)
 	defer beat.Stop()
-	for {
-		if err := writeLive(c.w, text); err != nil {
-			return nil // the browser is gone
-		}
-		text = ": still there\n\n"
-		select {
-		case <-c.ctx().Done():
-			return nil
-		case <-beat.C:
-		case id, open := <-changes:
-			if !open {
+	var told time.Time
+	var due <-chan time.Time // when the page is told of changes; nil if it knows all of them
+	for writeLive(c.w, text) == nil {
+		for text = ""; text == ""; {
+			select {
+			case <-c.ctx().Done():
 				return nil
-			}
-			if only == "" || id == "" || id == only {
-				text = "event: change\ndata: {}\n\n"
+			case <-beat.C:
+				text = ": still there\n\n"
+			case id, open := <-changes:
+				if !open {
+					return nil
+				}
+				if due == nil && (only == "" || id == "" || id == only) {
+					due = time.After(time.Until(told.Add(livePause)))
+				}
+			case told = <-due:
+				text, due = "event: change\ndata: {}\n\n", nil
 			}
 		}
 		if !c.stillMember() {
 			return nil
 		}
 	}
+	return nil // the browser is gone
 }
 
 // stillMember reports whether the visitor is still signed in and may still read the team's emails.

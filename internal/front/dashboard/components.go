@@ -19,9 +19,12 @@ var icons = []string{"mail", "inbox", "megaphone", "file", "flow", "users", "cha
 	"code", "lock", "shield", "sun", "moon", "pause", "play", "bin", "pencil", "image", "link", "bolt", "eye", "clip",
 	"book", "send", "out", "app", "wait"}
 
-// RegisterComponents adds the page with all components to a mux.
+// RegisterComponents adds the page with all components to a mux. Only a node for development shows the page.
 func (p *Pages) RegisterComponents(mux *http.ServeMux) {
 	p.Site.HandleSignedIn(mux, "GET "+ComponentsPath, func(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+		if !p.Site.Development() {
+			return errNoPage
+		}
 		now := p.Now()
 		return p.Site.Show(w, r, http.StatusOK, componentsPage, map[string]any{
 			"Icons": icons,

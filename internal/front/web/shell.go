@@ -116,7 +116,7 @@ func (s *Site) shell(r *http.Request, of *layoutData, o *options) {
 			of.Nav = append(of.Nav, NavSection{section.Label, items})
 		}
 	}
-	if s.c.Development != nil && s.c.Development() && len(of.Nav) > 0 {
+	if s.Development() && len(of.Nav) > 0 {
 		of.Nav[0].Items = append(of.Nav[0].Items, outboxLink(r))
 	}
 }

@@ -138,6 +138,9 @@ func (s *Site) Host() string {
 	return own.Hostname()
 }
 
+// Development reports whether this is a node for development.
+func (s *Site) Development() bool { return s.c.Development != nil && s.c.Development() }
+
 // SignInHint returns a sentence about signing in, or "".
 func (s *Site) SignInHint() string {
 	if s.c.SignInHint == nil {

@@ -12,6 +12,9 @@ import (
 // checkedMost is the largest size of the bodies, in bytes, of an email that is checked each time its page is opened.
 const checkedMost = 256 << 10
 
+// checkCost is the memory that checks take for each byte of the bodies.
+const checkCost = 3
+
 // sentChecks is what the page shows of the checks of an email. Their results are not stored, so the page runs them as
 // of now. Opening the page sends no DNS queries; a link asks for them.
 type sentChecks struct {
@@ -52,6 +55,13 @@ func (c *call) check(data *emailView, e *emails.Email, size int64) error {
 	case large && !all:
 		v.Says = "Run the checks"
 		return nil
+	}
+	if large {
+		release, err := c.ReserveMemory(c.ctx(), c.team.TeamID, checkCost*size)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
 	p, err := c.Emails.PreviewSent(c.ctx(), c.team.TeamID, e.ID)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -75,17 +76,25 @@ func spanChoices(in string) any {
 	return spans
 }
 
-// spanOf returns the span of time that the parameter in names, and its label, or zero values.
-func spanOf(in string) (from, to time.Time, label string) {
+// errSpan is answered to a time that cannot be read. A list or an export without it would have emails that were not
+// asked for.
+var errSpan = fault.Invalidf("in", "The time in the address of this page cannot be read. Open the list again, and "+
+	"choose a time.")
+
+// spanOf returns the span of time that the parameter in names, and its label. They are zero if the parameter is empty.
+func spanOf(in string) (from, to time.Time, label string, err error) {
+	if in == "" {
+		return from, to, "", nil
+	}
 	for _, s := range spans {
 		if s.Value == in {
-			return time.Now().Add(-s.length), time.Time{}, s.Label
+			return time.Now().Add(-s.length), time.Time{}, s.Label, nil
 		}
 	}
 	if from, to, ok := periodOf(in); ok {
-		return from, to, periodLabel(from, to)
+		return from, to, periodLabel(from, to), nil
 	}
-	return time.Time{}, time.Time{}, ""
+	return time.Time{}, time.Time{}, "", errSpan
 }
 
 // periodOf parses the value of the parameter in that names an hour, a day, or the first and the last day of a period,
@@ -221,7 +230,9 @@ func (c *call) emailFilter() (f emails.Filter, shown emailFilter, err error) {
 			*x.into = validID(x.from)
 		}
 	}
-	f.CreatedAfter, f.CreatedBefore, shown.SpanLabel = spanOf(shown.In)
+	if f.CreatedAfter, f.CreatedBefore, shown.SpanLabel, err = spanOf(shown.In); err != nil {
+		return f, shown, err
+	}
 	for _, set := range []bool{shown.Query != "", shown.Tag != "", shown.SpanLabel != "", shown.Domain != "",
 		shown.Key != "", shown.Template != "", shown.Broadcast != "", len(shown.Status) > 0, shown.From != ""} {
 		if set {

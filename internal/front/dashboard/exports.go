@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/suppressions"
@@ -36,13 +37,21 @@ func (c *call) exportEmails() error {
 	return c.export(teams.EmailsRead, "emails.exported", c.Exports.FoundEmails(c.actor, f))
 }
 
+// exportSuppressions exports the suppressions with an origin, or all. It refuses a search, which finds one address,
+// rather than exporting more than the list shows.
 func (c *call) exportSuppressions() error {
+	if c.r.URL.Query().Get("q") != "" {
+		return fault.Invalidf("q", "The result of a search cannot be exported. Clear the search, and export the list.")
+	}
 	origin := suppressions.Origin(c.r.URL.Query().Get("origin"))
 	return c.export(teams.SuppressionsRead, "suppressions.exported", c.Exports.Suppressions(c.team.TeamID, origin))
 }
 
 func (c *call) exportLogs() error {
-	f, _ := c.logFilter()
+	f, _, err := c.logFilter()
+	if err != nil {
+		return err
+	}
 	return c.export(teams.LogsRead, "logs.exported", c.Exports.Logs(c.team.TeamID, f))
 }
 

@@ -62,7 +62,7 @@ type logFilter struct {
 func (f logFilter) Spans() any { return spans }
 
 // logFilter reads the filter from the request's query.
-func (c *call) logFilter() (f requestlog.Filter, shown logFilter) {
+func (c *call) logFilter() (f requestlog.Filter, shown logFilter, err error) {
 	q := c.r.URL.Query()
 	shown = logFilter{Path: strings.TrimSpace(q.Get("path")), Status: q.Get("status"), Method: q.Get("method"),
 		Key: q.Get("key"), In: q.Get("in"), Classes: statusClasses, Methods: methods}
@@ -75,6 +75,9 @@ func (c *call) logFilter() (f requestlog.Filter, shown logFilter) {
 			f.From, shown.SpanLabel = c.Now().Add(-s.length), s.Label
 		}
 	}
+	if shown.In != "" && shown.SpanLabel == "" {
+		return f, shown, errSpan
+	}
 	for _, set := range []bool{shown.Path != "", shown.Status != "", shown.Method != "", shown.Key != "",
 		shown.SpanLabel != ""} {
 		if set {
@@ -84,7 +87,7 @@ func (c *call) logFilter() (f requestlog.Filter, shown logFilter) {
 	without := func(name string) string { return web.With(c.r.URL, name, "", "after", "", "before", "") }
 	shown.NoStatus, shown.NoMethod = without("status"), without("method")
 	shown.NoKey, shown.NoIn = without("key"), without("in")
-	return f, shown
+	return f, shown, nil
 }
 
 func (c *call) logs() error {
@@ -92,7 +95,10 @@ func (c *call) logs() error {
 	if err != nil {
 		return err
 	}
-	f, shown := c.logFilter()
+	f, shown, err := c.logFilter()
+	if err != nil {
+		return err
+	}
 	names, err := c.keyNames()
 	if err != nil {
 		return err

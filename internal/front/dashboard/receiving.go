@@ -65,7 +65,10 @@ func (c *call) receiving() error {
 	if data.Saved, err = c.saved(savedfilters.Receiving); err != nil {
 		return err
 	}
-	f, shown := c.receivedFilter()
+	f, shown, err := c.receivedFilter()
+	if err != nil {
+		return err
+	}
 	data.Filter = shown
 	var found receiving.Found
 	if f.Query == (search.Query{}) {
@@ -93,12 +96,14 @@ func (c *call) receiving() error {
 }
 
 // receivedFilter reads the filter from the request's query.
-func (c *call) receivedFilter() (f receiving.Filter, shown receivedFilter) {
+func (c *call) receivedFilter() (f receiving.Filter, shown receivedFilter, err error) {
 	q := c.r.URL.Query()
 	shown = receivedFilter{Query: strings.TrimSpace(q.Get("q")), From: q.Get("from"), To: q.Get("to"), In: q.Get("in"),
 		Thread: q.Get("thread"), Clear: c.r.URL.Path}
 	f.Query = search.Query{Text: shown.Query, From: shown.From, To: shown.To}
-	f.CreatedAfter, f.CreatedBefore, shown.SpanLabel = spanOf(shown.In)
+	if f.CreatedAfter, f.CreatedBefore, shown.SpanLabel, err = spanOf(shown.In); err != nil {
+		return f, shown, err
+	}
 	if shown.Thread != "" {
 		f.ThreadID = validID(shown.Thread)
 	}
@@ -109,7 +114,7 @@ func (c *call) receivedFilter() (f receiving.Filter, shown receivedFilter) {
 	}
 	without := func(name string) string { return web.With(c.r.URL, name, "", "after", "", "before", "") }
 	shown.NoThread, shown.NoIn, shown.NoFrom, shown.NoTo = without("thread"), without("in"), without("from"), without("to")
-	return f, shown
+	return f, shown, nil
 }
 
 func receivedRowOf(e *receiving.Email) receivedRow {

@@ -49,6 +49,10 @@ func TestSuppressions(t *testing.T) {
 			!strings.HasPrefix(page, "email,origin,source_id,created_at,id\r\n") || strings.Count(page, "\r\n") != 3 {
 			t.Errorf("export: %d\n%s", status, page)
 		}
+		if page := v.shows("/app/suppressions?q=laura@example.org", 200); strings.Contains(page, "/suppressions/export") {
+			t.Error("the result of a search leads to an export of the whole list")
+		}
+		v.shows("/app/suppressions/export?q=laura@example.org", 422, "cannot be exported")
 		viewer := b.visitor(teams.Viewer)
 		for _, at := range []string{"/app/suppressions", path} {
 			if page := viewer.shows(at, 200); strings.Contains(page, "Remove suppression") ||

@@ -19,7 +19,8 @@ func TestFirstSteps(t *testing.T) {
 		b.api("POST", "/webhooks", `{"endpoint":"https://example.org/hook","events":["email.sent"]}`)
 		v.shows("/app/start", 200, "4 of 4 done", "/app/emails/"+id, "https://example.org/hook")
 		other := b.visitorOf(b.other.TeamID, teams.Owner)
-		other.shows("/app/start", 200, "1 of 4 done", "Add a domain")
+		other.shows("/app/start", 200, "1 of 4 done", "Add a domain", `href="/app/domains/new"`, `href="/app/webhooks/new"`)
+		b.visitorOf(b.other.TeamID, teams.Viewer).shows("/app/start", 200, `href="/app/domains">Add domain`)
 	})
 }
 

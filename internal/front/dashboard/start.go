@@ -53,11 +53,20 @@ func (c *call) start() error {
 		web.Live("/app/live"))
 }
 
+// addPath returns the address of the form that adds an object to a list, or that of the list if the visitor's role may
+// not add objects.
+func (c *call) addPath(list string, scope teams.Scope) string {
+	if c.actor.Scopes.Has(scope) {
+		return list + "/new"
+	}
+	return list
+}
+
 func (c *call) domainStep() (firstStep, error) {
 	all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
 	if err != nil || len(all) == 0 {
-		return firstStep{"draft", "Add a domain", "You send emails from addresses at your domain.", "/app/domains/new",
-			"Add domain"}, err
+		return firstStep{"draft", "Add a domain", "You send emails from addresses at your domain.",
+			c.addPath("/app/domains", teams.DomainsWrite), "Add domain"}, err
 	}
 	for i := range all {
 		if all[i].MaySend() {
@@ -73,8 +82,8 @@ func (c *call) domainStep() (firstStep, error) {
 func (c *call) keyStep() (firstStep, error) {
 	all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: 1})
 	if err != nil || len(all) == 0 {
-		return firstStep{"draft", "Create an API key", "Your code identifies itself with the key.", "/app/keys",
-			"Create key"}, err
+		return firstStep{"draft", "Create an API key", "Your code identifies itself with the key.",
+			c.addPath("/app/keys", teams.KeysWrite), "Create key"}, err
 	}
 	return firstStep{"passed", "API key " + all[0].Name + " exists", "", "/app/keys", "Open keys"}, nil
 }
@@ -92,7 +101,7 @@ func (c *call) webhookStep() (firstStep, error) {
 	all, _, err := c.Webhooks.List(c.ctx(), c.team.TeamID, page.Page{Limit: 1})
 	if err != nil || len(all) == 0 {
 		return firstStep{"draft", "Add a webhook", "Your code learns at once that an email was delivered, bounced or opened.",
-			"/app/webhooks", "Add webhook"}, err
+			c.addPath("/app/webhooks", teams.WebhooksWrite), "Add webhook"}, err
 	}
 	return firstStep{"passed", "A webhook receives events", all[0].URL, "/app/webhooks/" + all[0].ID, "Open webhook"}, nil
 }

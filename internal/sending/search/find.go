@@ -315,8 +315,8 @@ func (x *search[T]) scan(ctx context.Context, lo, hi string) error {
 		s.Args = append(slices.Clone(s.Args), db.ID(bound))
 		s.Text += fmt.Sprintf(" AND %s %s $%d", s.ID, end, len(s.Args))
 	}
-	for rows := scanRows; ; rows = min(2*rows, 2000) {
-		limit := rows
+	for rows := scanRows; ; {
+		began, limit := time.Now(), rows
 		if x.Select == nil {
 			limit = min(rows, x.need-len(x.all))
 		}
@@ -345,10 +345,19 @@ func (x *search[T]) scan(ctx context.Context, lo, hi string) error {
 		if x.over() {
 			return nil
 		}
+		rows = nextRows(rows, time.Since(began), time.Until(x.end))
 		if p.After = next; x.up {
 			p = page.Page{Before: next}
 		}
 	}
+}
+
+// nextRows returns how many rows the next step of a scan reads, if the last step read a number of rows in a time. It reads
+// twice as many if they take no more than the rest of the time of the search. The rows may be anywhere on a disk, where
+// 2,000 of them take most of a second.
+func nextRows(rows int, took, rest time.Duration) int {
+	most := float64(rows) * float64(rest) / float64(max(took, time.Microsecond))
+	return max(scanRows, int(min(most, float64(2*rows), 2000)))
 }
 
 // selects reports whether an item that the list's condition on columns selects meets the other conditions.

@@ -9,8 +9,9 @@
 // in another window since then. The response to a POST is a redirect, except for a secret that is shown once and for a
 // form with errors, which keeps what was typed.
 //
-// Every filter and every place in a list is a query parameter, so that each view has an address. A page takes one or
-// two queries by index. Mail is shown only in sandboxed frames, whose responses allow no scripts.
+// Every filter and every place in a list is a query parameter, so that each view has an address. The number of
+// statements of a page does not depend on the number of its rows. Mail is shown only in sandboxed frames, whose
+// responses allow no scripts.
 //
 // # Failures
 //
@@ -259,6 +260,14 @@ func (c *call) redirect(path, done string) error {
 		c.Site.SetCookie(c.w, doneCookie, encodeDone(done), doneFor)
 	}
 	return web.Redirect(c.w, c.r, path)
+}
+
+// standAt makes the links of the page that is shown lead to a path with a query. It is for a page that is shown in
+// response to a form whose own address has no page.
+func (c *call) standAt(path, query string) {
+	c.r = c.r.WithContext(c.ctx())
+	c.r.URL = &url.URL{Path: path, RawQuery: query}
+	c.r.RequestURI = c.r.URL.RequestURI()
 }
 
 // json responds to a script of a page.

@@ -104,6 +104,9 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 	if err != nil {
 		return err
 	}
+	if c.r.Method == http.MethodPost {
+		c.standAt(emailPath(e.ID), "")
+	}
 	data := emailView{base: c.base(), Email: e, Back: "/app/emails", Problem: problem, Resume: typed,
 		MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
 	if len(shared) > 0 {

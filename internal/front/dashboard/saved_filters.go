@@ -84,8 +84,7 @@ func saveFilter(of savedfilters.List) func(*call) error {
 		saved, err := c.SavedFilters.Save(c.ctx(), c.actor, f)
 		if text, ok := refused(err); ok {
 			c.saving = savingForm{f.Name, text}
-			c.r = c.r.WithContext(c.ctx())
-			c.r.URL = &url.URL{Path: listPath(of, nil), RawQuery: f.Query.Encode()}
+			c.standAt(listPath(of, nil), f.Query.Encode())
 			return lists[of](c)
 		}
 		if err != nil {

@@ -55,6 +55,9 @@ func (c *call) webhookPage(status int, problem string) error {
 	if err != nil {
 		return err
 	}
+	if c.r.Method == http.MethodPost {
+		c.standAt(webhookPath(e.ID), "")
+	}
 	data := webhookView{base: c.base(), Webhook: c.webhookRow(e), Problem: problem}
 	q := c.r.URL.Query()
 	for _, s := range messageStates {

@@ -44,6 +44,7 @@ type emailList struct {
 	Snippets []snippet
 	Export   string
 	Saved    savedView
+	Problem  string // why the search was refused; else ""
 }
 
 // emailFilter is the filter as the visitor set it.
@@ -154,6 +155,10 @@ func (c *call) emails() error {
 	} else {
 		found, err = c.Emails.Search(c.ctx(), c.actor, f, p)
 	}
+	status := http.StatusOK
+	if text, ok := searchProblem(err); ok {
+		data.Problem, status, err = text, http.StatusUnprocessableEntity, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -180,7 +185,7 @@ func (c *call) emails() error {
 			return err
 		}
 	}
-	return c.show(http.StatusOK, emailsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Emails"),
+	return c.show(status, emailsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Emails"),
 		web.Live("/app/live"), web.HTMX())
 }
 

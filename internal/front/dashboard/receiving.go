@@ -32,7 +32,7 @@ type receivedList struct {
 	First   bool
 	Places  []string // where the team receives emails, if it has received none yet
 	Saved   savedView
-	Domains bool // whether the visitor may see the domains
+	Problem string // why the search was refused; else ""
 }
 
 // receivedFilter is the filter as the visitor set it.
@@ -76,6 +76,10 @@ func (c *call) receiving() error {
 	} else {
 		found, err = c.Receiving.Search(c.ctx(), c.team.TeamID, f, p)
 	}
+	status := http.StatusOK
+	if text, ok := searchProblem(err); ok {
+		data.Problem, status, err = text, http.StatusUnprocessableEntity, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -91,7 +95,7 @@ func (c *call) receiving() error {
 			return err
 		}
 	}
-	return c.show(http.StatusOK, receivingPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Receiving"),
+	return c.show(status, receivingPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Receiving"),
 		web.Live("/app/live"), web.HTMX())
 }
 
@@ -223,7 +227,7 @@ func (c *call) addSent(data *receivedView) error {
 	if !c.actor.Scopes.Has(teams.EmailsRead) {
 		return nil
 	}
-	sent, err := c.Emails.Get(c.ctx(), c.team.TeamID, data.Email.ThreadID)
+	sent, _, err := c.Emails.GetWithin(c.ctx(), c.team.TeamID, data.Email.ThreadID, 0) // only the subject is shown
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
 			return nil

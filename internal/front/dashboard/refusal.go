@@ -37,6 +37,19 @@ func inWords(field, message string) string {
 	return strings.ReplaceAll(message, "`", "")
 }
 
+// parameterWords name the parameters of lists as the pages do.
+var parameterWords = map[string]string{"q": "search", "from": "sender", "to": "recipient", "status": "state",
+	"tag": "tag"}
+
+// searchProblem reports whether a search was refused, and says what is wrong with it.
+func searchProblem(err error) (string, bool) {
+	text, ok := refused(err)
+	if words := parameterWords[fieldOf(err)]; words != "" {
+		text = strings.Replace(text, "The `"+fieldOf(err)+"` parameter", "The "+words, 1)
+	}
+	return strings.ReplaceAll(text, "`", ""), ok
+}
+
 // tick is a checkbox of a form.
 type tick struct {
 	Name, Label, Hint string

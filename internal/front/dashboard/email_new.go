@@ -49,25 +49,54 @@ func (c *call) showNewEmail() error {
 		return err
 	}
 	if again := c.r.URL.Query().Get("again"); again != "" {
-		e, err := c.Emails.Get(c.ctx(), c.team.TeamID, validID(again))
-		if err != nil {
+		if err := c.fillAgain(form, validID(again)); err != nil {
 			return err
-		}
-		values := map[string]string{"from": e.From, "to": strings.Join(e.To, ", "), "subject": e.Subject, "html": "",
-			"text": ""}
-		if e.HTML != nil {
-			values["html"] = *e.HTML
-		}
-		if e.Text != nil {
-			values["text"] = *e.Text
-		}
-		for _, f := range form.Fields {
-			if v, ok := values[f.Name]; ok {
-				f.Value = v
-			}
 		}
 	}
 	return c.newEmailPage(http.StatusOK, form)
+}
+
+// againMost is the maximum size, in bytes, of the text and HTML of an earlier email that the form repeats.
+const againMost = 48 << 10
+
+// fillAgain fills the form with the values of an earlier email, and says above the form what it leaves out.
+func (c *call) fillAgain(form *web.Form, emailID string) error {
+	e, size, err := c.Emails.GetWithin(c.ctx(), c.team.TeamID, emailID, againMost)
+	if err != nil {
+		return err
+	}
+	files, _, err := c.Emails.Attachments(c.ctx(), c.team.TeamID, e.ID, page.Page{Limit: 1})
+	if err != nil {
+		return err
+	}
+	values := map[string]string{"from": e.From, "to": strings.Join(e.To, ", "), "subject": e.Subject, "html": "",
+		"text": ""}
+	if e.HTML != nil {
+		values["html"] = *e.HTML
+	}
+	if e.Text != nil {
+		values["text"] = *e.Text
+	}
+	for _, f := range form.Fields {
+		if v, ok := values[f.Name]; ok {
+			f.Value = v
+		}
+	}
+	var without []string
+	for _, x := range []struct {
+		what string
+		has  bool
+	}{{"the recipients of copies", len(e.Cc)+len(e.Bcc) > 0}, {"the address for replies", len(e.ReplyTo) > 0},
+		{"the attachments", len(files) > 0},
+		{"the text and the HTML, which are too large for this form", size > againMost}} {
+		if x.has {
+			without = append(without, x.what)
+		}
+	}
+	if len(without) > 0 {
+		form.Problem = "This form leaves out " + and(without) + " of the earlier email."
+	}
+	return nil
 }
 
 func (c *call) newEmailPage(status int, form *web.Form) error {

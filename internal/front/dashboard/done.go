@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/base64"
+	"strings"
 	"time"
 )
 
@@ -24,5 +25,5 @@ func (c *call) done() string {
 
 // encodeDone makes a sentence a cookie's value.
 func encodeDone(text string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(text[:min(len(text), doneMax)]))
+	return base64.RawURLEncoding.EncodeToString([]byte(strings.ToValidUTF8(text[:min(len(text), doneMax)], "")))
 }

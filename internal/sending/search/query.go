@@ -117,9 +117,17 @@ func (c *Criteria) readText() (err error) {
 		case !ok || local == "" && host == "":
 			rest = append(rest, token)
 		case local == "":
-			c.anywhere = append(c.anywhere, addressPattern{message.FoldCase(host), true, true})
+			text := message.FoldCase(host)
+			if a, err := message.ParseAddress("a@" + host); err == nil { // emails have the ASCII form of a domain
+				text = a.Domain
+			}
+			c.anywhere = append(c.anywhere, addressPattern{text, true, true})
 		default:
-			c.anywhere = append(c.anywhere, addressPattern{message.FoldCase(token), false, true})
+			text := message.FoldCase(token)
+			if a, err := message.ParseAddress(token); err == nil {
+				text = a.Key()
+			}
+			c.anywhere = append(c.anywhere, addressPattern{text, false, true})
 		}
 	}
 	if len(c.anywhere) > maxQueryWords {

@@ -102,5 +102,11 @@ func TestFormAfterTheSession(t *testing.T) {
 		if _, page := other.signIn("/app/domains/new"); strings.Contains(page, typed) {
 			t.Errorf("a member of another team sees the form\n%s", page)
 		}
+		submit()
+		colleague := b.withPassword("colleague@example.org", teams.Owner, b.acme.TeamID)
+		colleague.c = v.c
+		if _, page := colleague.signIn("/app/domains/new"); strings.Contains(page, typed) {
+			t.Errorf("another member of the team sees the form\n%s", page)
+		}
 	})
 }

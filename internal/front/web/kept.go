@@ -19,10 +19,12 @@ import (
 
 // A visitor may submit a form after the session has ended. The form changes nothing then, but what was typed is kept
 // while the visitor signs in, and the page of the form is shown with it. Package users stores it for an hour, and a
-// cookie holds its token.
+// cookie holds its token and the id of the user who was signed in last: another person who signs in to the browser must
+// not see it.
 const (
 	keptCookie = "kept"
 	keptFor    = time.Hour
+	lastCookie = "last" // the id of the user who was signed in last; it is no secret
 )
 
 // neverKept are the names of the fields with secrets.
@@ -35,7 +37,8 @@ func (s *Site) keepForm(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 		return ""
 	}
 	form, err := s.Form(w, r)
-	if err != nil {
+	last := s.Cookie(r, lastCookie)
+	if err != nil || last == "" {
 		return page
 	}
 	for _, name := range neverKept {
@@ -47,7 +50,7 @@ func (s *Site) keepForm(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 		s.log.Warn("a form that was submitted without a session could not be kept", "page", r.Pattern, "error", err)
 	}
 	if token != "" {
-		s.setCookie(w, keptCookie, token, keptFor)
+		s.setCookie(w, keptCookie, token+"."+last, keptFor)
 	}
 	return page
 }
@@ -77,9 +80,9 @@ func (s *Site) pageOfForm(r *http.Request, mux *http.ServeMux) string {
 	return ""
 }
 
-// takeForm returns the form that was kept for a page, once. A form of another team is not shown.
+// takeForm returns the form that was kept for a page, once. A form of another user or another team is not shown.
 func (s *Site) takeForm(w http.ResponseWriter, r *http.Request, v *Visitor) (*users.KeptForm, error) {
-	token := s.Cookie(r, keptCookie)
+	token, by, _ := strings.Cut(s.Cookie(r, keptCookie), ".")
 	if token == "" || r.Method != http.MethodGet || wantsJSON(r) {
 		return nil, nil
 	}
@@ -91,6 +94,9 @@ func (s *Site) takeForm(w http.ResponseWriter, r *http.Request, v *Visitor) (*us
 	form, err := url.ParseQuery(f.Form)
 	if err != nil {
 		return nil, fmt.Errorf("read a kept form: %w", err)
+	}
+	if by != v.User.ID {
+		return nil, nil
 	}
 	if team, _ := v.Team(); form.Has("team") && form.Get("team") != team.TeamID {
 		return nil, nil

@@ -107,6 +107,7 @@ func (s *Site) SignOut(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.setCookie(w, "", "", 0)
 	s.setCookie(w, keptCookie, "", 0)
+	s.setCookie(w, lastCookie, "", 0)
 	return nil
 }
 

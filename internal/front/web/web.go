@@ -113,6 +113,9 @@ func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 			if of.kept, err = s.takeForm(w, r, &v); err != nil {
 				return err
 			}
+			if s.Cookie(r, lastCookie) != v.User.ID {
+				s.setCookie(w, lastCookie, v.User.ID, cookieLifetime)
+			}
 		}
 		by := client(r)
 		by.ActorKind, by.ActorID, by.ActorName = string(teams.UserActor), v.User.ID, v.User.Email

@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	// By default, more end-to-end tests than CPUs run in parallel, because the tests mostly wait for other programs.
 	// The flag -test.parallel overrides this default.
 	flag.Set("test.parallel", "6")
-	// dbtest.Main exits the process, so this hook removes the folder after the database server has stopped.
-	dbtest.After(func() { os.RemoveAll(dir) })
+	// dbtest.Main exits the process, so this hook ends the browser and removes the folder.
+	dbtest.After(func() { stopBrowser(); os.RemoveAll(dir) })
 	dbtest.Main(m)
 }
 

@@ -157,7 +157,7 @@ func (r *reader) signsInTwice(code func(after time.Duration) string) {
 // signsOut signs out by the menu beside the user's name.
 func (r *reader) signsOut() {
 	r.t.Helper()
-	if err := chromedp.Do(r.tab, chromedp.Click(chromedp.Search(`//summary[@aria-label="Your account"]`))); err != nil {
+	if err := chromedp.Do(r.tab, chromedp.Click(chromedp.Search(`//summary[contains(., "Your account")]`))); err != nil {
 		r.t.Fatalf("open the menu: %v", err)
 	}
 	r.presses("Sign out")

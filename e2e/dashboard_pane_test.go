@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestDashboardPane: in a wide window, an email opens beside the list. The address is that of the email; back leads to
+// the email before and to the list, and keys move through the list.
+func TestDashboardPane(t *testing.T) {
+	t.Parallel()
+	n := start(t, nil)
+	n.addDomainOf(`{"name":"acme.example"}`)
+	r := &reader{t: t, tab: chromium(t), url: n.localhost()}
+	if err := chromedp.Do(r.tab, chromedp.EmulateViewport(1920, 1080)); err != nil {
+		t.Fatal(err)
+	}
+	r.signsIn(n)
+	for _, subject := range []string{"Third", "Second", "First"} { // the list is newest first
+		n.must("POST", "/emails", `{"from":"a@acme.example","to":"laura@example.net","subject":"`+subject+
+			`","html":"<p>x</p>","text":"Text of `+subject+`"}`, nil)
+	}
+	r.open("/app/emails?in=24h")
+	r.sees("Third")
+	shows := func(subject string) {
+		t.Helper()
+		eventually(t, 20*time.Second, "the pane shows "+subject, func() bool {
+			return r.evaluates(`document.querySelector("#pane h1")?.innerText === "` + subject + `"
+				&& document.querySelector("tr.chosen")?.innerText.includes("` + subject + `")
+				&& location.pathname === "/app/emails/" + document.querySelector("tr.chosen").dataset.id
+				&& document.title.startsWith("` + subject + `")`)
+		})
+	}
+	r.evaluates(`window.sameDocument = true`)
+	r.hits("j", kb.Enter)
+	shows("First")
+	r.hits("j")
+	shows("Second")
+	if !r.evaluates(`document.activeElement === document.querySelector("tr.chosen a.whole")`) {
+		t.Error("the focus has left the list")
+	}
+	r.evaluates(`document.querySelectorAll("#list a.whole")[2].click(), true`)
+	shows("Third")
+	r.presses("Text")
+	r.sees("Text of Third")
+	r.evaluates(`history.back(), true`)
+	eventually(t, 20*time.Second, "the tab is left", func() bool { return r.evaluates(`location.search === ""`) })
+	r.evaluates(`history.back(), true`)
+	shows("Second")
+	r.hits(kb.Escape)
+	eventually(t, 20*time.Second, "the pane is closed", func() bool {
+		return r.evaluates(`document.querySelector("#pane").hidden && location.search === "?in=24h"
+			&& document.activeElement.closest("tr").innerText.includes("Second")`)
+	})
+	if !r.evaluates(`window.sameDocument === true`) {
+		t.Error("the page was loaded again")
+	}
+}

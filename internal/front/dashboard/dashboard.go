@@ -170,6 +170,7 @@ type route struct {
 	whileSuspended bool
 
 	stream bool // see [Route.Stream]
+	large  bool // the form may have up to 1 MB
 
 	serve func(c *call) error
 }
@@ -219,7 +220,11 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request, v web.Visitor, x *
 		return errSuspended
 	}
 	if r.Method == http.MethodPost {
-		if c.form, err = p.Site.Form(w, r); err != nil {
+		read := p.Site.Form
+		if x.large {
+			read = p.Site.LargeForm
+		}
+		if c.form, err = read(w, r); err != nil {
 			return err
 		}
 		if c.form.Get("team") != team.TeamID {

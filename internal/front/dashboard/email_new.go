@@ -16,6 +16,7 @@ var newEmailPage = pageOf("email_new.html")
 type newEmail struct {
 	base
 	Form *web.Form
+	Once string // see [call.once]
 }
 
 const testHTML = "<h1>It works</h1>\n<p>This email was sent from the dashboard.</p>"
@@ -100,7 +101,7 @@ func (c *call) fillAgain(form *web.Form, emailID string) error {
 }
 
 func (c *call) newEmailPage(status int, form *web.Form) error {
-	return c.show(status, newEmailPage, newEmail{c.base(), form}, web.Crumbs("Emails", "/app/emails", "New email"),
+	return c.show(status, newEmailPage, newEmail{c.base(), form, c.once()}, web.Crumbs("Emails", "/app/emails", "New email"),
 		web.Class("form"))
 }
 
@@ -118,7 +119,7 @@ func (c *call) sendNewEmail() error {
 	if text := c.form.Get("text"); text != "" {
 		in.Text = &text
 	}
-	id, err := c.Emails.Send(c.ctx(), c.actor, in, emails.Idempotency{})
+	id, err := c.Emails.Send(c.ctx(), c.actor, in, c.idempotency())
 	if err != nil {
 		status, ours := form.SetError(err)
 		if ours != nil || fault.KindOf(err) == fault.Unavailable {

@@ -106,6 +106,21 @@ func TestNewEmail(t *testing.T) {
 			!strings.Contains(page, `<dt>Sent by</dt><dd class="any">`+v.user.Email+"</dd>") {
 			t.Errorf("sent: %d\n%s", status, page)
 		}
+
+		// A form that is submitted twice sends one email. Another text, and 10,000 characters of three bytes, send more.
+		count := func() int { return len(b.api("GET", "/emails", "")["data"].([]any)) }
+		before := count()
+		form := url.Values{"from": {"a@acme.example"}, "to": {"x@example.org"}, "subject": {"Once"}, "text": {"x"},
+			"once": {"01890a5d-ac96-774b-bcce-b302099a8057"}}
+		for range 2 {
+			if status, page = v.post("/app/emails/new", form); status != 200 {
+				t.Errorf("a repeated form: %d\n%s", status, page)
+			}
+		}
+		form.Set("text", strings.Repeat("語", 10_000))
+		if status, page = v.post("/app/emails/new", form); status != 200 || count() != before+2 {
+			t.Errorf("%d emails after a repeated form and a long text, %d before: %d\n%.2000s", count(), before, status, page)
+		}
 		if status, _ := b.visitor(teams.Viewer).get("/app/emails/new"); status != 403 {
 			t.Errorf("a viewer: %d", status)
 		}

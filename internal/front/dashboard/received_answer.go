@@ -21,6 +21,7 @@ var answerPage = pageOf("received_answer.html")
 // answerView is the content of the pages that reply to a received email and forward it.
 type answerView struct {
 	base
+	Once    string // see [call.once]
 	Email   receiving.Email
 	Form    *web.Form
 	Forward bool
@@ -65,7 +66,7 @@ func (c *call) showAnswer(forward bool) error {
 }
 
 func (c *call) answerPage(status int, data answerView) error {
-	data.base = c.base()
+	data.base, data.Once = c.base(), c.once()
 	title := "Reply"
 	if data.Forward {
 		title = "Forward"
@@ -233,7 +234,7 @@ func (c *call) sendAnswer(forward bool) error {
 	}
 	id := ""
 	if err == nil {
-		id, err = c.Emails.Send(c.ctx(), c.actor, in, emails.Idempotency{})
+		id, err = c.Emails.Send(c.ctx(), c.actor, in, c.idempotency())
 	}
 	if err != nil {
 		status, ours := form.SetError(err)

@@ -37,7 +37,7 @@ func (p *Pages) routes() []route {
 
 		{pattern: "GET /app/emails", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emails},
 		{pattern: "GET /app/emails/new", scope: teams.EmailsSend, serve: (*call).showNewEmail},
-		{pattern: "POST /app/emails/new", scope: teams.EmailsSend, serve: (*call).sendNewEmail},
+		{pattern: "POST /app/emails/new", scope: teams.EmailsSend, large: true, serve: (*call).sendNewEmail},
 		{pattern: "POST /app/emails/filters", scope: teams.EmailsRead, own: true, serve: saveFilter(savedfilters.Emails)},
 		{pattern: "POST /app/emails/filters/{id}/delete", scope: teams.EmailsRead, own: true,
 			serve: deleteFilter(savedfilters.Emails)},

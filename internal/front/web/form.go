@@ -14,16 +14,28 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// formMax is the maximum size of a submitted form in bytes.
-const formMax = 64 << 10
+// These are the maximum sizes of a submitted form in bytes. Each character of a text may take nine bytes in a form.
+const (
+	formMax      = 64 << 10
+	largeFormMax = 1 << 20
+)
 
-// Form reads a request's form, which must be encoded as application/x-www-form-urlencoded.
+// Form reads a request's form, which must be encoded as application/x-www-form-urlencoded. It has at most 64 KB.
 func (s *Site) Form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	return readForm(w, r, formMax)
+}
+
+// LargeForm is like [Site.Form], but reads up to 1 MB. It is for forms with long texts of visitors who have signed in.
+func (s *Site) LargeForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	return readForm(w, r, largeFormMax)
+}
+
+func readForm(w http.ResponseWriter, r *http.Request, most int64) (url.Values, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
 		kind != "application/x-www-form-urlencoded" {
 		return nil, fault.New(fault.Malformed, "", "This page accepts only forms.")
 	}
-	body, err := read(w, r)
+	body, err := read(w, r, most)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +64,7 @@ func Storable(values url.Values) bool {
 
 // JSON reads the body of a request sent by a page's script.
 func (s *Site) JSON(w http.ResponseWriter, r *http.Request, into any) error {
-	body, err := read(w, r)
+	body, err := read(w, r, formMax)
 	if err != nil {
 		return err
 	}
@@ -62,8 +74,8 @@ func (s *Site) JSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, formMax))
+func read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, errLarge.Because(err)
 	}

@@ -393,8 +393,7 @@
 				$("button", late).textContent = "Show new emails";
 				return;
 			}
-			clearTimeout(wait);
-			wait = setTimeout(refresh, 300);
+			wait ||= setTimeout(() => { wait = 0; refresh(); }, 300); // not later if changes never pause
 		};
 		const say = (state, text) => { if (live.dataset.live !== state) { live.dataset.live = state; live.textContent = text; } };
 		const open = () => {

@@ -5,7 +5,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Without paths of this machine in the compiled packages, every clone and work tree shares what the cache holds.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
-.PHONY: test race lint deps fuzz mutants bench kill torn browser chaos pooler failover upgrade postfix build build-libcrypto
+.PHONY: test race lint deps fuzz mutants bench kill torn browser screenshots chaos pooler failover upgrade postfix build build-libcrypto
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
@@ -82,9 +82,16 @@ ROUNDS ?= 20
 kill: deps
 	POSTRIDER_KILL_ROUNDS=$(ROUNDS) POSTRIDER_KILL_EMAILS=5000 POSTRIDER_KILL_RUNS=2000 go test -timeout 60m -count=1 -v -run TestKill ./e2e/
 
-# People and their programs use the pages in a real Chromium. make test has one such test: the official CLI logs in.
+# People and their programs use the pages in a real Chromium; axe-core looks for barriers on every page, in both themes,
+# for desktops and phones; and the first view is measured. make test has the tasks of the dashboard and a few pages.
 browser: deps
-	go test -tags browser -timeout 20m -count=1 -v -run 'Browser|SignIn|Passkey' ./e2e/
+	go test -tags browser -timeout 30m -count=1 -v -run 'Browser|SignIn|Passkey|Dashboard|Playwright' ./e2e/
+
+# Pictures of every page with sample data, in both themes, for desktops and phones.
+SCREENSHOTS ?= $(CURDIR)/bin/screenshots
+screenshots: deps
+	POSTRIDER_SCREENSHOTS=$(SCREENSHOTS) go test -tags browser -timeout 30m -count=1 -run Screenshots ./e2e/
+	@echo "The pictures are in $(SCREENSHOTS)"
 
 # Cuts the connection to PostgreSQL in each answer of the database in turn. make test does it in a sample of the answers.
 torn: deps

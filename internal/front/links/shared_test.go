@@ -40,7 +40,7 @@ func look(t *testing.T, page string) (s shows) {
 		t.Fatal(err)
 	}
 	s.text = map[string]string{}
-	known := strings.Fields("html head meta title style body h1 dl dt dd iframe h2 pre ul li a")
+	known := strings.Fields("html head meta title style body main h1 dl dt dd iframe h2 pre ul li a")
 	var inside []string
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {

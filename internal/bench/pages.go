@@ -96,7 +96,7 @@ type pageRow struct {
 	html, view int // most bytes of a response, and of a first view; 0 if the response is no page of the dashboard
 }
 
-// readTable reads the tables of pages. Of the pages for accounts and people, it leaves out those of single objects,
+// readTable reads the tables of pages. It leaves out the pages of single objects among those for accounts and people,
 // because an approval or a template needs a connected app.
 func (m *pageMeter) readTable() {
 	for _, r := range dashboard.Routes() {

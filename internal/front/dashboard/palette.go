@@ -92,7 +92,7 @@ func (c *call) search() error {
 
 // find returns what matches a text: emails by id, address or subject, contacts by id, address or name, broadcasts and
 // domains by name, pages, actions, and headings of the documentation. After the sign >, the text selects actions only.
-// What takes longer than paletteTime is left out.
+// Results that take longer than paletteTime are left out.
 func (c *call) find(text string) (groups []paletteGroup, err error) {
 	text = strings.TrimSpace(text)
 	if len(text) > paletteMax {

@@ -17,8 +17,8 @@ func (c *call) once() string {
 	return id.New()
 }
 
-// idempotency returns a key for the submitted form, so that a form that is submitted twice, for example by a reload, sends
-// one email. The key also depends on what was typed: a form that was changed meanwhile sends another email.
+// idempotency returns a key for the submitted form, so that a form that is submitted twice, for example by a reload,
+// sends one email. The key also depends on what was typed: a form that was changed meanwhile sends another email.
 func (c *call) idempotency() emails.Idempotency {
 	once := c.form.Get("once")
 	if !id.Valid(once) {

@@ -26,7 +26,7 @@ type Counts struct {
 	Webhooks  int64 // enabled endpoints at which every known attempt fails
 }
 
-// Of counts what waits for the people of a team.
+// Of returns how many approvals and failing webhooks wait for the people of a team.
 func Of(ctx context.Context, d *db.DB, teamID string) (Counts, error) {
 	return count(ctx, d.Reader, teamID, d.Now())
 }

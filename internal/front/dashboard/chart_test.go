@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestTicks(t *testing.T) {
@@ -143,43 +142,6 @@ func TestWaiting(t *testing.T) {
 			if n.Waiting != c.want[i] {
 				t.Errorf("%s: %d wait in period %d, want %d", c.name, n.Waiting, i, c.want[i])
 			}
-		}
-	}
-}
-
-func TestSpans(t *testing.T) {
-	now := time.Date(2026, 11, 26, 14, 31, 0, 0, time.UTC) // a Thursday
-	for _, c := range []struct {
-		span        int
-		by, first   string
-		n           int
-		label, full string // of the newest period
-	}{
-		{0, "hour", "2026-11-25T15:00:00Z", 24, "14:00", "26 Nov 14:00"},
-		{1, "day", "2026-11-20T00:00:00Z", 7, "26", "26 Nov"},
-		{2, "day", "2026-10-28T00:00:00Z", 30, "26", "26 Nov"},
-		{2, "week", "2026-10-26T00:00:00Z", 5, "23 Nov", "23 Nov to 29 Nov"},
-		{3, "week", "2026-08-24T00:00:00Z", 14, "23 Nov", "23 Nov to 29 Nov"},
-	} {
-		all := metricSpans[c.span].starts(now, c.by)
-		label, full := axisLabels(all[len(all)-1], all[len(all)-2], c.by)
-		if all[0].Format(time.RFC3339) != c.first || len(all) != c.n || label != c.label || full != c.full {
-			t.Errorf("%s by %s: %d periods from %s; the last is %q, %q", metricSpans[c.span].Label, c.by, len(all),
-				all[0].Format(time.RFC3339), label, full)
-		}
-	}
-}
-
-func TestPeriodOf(t *testing.T) {
-	for in, want := range map[string]string{"2026-11-16": "16 Nov 2026", "2026-11-16T09": "16 Nov 09:00 UTC",
-		"2026-11-16_2026-11-22": "16 Nov to 22 Nov 2026", "7d": "", "": "", "2026-11-22_2026-11-16": "", "2026-13-01": ""} {
-		from, to, ok := periodOf(in)
-		got := ""
-		if ok {
-			got = periodLabel(from, to)
-		}
-		if got != want {
-			t.Errorf("%q is %q, want %q", in, got, want)
 		}
 	}
 }

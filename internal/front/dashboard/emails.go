@@ -98,32 +98,6 @@ func spanOf(in string) (from, to time.Time, label string, err error) {
 	return time.Time{}, time.Time{}, "", errSpan
 }
 
-// periodOf parses the value of the parameter in that names an hour, a day, or the first and the last day of a period,
-// in UTC.
-func periodOf(in string) (from, to time.Time, ok bool) {
-	if t, err := time.Parse("2006-01-02T15", in); err == nil {
-		return t, t.Add(time.Hour), true
-	}
-	first, last, several := strings.Cut(in, "_")
-	if !several {
-		last = first
-	}
-	from, err := time.Parse(time.DateOnly, first)
-	to, err2 := time.Parse(time.DateOnly, last)
-	return from, to.AddDate(0, 0, 1), err == nil && err2 == nil && !to.Before(from)
-}
-
-// periodLabel returns the words for a period, such as "16 Nov" and "16 Nov 09:00 UTC".
-func periodLabel(from, to time.Time) string {
-	switch {
-	case to.Sub(from) < 24*time.Hour:
-		return from.Format("2 Jan 15:04 UTC")
-	case to.Sub(from) == 24*time.Hour:
-		return from.Format("2 Jan 2006")
-	}
-	return from.Format("2 Jan") + " to " + to.AddDate(0, 0, -1).Format("2 Jan 2006")
-}
-
 // emailRow is a row of the list.
 type emailRow struct {
 	ID, To, Subject string

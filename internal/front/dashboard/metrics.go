@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,6 +68,9 @@ type metricsView struct {
 
 // metricsFilter is the filter as the visitor set it.
 type metricsFilter struct {
+	Zone                          *time.Location
+	ZoneSet                       bool // whether the address names the zone, rather than the browser
+	NoZone, ZoneError             string
 	Span                          metricSpan
 	Spans                         []metricSpan
 	By                            string
@@ -158,62 +162,18 @@ func waiting(all []counted) {
 	}
 }
 
-// startOf returns the start of the hour, day or week that contains a time, in UTC. Weeks begin on Monday.
-func startOf(t time.Time, by string) time.Time {
-	t = t.UTC()
-	if by == "hour" {
-		return t.Truncate(time.Hour)
-	}
-	day := time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC)
-	if by == "week" {
-		return day.AddDate(0, 0, -int(day.Weekday()+6)%7)
-	}
-	return day
-}
-
-// nextOf returns the start of the following hour, day or week.
-func nextOf(t time.Time, by string) time.Time {
-	switch by {
-	case "hour":
-		return t.Add(time.Hour)
-	case "week":
-		return t.AddDate(0, 0, 7)
-	}
-	return t.AddDate(0, 0, 1)
-}
-
-// starts returns the starts of all periods of a span that ends now.
-func (s *metricSpan) starts(now time.Time, by string) (all []time.Time) {
-	from := startOf(now, "hour").Add(-23 * time.Hour)
-	if s.days > 1 {
-		from = startOf(startOf(now, "day").AddDate(0, 0, 1-s.days), by)
-	}
-	for t := from; !t.After(now); t = nextOf(t, by) {
-		all = append(all, t)
-	}
-	return all
-}
-
-// axisLabels returns a short label for the axis and a full name of the period that begins at t. The label has the month
-// only if the period before it is in another month.
-func axisLabels(t, before time.Time, by string) (label, full string) {
-	switch by {
-	case "hour":
-		return t.Format("15:04"), t.Format("2 Jan 15:04")
-	case "week":
-		return t.Format("2 Jan"), t.Format("2 Jan") + " to " + t.AddDate(0, 0, 6).Format("2 Jan")
-	}
-	if t.Month() == before.Month() && t.Year() == before.Year() {
-		return t.Format("2"), t.Format("2 Jan")
-	}
-	return t.Format("2 Jan"), t.Format("2 Jan")
-}
-
 // metricsFilter reads the filter from the request's query.
 func (c *call) metricsFilter() metricsFilter {
 	q := c.r.URL.Query()
 	f := metricsFilter{Spans: metricSpans, Span: metricSpans[defaultSpan], Domain: q.Get("domain"),
-		Broadcast: q.Get("broadcast")}
+		Broadcast: q.Get("broadcast"), Zone: web.Zone(c.r), NoZone: web.With(c.r.URL, "zone", "")}
+	if name := strings.TrimSpace(q.Get("zone")); name != "" {
+		if zone, ok := web.ParseZone(name); ok {
+			f.Zone, f.ZoneSet = zone, true
+		} else {
+			f.ZoneError = "This time zone is not known. Enter one such as Europe/Berlin."
+		}
+	}
 	for _, s := range metricSpans {
 		if s.Value == q.Get("span") {
 			f.Span = s
@@ -246,7 +206,8 @@ func (f *metricsFilter) query(from, to time.Time) metrics.Query {
 
 // byPeriod makes a query for a breakdown by the periods of the filter.
 func (f *metricsFilter) byPeriod(q metrics.Query) metrics.Query {
-	q.ByPeriod, q.PeriodsOf = func(t time.Time) string { return startOf(t, f.By).Format(time.RFC3339) }, metrics.Days
+	q.ByPeriod = func(t time.Time) string { return startOf(t.In(f.Zone), f.By).Format(time.RFC3339) }
+	q.PeriodsOf, q.Zone = metrics.Days, f.Zone
 	if f.By == "hour" {
 		q.PeriodsOf = metrics.Hours
 	}
@@ -274,8 +235,8 @@ func (f *metricsFilter) periods(starts []time.Time, counts []metrics.Count) []co
 }
 
 func (c *call) metrics() error {
-	now := c.Metrics.Now()
 	f := c.metricsFilter()
+	now := c.Metrics.Now().In(f.Zone)
 	starts := f.Span.starts(now, f.By)
 	from := starts[0]
 	var parts, earlier []metrics.Count
@@ -297,7 +258,7 @@ func (c *call) metrics() error {
 	if err := c.addChoices(&f, parts); err != nil {
 		return err
 	}
-	data := metricsView{base: c.base(), Filter: f, From: from.Format("2 Jan"), To: now.UTC().Format("2 Jan 2006"),
+	data := metricsView{base: c.base(), Filter: f, From: from.Format("2 Jan"), To: now.Format("2 Jan 2006"),
 		Export: strings.Replace(web.With(c.r.URL, "by", f.By), "/app/metrics", "/app/metrics/export", 1)}
 	periods := f.periods(starts, parts)
 	var total, before counted
@@ -450,13 +411,7 @@ func finding(total *counted, worst int, steps []step, periods []counted) string 
 
 // emailsAt returns the address of the list of emails of the period that begins at t.
 func (f *metricsFilter) emailsAt(t time.Time, by string) string {
-	q := "?in=" + t.Format(time.DateOnly)
-	switch by {
-	case "hour":
-		q = "?in=" + t.Format("2006-01-02T15")
-	case "week":
-		q += "_" + t.AddDate(0, 0, 6).Format(time.DateOnly)
-	}
+	q := "?in=" + url.QueryEscape(periodName(t, by))
 	for name, id := range map[string]string{"domain": f.Domain, "broadcast": f.Broadcast} {
 		if id != "" {
 			q += "&" + name + "=" + validID(id)
@@ -510,7 +465,7 @@ func partsOf(parts []metrics.Count, f *metricsFilter) (domains, broadcasts []met
 // exportMetrics responds with the figures of the table as CSV.
 func (c *call) exportMetrics() error {
 	f := c.metricsFilter()
-	now := c.Metrics.Now()
+	now := c.Metrics.Now().In(f.Zone)
 	starts := f.Span.starts(now, f.By)
 	q := f.byPeriod(f.query(starts[0], now))
 	q.ByDomain, q.ByBroadcast = f.Domain != "", f.Broadcast != ""

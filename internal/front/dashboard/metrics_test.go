@@ -1,6 +1,8 @@
 package dashboard_test
 
 import (
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +29,7 @@ func TestMetrics(t *testing.T) {
 		if strings.Contains(page, "style=") || strings.Count(page, "<h1") != 1 {
 			t.Errorf("the page has a style attribute, or not one heading")
 		}
-		v.shows(day, 200, sent[0], sent[1], today.Format("2 Jan 2006"))
+		v.shows(day, 200, sent[0], sent[1], today.Format("2 Jan 2006")+", UTC")
 		v.shows("/app/emails?in=2001-01-01", 200, "1 Jan 2001")
 		for _, q := range []string{"?span=24h", "?span=7d&by=hour", "?span=90d&by=day", "?span=30d&by=week", "?span=x&by=y"} {
 			v.shows("/app/metrics"+q, 200, "1 bounced")
@@ -39,5 +41,43 @@ func TestMetrics(t *testing.T) {
 		v.shows("/app/metrics?broadcast=01890a5d-ac96-774b-bcce-b302099a8057", 200, "No emails in this span")
 		v.shows("/app/metrics/export?span=24h", 200, "hour,sent,delivered", ",2,1,0,1,")
 		b.visitorOf(b.other.TeamID, teams.Owner).shows("/app/metrics?domain="+domain, 200, "No emails in this span")
+	})
+}
+
+// Days of the metrics begin at midnight in the zone that the browser's cookie or the address names. The page, its tables
+// and the list of a day's emails say which zone.
+func TestMetricsInZones(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		sent := b.send("delivered@resend.dev", "One")
+		b.eventually("it is counted", func() bool {
+			_, page := v.get("/app/metrics")
+			return strings.Contains(page, "1 delivered")
+		})
+		at, err := url.Parse(b.url)
+		b.must(err)
+		for _, name := range []string{"Pacific/Kiritimati", "Pacific/Pago_Pago"} { // their dates always differ
+			zone, err := time.LoadLocation(name)
+			b.must(err)
+			v.c.Jar.SetCookies(at, []*http.Cookie{{Name: "postrider-zone", Value: name, Path: "/"}})
+			today := time.Now().In(zone)
+			day := "/app/emails?in=" + today.Format(time.DateOnly) + "%40" + url.QueryEscape(name)
+			v.shows("/app/metrics?span=7d", 200, "times in "+name, `data-zone="`+name+`"`, "Period ("+name+")", day)
+			v.shows(day, 200, sent, today.Format("2 Jan 2006")+", "+name)
+			v.shows("/app/metrics/export?span=7d", 200, "\n"+today.Format("2006-01-02T00:00:00-07:00")+",1,1,")
+			v.shows("/app/metrics?span=24h", 200, "1 delivered", time.Now().UTC().Format("2006-01-02T15"))
+			page := v.shows("/app/metrics?span=7d&zone=UTC", 200, "times in UTC",
+				"/app/emails?in="+time.Now().UTC().Format(time.DateOnly)+`"`)
+			if strings.Contains(page, "data-zone") {
+				t.Error("a page whose address names the zone would be loaded again in that of the browser")
+			}
+			v.shows("/app/metrics?zone=Europe/Nowhere", 200, "times in "+name, "This time zone is not known",
+				`aria-invalid="true"`)
+		}
+		for _, name := range []string{"Local", "../../etc/passwd", "Europe/Nowhere", strings.Repeat("x", 65)} {
+			v.c.Jar.SetCookies(at, []*http.Cookie{{Name: "postrider-zone", Value: name, Path: "/"}})
+			v.shows("/app/metrics", 200, "times in UTC")
+		}
 	})
 }

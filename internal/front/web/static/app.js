@@ -42,6 +42,14 @@
 	};
 	times();
 	setInterval(times, 5000);
+	// A cookie tells the server the zone of the browser, in which days of the metrics begin. A page that was counted in
+	// another zone is loaded again, unless the browser refuses the cookie.
+	const zone = zoned.resolvedOptions().timeZone;
+	const told = () => document.cookie.split("; ").includes("postrider-zone=" + zone);
+	if (zone && !told()) {
+		document.cookie = `postrider-zone=${zone}; path=/; max-age=7776000; samesite=lax` + (location.protocol === "https:" ? "; secure" : "");
+		if ($("[data-zone]") && $("[data-zone]").dataset.zone !== zone && told()) location.reload();
+	}
 	document.addEventListener("htmx:load", e => times(e.target));
 
 	// Toasts say what happened. Three at most; a toast stays while it is hovered or focused.

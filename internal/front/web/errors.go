@@ -57,7 +57,7 @@ func titleOf(status int) string {
 		return "This is not allowed"
 	case http.StatusTooManyRequests:
 		return "Too many requests"
-	case http.StatusInternalServerError, http.StatusServiceUnavailable:
+	case http.StatusInternalServerError:
 		return "Something went wrong"
 	}
 	return "This cannot be done"
@@ -75,12 +75,23 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	} else {
 		s.log.Error("a page failed", "page", r.Pattern, "error", err) // not the path, which may contain secrets
 	}
+	e, _ := errors.AsType[*fault.Error](err)
+	if status == http.StatusServiceUnavailable {
+		retryAfter(w.Header())
+	}
 	if wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		json.MarshalWrite(w, struct {
 			Message string `json:"message"`
 		}{message})
+		return
+	}
+	if status == http.StatusServiceUnavailable {
+		if err := s.outage(w, r, e); err != nil {
+			s.log.Error("rendering the page of an outage failed", "error", err)
+			http.Error(w, message, status)
+		}
 		return
 	}
 	of := layoutData{Data: struct{ Title, Message string }{titleOf(status), message}}

@@ -46,6 +46,9 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) (url.Values, e
 	if err != nil {
 		return nil, fault.New(fault.Malformed, "", "The form cannot be read. Go back and submit it again.").Because(err)
 	}
+	if v, _ := r.Context().Value(visitKey{}).(*visit); v != nil {
+		v.form = form
+	}
 	return form, nil
 }
 

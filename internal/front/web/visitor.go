@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -43,6 +44,7 @@ type visit struct {
 	visitor Visitor
 	ok      bool
 	kept    *users.KeptForm // the form that the page must show as it was typed, or nil
+	form    url.Values      // the form of the request, if it has been read
 }
 
 type visitKey struct{}

@@ -64,12 +64,14 @@ type Site struct {
 	members *members.Service
 	log     *slog.Logger
 	origins *http.CrossOriginProtection
+
+	largeForms chan struct{} // see [Site.repeated]
 }
 
 // New returns a site. The caller must have validated PublicURL.
 func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site {
 	s := &Site{c: c, users: u, members: m, log: log, origins: http.NewCrossOriginProtection(),
-		secure: strings.HasPrefix(strings.ToLower(c.PublicURL), "https:")}
+		largeForms: make(chan struct{}, outageLarge), secure: strings.HasPrefix(strings.ToLower(c.PublicURL), "https:")}
 	if own, err := url.Parse(c.PublicURL); err == nil && own.Host != "" {
 		// The public origin is trusted explicitly, because a reverse proxy may send a different Host header. AddTrustedOrigin
 		// cannot fail for a URL with a host.

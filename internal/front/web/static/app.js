@@ -422,6 +422,22 @@
 		document.addEventListener("visibilitychange", () => { if (!document.hidden && news) refresh(); });
 	}
 
+	// A page that an outage has stopped asks for itself until the server can show it, and is loaded then. A form is never
+	// submitted by itself: its page says that the visitor can submit it.
+	const retry = $("[data-retry]");
+	const ask = async () => {
+		try {
+			const r = await fetch(retry.dataset.retry, {method: "HEAD", headers: {Accept: "text/html"}});
+			if (r.status !== 503 && r.status !== 502) {
+				if (!retry.dataset.back) location.reload();
+				retry.textContent = retry.dataset.back || retry.textContent;
+				return;
+			}
+		} catch {} // the server does not answer either
+		setTimeout(ask, retry.dataset.seconds * 1000);
+	};
+	if (retry) setTimeout(ask, retry.dataset.seconds * 1000);
+
 	// The first wrong field, or the banner above the form, takes the focus.
 	($("[aria-invalid=true]") || $(".banner.bad[tabindex]"))?.focus();
 })();

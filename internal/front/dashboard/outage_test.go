@@ -1,0 +1,165 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/dashboard"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// eachAway runs a test on a node whose database can be taken away: PostgreSQL behind a proxy that refuses connections,
+// and SQLite on a disk that cannot be read.
+func eachAway(t *testing.T, f func(t *testing.T, b *board, away func() (back func()))) {
+	t.Helper()
+	t.Run("postgres", func(t *testing.T) {
+		proxy := dbtest.ProxyTo(t, dbtest.PostgresURL(t))
+		b := newBoard(t, map[string]string{"data_dir": t.TempDir(), "database_url": proxy.URL()})
+		f(t, b, func() func() {
+			proxy.Refuse()
+			return func() { b.must(proxy.Pass()) }
+		})
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "postrider.db")
+		dbtest.WriteSQLite(t, path)
+		b := newBoard(t, map[string]string{"data_dir": dir})
+		f(t, b, func() func() {
+			b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error { // the readers must read their pages again
+				_, err := tx.Exec(t.Context(), `INSERT INTO hints (topic, payload) VALUES ('nobody', '')`)
+				return err
+			}))
+			return dbtest.Unreadable(t, path)
+		})
+	})
+}
+
+const (
+	awaySays  = "The database cannot be reached at present. This page tries again by itself."
+	unchanged = "The database cannot be reached at present, so nothing was changed. This page keeps what you typed."
+	reloadTag = `<noscript><meta http-equiv="refresh" content="5"></noscript>`
+	noObject  = "01890a5d-ac96-774b-bcce-b302099a8057"
+)
+
+// While the database is away, every page says so and reloads itself, and every form comes back with what was typed. Both
+// work again when the database is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	eachAway(t, func(t *testing.T, b *board, away func() func()) {
+		v := b.visitor(teams.Owner)
+		back := away()
+		for _, x := range dashboard.Routes() {
+			method, path, _ := strings.Cut(x.Pattern, " ")
+			if path == "/app" || path == "/app/{$}" {
+				continue
+			}
+			path = parameter.ReplaceAllString(path, noObject)
+			var w *http.Response
+			var page string
+			if method == http.MethodGet {
+				w, page = v.exchange(method, path+"?in=a%22b", nil)
+			} else {
+				w, page = v.exchange(method, path, url.Values{"team": {v.teamID}, "name": {`A "<b>`, "second"},
+					"password": {"a secret"}, "text": {"\nline\nline"}})
+			}
+			if w.StatusCode != 503 || w.Header.Get("Retry-After") != "5" {
+				t.Errorf("%s: %d, Retry-After %q\n%s", x.Pattern, w.StatusCode, w.Header.Get("Retry-After"), page)
+			}
+			want := []string{awaySays, reloadTag, `data-retry="` + path + `?in=a%22b"`}
+			if method == http.MethodPost {
+				want = []string{unchanged, `<form method="post" action="` + path + `">`,
+					`<input type="hidden" name="name" value="A &#34;&lt;b&gt;"><input type="hidden" name="name" value="second">`,
+					`name="text" value="` + "\nline\nline" + `"`, `name="team" value="` + v.teamID + `"`,
+					`name="password" type="password"`, "Submit again", `data-retry="/readyz"`}
+			}
+			for _, text := range want {
+				if !strings.Contains(page, text) {
+					t.Errorf("%s lacks %s\n%s", x.Pattern, text, page)
+				}
+			}
+			if strings.Contains(page, "a secret") || method == http.MethodPost && strings.Contains(page, "http-equiv") {
+				t.Errorf("%s shows a secret, or reloads a form\n%s", x.Pattern, page)
+			}
+		}
+
+		if w, page := v.exchange("POST", "/app/emails/new", url.Values{"team": {v.teamID}, "html": {strings.Repeat("x", 100<<10)}}); w.StatusCode !=
+			503 || !strings.Contains(page, strings.Repeat("x", 100<<10)) {
+			t.Errorf("a form of 100 KB is lost: %d\n%.1000s", w.StatusCode, page)
+		}
+		if w, page := v.exchange("POST", "/app/emails/new", url.Values{"html": {strings.Repeat("x", 1<<20)}}); w.StatusCode !=
+			503 || !strings.Contains(page, "This page cannot keep what you typed.") {
+			t.Errorf("a form that is too large: %d\n%.1000s", w.StatusCode, page)
+		}
+		back()
+		b.eventually("the pages are back", func() bool {
+			status, _ := v.get("/app/settings")
+			return status == 200
+		})
+		if _, page := v.post("/app/settings/name", url.Values{"name": {"Better name"}}); !strings.Contains(page, "Better name") {
+			t.Errorf("the form cannot be submitted again\n%s", page)
+		}
+	})
+}
+
+// Live updates begin with 503 while the database is away, and an open page is told of changes when it is back.
+func TestLiveOutage(t *testing.T) {
+	t.Parallel()
+	eachAway(t, func(t *testing.T, b *board, away func() func()) {
+		v := b.visitor(teams.Viewer)
+		open := func() *http.Response {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/app/live", nil)
+			b.must(err)
+			r.Header.Set("Accept", "text/event-stream")
+			w, err := v.c.Do(r)
+			b.must(err)
+			t.Cleanup(func() { w.Body.Close() })
+			return w
+		}
+		told := func(w *http.Response) bool { // until the stream says that something changed, or ends
+			for lines := bufio.NewScanner(w.Body); lines.Scan(); {
+				if lines.Text() == "event: change" {
+					return true
+				}
+			}
+			return false
+		}
+		back := away()
+		if w := open(); w.StatusCode != 503 || w.Header.Get("Retry-After") == "" {
+			t.Errorf("a stream without the database begins with %d", w.StatusCode)
+		}
+		back()
+		var after *http.Response
+		b.eventually("a stream begins again", func() bool { after = open(); return after.StatusCode == 200 })
+		b.send("after@example.org", "After the outage")
+		if !told(after) {
+			t.Error("the new stream ended without a change")
+		}
+	})
+}
+
+// exchange makes one request without following redirects, and returns the response and its body.
+func (v *visitor) exchange(method, path string, form url.Values) (*http.Response, string) {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(form.Encode()))
+	v.must(err)
+	r.Header.Set("Accept", "text/html")
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	c := *v.c
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	w, err := c.Do(r)
+	v.must(err)
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	v.must(err)
+	return w, string(text)
+}

@@ -28,7 +28,8 @@ type contentView struct {
 	Download string // the address of a file with what is missing, or ""
 
 	// These fields are for the preview.
-	Phone, Dark, Images                bool
+	Phone, Dark                        bool
+	Images                             string // see [web.Site.MayLoadImages]
 	Desktop, ToPhone, ToImages, ToDark string // addresses of the preview with other settings
 
 	Text     string
@@ -124,9 +125,12 @@ func (c *call) preview(v *contentView, e *emails.Email) {
 		return
 	}
 	q := c.r.URL.Query()
-	v.Phone, v.Dark, v.Images = q.Get("width") == "phone", q.Get("dark") == "1", q.Get("images") == "1"
+	v.Phone, v.Dark, v.Images = q.Get("width") == "phone", q.Get("dark") == "1", c.Site.MayLoadImages(c.r, e.ID)
 	v.Desktop, v.ToPhone = c.contentHref("width", ""), c.contentHref("width", "phone")
-	v.ToImages, v.ToDark = c.contentHref("images", flag(!v.Images)), c.contentHref("dark", flag(!v.Dark))
+	v.ToImages, v.ToDark = c.contentHref("images", ""), c.contentHref("dark", flag(!v.Dark))
+	if v.Images == "" {
+		v.ToImages = c.contentHref("images", c.Site.ImagesToken(c.r, e.ID))
+	}
 }
 
 func flag(on bool) string {

@@ -83,7 +83,7 @@ func TestEmailViews(t *testing.T) {
 			"attachments": []map[string]string{{"filename": "invoice.txt", "content": "aGVsbG8="}}})
 		at := "/app/emails/" + id
 		v.shows(at, 200, `aria-current="page"`, `src="`+at+`/html"`, `class="paper"`)
-		v.shows(at+"?width=phone&images=1&dark=1", 200, `class="paper phone dark"`, `src="`+at+`/html?images=1"`)
+		v.shows(at+"?width=phone&dark=1", 200, `class="paper phone dark"`, `src="`+at+`/html"`)
 		v.shows(at+"?view=text", 200, "Postrider made this one from the HTML", "Invoice")
 		v.shows(at+"?view=source", 200, "&lt;h1&gt;Invoice&lt;/h1&gt;", at+"/html?download=1")
 		v.shows(at+"?view=headers", 200, "<td class=\"wrap\">Message-ID</td>", "Grüße", "DKIM signature")

@@ -14,7 +14,7 @@ const mailMax = 4 << 20
 
 // showHTML writes mail for a frame.
 func (c *call) showHTML(html string) error {
-	web.MailHeaders(c.w.Header(), c.r.URL.Query().Get("images") == "1")
+	web.MailHeaders(c.w.Header(), c.Site.MayLoadImages(c.r, c.id()) != "")
 	if len(html) > mailMax {
 		html = tooLarge(int64(len(html)))
 	}

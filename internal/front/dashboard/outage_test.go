@@ -145,21 +145,26 @@ func TestLiveOutage(t *testing.T) {
 	})
 }
 
-// exchange makes one request without following redirects, and returns the response and its body.
-func (v *visitor) exchange(method, path string, form url.Values) (*http.Response, string) {
+// exchange makes a request without following redirects, and returns the response and its body. It repeats the request as
+// long as the user requests too many pages in a second.
+func (v *visitor) exchange(method, path string, form url.Values) (w *http.Response, body string) {
 	v.t.Helper()
-	r, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(form.Encode()))
-	v.must(err)
-	r.Header.Set("Accept", "text/html")
-	if method == http.MethodPost {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
 	c := *v.c
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	w, err := c.Do(r)
-	v.must(err)
-	defer w.Body.Close()
-	text, err := io.ReadAll(w.Body)
-	v.must(err)
-	return w, string(text)
+	v.eventually("the user may request another page", func() bool {
+		r, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(form.Encode()))
+		v.must(err)
+		r.Header.Set("Accept", "text/html")
+		if method == http.MethodPost {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		w, err = c.Do(r)
+		v.must(err)
+		defer w.Body.Close()
+		text, err := io.ReadAll(w.Body)
+		v.must(err)
+		body = string(text)
+		return w.StatusCode != http.StatusTooManyRequests
+	})
+	return w, body
 }

@@ -172,7 +172,8 @@ type receivedView struct {
 	Thread   []receivedRow
 	SentID   string // the sent email that began the conversation, or ""
 	SentName string
-	Images   bool
+	Images   string // see [web.Site.MayLoadImages]
+	ToImages string // value of the parameter that loads images
 	Spam     string
 }
 
@@ -192,7 +193,7 @@ func (c *call) received() error {
 	defer content.Close()
 	data := receivedView{base: c.base(), Email: e, Author: headerOf(content.Header, "From"), HasHTML: content.HTML != nil,
 		Headers: content.Header, Defects: content.Defects, Checks: checksOf(&e),
-		Images: c.r.URL.Query().Get("images") == "1"}
+		Images: c.Site.MayLoadImages(c.r, e.ID), ToImages: c.Site.ImagesToken(c.r, e.ID)}
 	if data.Author == "" {
 		data.Author = e.From
 	}
@@ -307,7 +308,7 @@ func (c *call) receivedHTML() error {
 			if len(*content.HTML) > embeddedMost {
 				continue
 			}
-			web.MailHeaders(c.w.Header(), c.r.URL.Query().Get("images") == "1")
+			web.MailHeaders(c.w.Header(), c.Site.MayLoadImages(c.r, c.id()) != "")
 			c.w.Write([]byte(*content.HTML))
 			return nil
 		}

@@ -1,6 +1,32 @@
 package web
 
-import "net/http"
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+)
+
+// imagesParameter names the query parameter that allows the frame of an email to load images from other servers.
+const imagesParameter = "images"
+
+// ImagesToken returns the value of the parameter images that allows the visitor's session to load the images of an email
+// from other servers. Loading them tells these servers that the email was read. The value depends on the session's
+// secret, so that a link from someone else loads nothing.
+func (s *Site) ImagesToken(r *http.Request, emailID string) string {
+	mac := hmac.New(sha256.New, []byte(s.Cookie(r, "")))
+	mac.Write([]byte("images of " + emailID))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// MayLoadImages returns the token of the request if it allows the frame of an email to load images, and "" otherwise.
+func (s *Site) MayLoadImages(r *http.Request, emailID string) (token string) {
+	token = r.URL.Query().Get(imagesParameter)
+	if s.Cookie(r, "") == "" || !hmac.Equal([]byte(token), []byte(s.ImagesToken(r, emailID))) {
+		return ""
+	}
+	return token
+}
 
 // MailHeaders sets the headers of a response with mail, which pages show in a frame. The mail is a document of its own
 // origin without scripts, forms and navigation. It loads images from elsewhere only if images is true.

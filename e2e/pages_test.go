@@ -191,6 +191,21 @@ func newSite(t *testing.T, n *node) *site {
 	return s
 }
 
+// each calls f for every page in a test of its own. The pages of the outbox come last, because they need emails that the
+// first pages of a new team must not show.
+func (g *gallery) each(t *testing.T, f func(t *testing.T, p shownPage)) {
+	t.Helper()
+	show := func(pages []shownPage) {
+		for _, p := range pages {
+			t.Run(p.name, func(t *testing.T) { f(t, p) })
+		}
+	}
+	before := len(g.pages)
+	show(g.pages)
+	g.addOutbox(t)
+	show(g.pages[before:])
+}
+
 // named gives the team and the user of a node for development names as in production.
 func (s *site) named(team string) {
 	r := s.member
@@ -243,7 +258,7 @@ func (p *shownPage) view(t *testing.T) *reader {
 	r.open(p.path)
 	r.evaluates(`document.querySelector("` + p.pane + `").click(), true`)
 	eventually(t, 30*time.Second, "the pane is open", func() bool {
-		return r.evaluates(`!!document.querySelector("#pane:not([hidden]) h1")`)
+		return r.evaluates(`!!document.querySelector("#pane:not([hidden]) h2.title")`)
 	})
 	return r
 }

@@ -84,12 +84,14 @@ func newSample(t *testing.T) *sample {
 		switch i {
 		case 0:
 			s.begins()
-		case 3:
-			s.broadcasts()
 		case 5:
 			s.names.remove("events.acme.example.")
 		}
 		s.works(i)
+		if i == 3 { // after the emails of the day before were opened: the broadcast is opened the day after
+			s.broadcasts()
+			s.settles()
+		}
 	}
 	s.ends()
 	return s

@@ -23,7 +23,7 @@ func TestScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGallery(t)
-	take := func(p shownPage) {
+	g.each(t, func(t *testing.T, p shownPage) {
 		r := p.view(t)
 		r.loadsFrames()
 		for _, w := range p.windows {
@@ -37,15 +37,7 @@ func TestScreenshots(t *testing.T) {
 				t.Errorf("picture of %s: %v", p.path, err)
 			}
 		}
-	}
-	before := len(g.pages)
-	for _, p := range g.pages {
-		take(p)
-	}
-	g.addOutbox(t)
-	for _, p := range g.pages[before:] {
-		take(p)
-	}
+	})
 	t.Logf("the pictures of %d pages are in %s", len(g.pages), dir)
 }
 

@@ -28,7 +28,7 @@ func TestDashboardPane(t *testing.T) {
 	shows := func(subject string) {
 		t.Helper()
 		eventually(t, 20*time.Second, "the pane shows "+subject, func() bool {
-			return r.evaluates(`document.querySelector("#pane h1")?.innerText === "` + subject + `"
+			return r.evaluates(`document.querySelector("#pane h2.title")?.innerText === "` + subject + `"
 				&& document.querySelector("tr.chosen")?.innerText.includes("` + subject + `")
 				&& location.pathname === "/app/emails/" + document.querySelector("tr.chosen").dataset.id
 				&& document.title.startsWith("` + subject + `")`)
@@ -37,6 +37,9 @@ func TestDashboardPane(t *testing.T) {
 	r.evaluates(`window.sameDocument = true`)
 	r.hits("j", kb.Enter)
 	shows("First")
+	if !r.evaluates(`document.querySelectorAll("h1").length === 1`) {
+		t.Error("the page has several headings of the first level")
+	}
 	r.hits("j")
 	shows("Second")
 	if !r.evaluates(`document.activeElement === document.querySelector("tr.chosen a.whole")`) {
@@ -58,4 +61,17 @@ func TestDashboardPane(t *testing.T) {
 	if !r.evaluates(`window.sameDocument === true`) {
 		t.Error("the page was loaded again")
 	}
+	r.ctrlK()
+	eventually(t, 20*time.Second, "the palette is open", func() bool {
+		return r.evaluates(`!!document.querySelector("#palette:focus-within #found [role=option]")`)
+	})
+	r.ctrlK()
+	if !r.evaluates(`document.activeElement.closest("tr")?.innerText.includes("Second")`) {
+		t.Error("the focus does not return from the palette to the row")
+	}
+	r.evaluates(`document.querySelector("main [type=search]").value = "third",
+		document.querySelector("form.filters").requestSubmit(), true`)
+	eventually(t, 20*time.Second, "the address has the set filters only", func() bool {
+		return r.evaluates(`location.search === "?q=third&in=24h"`)
+	})
 }

@@ -44,9 +44,15 @@ func TestPalette(t *testing.T) {
 // asks opens the palette, types a text and waits for a result.
 func (r *reader) asks(text, want string) {
 	r.t.Helper()
+	r.ctrlK()
+	r.hits(text)
+	r.sees(want)
+}
+
+// ctrlK presses the keys that open and close the palette.
+func (r *reader) ctrlK() {
+	r.t.Helper()
 	if err := chromedp.Do(r.tab, chromedp.KeyEvent("k", chromedp.KeyModifiers(kb.ModifierCtrl))); err != nil {
 		r.t.Fatal(err)
 	}
-	r.hits(text)
-	r.sees(want)
 }

@@ -172,6 +172,8 @@ type route struct {
 	stream bool // see [Route.Stream]
 	large  bool // the form may have up to 1 MB
 
+	searches bool // the page has a form for searching, whose empty fields stay out of the address
+
 	serve func(c *call) error
 }
 
@@ -206,6 +208,11 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request, v web.Visitor, x *
 	if !ok {
 		return web.Redirect(w, r, "/app/account/team")
 	}
+	if x.searches {
+		if clean := withoutEmpty(r.URL); clean != "" {
+			return web.Redirect(w, r, clean)
+		}
+	}
 	c := &call{Pages: p, w: w, r: r, v: v, team: team}
 	var err error
 	if c.actor, err = p.Members.Actor(r.Context(), v.User.ID, team.TeamID); err != nil {
@@ -235,6 +242,25 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request, v web.Visitor, x *
 		}
 	}
 	return x.serve(c)
+}
+
+// withoutEmpty returns the address without the fields that a form for searching left empty, such as "tag=", or "" if
+// the address has none. Browsers without scripts submit such fields too. A name without a value is a flag, and stays.
+func withoutEmpty(u *url.URL) string {
+	var kept []string
+	all := strings.Split(u.RawQuery, "&")
+	for _, field := range all {
+		if !strings.HasSuffix(field, "=") {
+			kept = append(kept, field)
+		}
+	}
+	switch len(kept) {
+	case len(all):
+		return ""
+	case 0:
+		return u.EscapedPath()
+	}
+	return u.EscapedPath() + "?" + strings.Join(kept, "&")
 }
 
 // entry returns an entry of the audit log for the visitor's team.

@@ -21,9 +21,10 @@ type domainView struct {
 	State    string
 	Sentence string // what works
 	Records  []recordView
-	Good     int           // verified records
+	Good     int           // verified records that the domain needs
+	Needed   int           // records that the domain needs
 	Wrong    int           // records with another value than the wanted one
-	Waiting  int           // records that are not verified
+	Waiting  int           // records that the domain needs and that are not verified
 	Looks    time.Duration // until the next look-up
 	Checking bool          // whether records are looked up frequently
 	Trusted  bool          // whether records count as found without a look-up, as in development
@@ -85,14 +86,16 @@ func (c *call) domainPage(status int, data domainView) error {
 	for i := range records {
 		r := &records[i]
 		v := viewOf(r, &d, now)
-		switch {
-		case r.Status == domains.Verified:
-			data.Good++
-		case v.State == "wrong_value":
+		if v.State == "wrong_value" {
 			data.Wrong++
-			data.Waiting++
-		default:
-			data.Waiting++
+		}
+		if !v.Optional {
+			data.Needed++
+			if r.Status == domains.Verified {
+				data.Good++
+			} else {
+				data.Waiting++
+			}
 		}
 		data.Checking = data.Checking || r.Status == domains.Pending
 		data.Records = append(data.Records, v)

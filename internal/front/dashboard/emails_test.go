@@ -126,3 +126,25 @@ func TestNewEmail(t *testing.T) {
 		}
 	})
 }
+
+// A form without scripts submits its empty fields too. They stay out of the address.
+func TestEmptyFieldsLeaveAddress(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t, map[string]string{"data_dir": t.TempDir()})
+	v := b.visitor(teams.Viewer)
+	v.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for from, to := range map[string]string{
+		"/app/emails?q=&status=bounced&tag=&in=7d": "/app/emails?status=bounced&in=7d",
+		"/app/emails?q=":          "/app/emails",
+		"/app/logs?q=%C3%A9&key=": "/app/logs?q=%C3%A9",
+		"/app/domains/x?delete":   "",
+		"/app/emails?q=a%3D":      "",
+	} {
+		r, err := v.c.Get(b.url + from)
+		b.must(err)
+		r.Body.Close()
+		if got := r.Header.Get("Location"); got != to {
+			t.Errorf("%s leads to %q: want %q", from, got, to)
+		}
+	}
+}

@@ -32,10 +32,10 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app", whileSuspended: true,
 			serve: func(c *call) error { return web.Redirect(c.w, c.r, "/app/emails") }},
 		{pattern: "GET /app/palette", whileSuspended: true, serve: (*call).palette},
-		{pattern: "GET /app/search", whileSuspended: true, serve: (*call).search},
+		{pattern: "GET /app/search", searches: true, whileSuspended: true, serve: (*call).search},
 		{pattern: "GET /app/live", scope: teams.EmailsRead, whileSuspended: true, stream: true, serve: (*call).liveStream},
 
-		{pattern: "GET /app/emails", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emails},
+		{pattern: "GET /app/emails", searches: true, scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emails},
 		{pattern: "GET /app/emails/new", scope: teams.EmailsSend, serve: (*call).showNewEmail},
 		{pattern: "POST /app/emails/new", scope: teams.EmailsSend, large: true, serve: (*call).sendNewEmail},
 		{pattern: "POST /app/emails/filters", scope: teams.EmailsRead, own: true, serve: saveFilter(savedfilters.Emails)},
@@ -99,7 +99,7 @@ func (p *Pages) routes() []route {
 		{pattern: "POST /app/webhooks/{id}/messages/{message}/replay", scope: teams.WebhooksWrite,
 			action: "webhook.event_replayed", serve: (*call).replayWebhookMessage},
 
-		{pattern: "GET /app/suppressions", scope: teams.SuppressionsRead, serve: (*call).suppressions},
+		{pattern: "GET /app/suppressions", searches: true, scope: teams.SuppressionsRead, serve: (*call).suppressions},
 		{pattern: "GET /app/suppressions/add", scope: teams.SuppressionsWrite, serve: (*call).showAddSuppressions},
 		{pattern: "POST /app/suppressions/add", scope: teams.SuppressionsWrite, action: "suppressions.created",
 			serve: (*call).addSuppressions},
@@ -110,7 +110,7 @@ func (p *Pages) routes() []route {
 		{pattern: "POST /app/suppressions/{id}/remove", scope: teams.SuppressionsWrite, action: "suppression.deleted",
 			serve: (*call).removeSuppression},
 
-		{pattern: "GET /app/logs", scope: teams.LogsRead, serve: (*call).logs},
+		{pattern: "GET /app/logs", searches: true, scope: teams.LogsRead, serve: (*call).logs},
 		{pattern: "POST /app/logs/filters", scope: teams.LogsRead, own: true, serve: saveFilter(savedfilters.Logs)},
 		{pattern: "POST /app/logs/filters/{id}/delete", scope: teams.LogsRead, own: true,
 			serve: deleteFilter(savedfilters.Logs)},
@@ -122,10 +122,11 @@ func (p *Pages) routes() []route {
 			serve: (*call).exportSuppressions},
 		{pattern: "GET /app/logs/export", scope: teams.LogsRead, stream: true, serve: (*call).exportLogs},
 
-		{pattern: "GET /app/metrics", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).metrics},
+		{pattern: "GET /app/metrics", searches: true, scope: teams.EmailsRead, whileSuspended: true, serve: (*call).metrics},
 		{pattern: "GET /app/metrics/export", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).exportMetrics},
 
-		{pattern: "GET /app/receiving", scope: teams.ReceivingRead, whileSuspended: true, serve: (*call).receiving},
+		{pattern: "GET /app/receiving", searches: true, scope: teams.ReceivingRead, whileSuspended: true,
+			serve: (*call).receiving},
 		{pattern: "POST /app/receiving/filters", scope: teams.ReceivingRead, own: true, serve: saveFilter(savedfilters.Receiving)},
 		{pattern: "POST /app/receiving/filters/{id}/delete", scope: teams.ReceivingRead, own: true,
 			serve: deleteFilter(savedfilters.Receiving)},
@@ -148,6 +149,7 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app/start", whileSuspended: true, serve: (*call).start},
 		{pattern: "GET /app/settings", whileSuspended: true, serve: (*call).settings},
 		{pattern: "POST /app/settings/name", scope: teams.MembersWrite, action: teamRenamed, serve: (*call).renameTeam},
-		{pattern: "GET /app/settings/audit", scope: teams.AuditRead, whileSuspended: true, serve: (*call).audit},
+		{pattern: "GET /app/settings/audit", searches: true, scope: teams.AuditRead, whileSuspended: true,
+			serve: (*call).audit},
 	}
 }

@@ -1,23 +1,19 @@
 package dashboard
 
 import (
-	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/front/web"
-	"github.com/postrider/postrider/internal/platform/audit"
-	"github.com/postrider/postrider/internal/platform/page"
 )
 
-var (
-	settingsPage = pageOf("settings.html")
-	auditPage    = pageOf("audit.html")
-)
+var settingsPage = pageOf("settings.html")
+
+// teamRenamed is the audit action for a new name of the team, as of the command that renames a team.
+const teamRenamed = "team.renamed"
 
 // settingsView is the content of the page with the settings of the team.
 type settingsView struct {
@@ -28,9 +24,7 @@ type settingsView struct {
 	Rate      int // requests per second; 0 means no limit
 	Retention []retentionRow
 	Managed   string // the host at which the team receives emails, or ""
-	SMTP      string
-	SMTPHost  string
-	SMTPPort  string
+	SMTP      []SubmissionPort
 	Theme     string
 	Path      string
 	Keys      bool // whether single keys are shortcuts
@@ -64,10 +58,9 @@ func (c *call) settingsPage(status int, name *web.Form) error {
 	}
 	data := settingsView{base: c.base(), Team: t, Name: name, Rate: t.RateLimit,
 		Retention: retentionRows(own.Effective(c.Keeps())), Managed: c.Receiving.ManagedHost(t.ID),
-		SMTP: c.submissionAddress(), Path: "/app/settings", Theme: c.Site.Theme(c.r),
+		SMTP: c.Submission(), Path: "/app/settings", Theme: c.Site.Theme(c.r),
 		Keys:    c.Site.SingleKeys(c.r),
 		MayName: c.actor.Scopes.Has(teams.MembersWrite), MayAudit: c.actor.Scopes.Has(teams.AuditRead)}
-	data.SMTPHost, data.SMTPPort, _ = net.SplitHostPort(string(data.SMTP)) // both are "" without SMTP
 	if data.Rate == 0 {
 		data.Rate = c.RateLimit
 	}
@@ -184,105 +177,4 @@ func keptFor(d time.Duration) string {
 		return web.Number(int(d/(24*time.Hour))) + " days"
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
-}
-
-// auditList is the content of the page with the audit log of the team.
-type auditList struct {
-	base
-	Rows    []audit.Entry
-	Pager   pager
-	Actor   string
-	Name    string // of the actor
-	Action  string
-	Actors  []web.Choice
-	Actions []string
-	Set     int
-	NoActor string
-	NoAct   string
-	Further string // where a search goes on that found nothing in the entries it read
-}
-
-// commonActions are offered in the menu of actions; any other can be typed.
-var commonActions = []string{audit.UserSignedIn, audit.MemberInvited, audit.MemberJoined, audit.MemberRoleChanged,
-	audit.MemberRemoved, audit.GrantCreated, audit.GrantRevoked, audit.ApprovalApproved, audit.ApprovalRejected,
-	"api_key.created", "api_key.deleted", "domain.created", "domain.deleted", "webhook.created", "webhook.updated",
-	"webhook.deleted", "suppression.created", "suppression.deleted", "email.cancelled", "email.shared", teamRenamed}
-
-// teamRenamed is the audit action for a new name of the team, as of the command that renames a team.
-const teamRenamed = "team.renamed"
-
-func (c *call) audit() error {
-	p, err := c.page(rowsShown)
-	if err != nil {
-		return err
-	}
-	q := c.r.URL.Query()
-	data := auditList{base: c.base(), Actor: strings.ToLower(q.Get("actor")), Action: strings.TrimSpace(q.Get("action")),
-		Actions: slices.Sorted(slices.Values(commonActions)),
-		NoActor: web.With(c.r.URL, "actor", "", "after", "", "before", ""),
-		NoAct:   web.With(c.r.URL, "action", "", "after", "", "before", "")}
-	f := audit.Filter{Action: data.Action}
-	if data.Actor != "" {
-		f.ActorID = validID(data.Actor)
-		data.Set++
-	}
-	if data.Action != "" {
-		data.Set++
-	}
-	all, more, next, err := c.Audit.List(c.ctx(), c.team.TeamID, f, p)
-	if err != nil {
-		return err
-	}
-	var ids []string
-	for _, e := range all {
-		ids = append(ids, e.ID)
-	}
-	data.Rows, data.Pager = all, c.pager(p, ids, more)
-	if next != "" {
-		name, other := "after", "before"
-		if p.Before != "" {
-			name, other = other, name
-		}
-		data.Further = web.With(c.r.URL, name, next, other, "")
-		if data.Pager.Older == "" && name == "after" {
-			data.Pager.Older = data.Further
-		}
-	}
-	if err := c.actors(&data); err != nil {
-		return err
-	}
-	return c.show(http.StatusOK, auditPage, data, web.Crumbs("Settings", "/app/settings", "Audit log"))
-}
-
-// actors adds the members and keys of the team to the menu of actors.
-func (c *call) actors(data *auditList) error {
-	if c.actor.Scopes.Has(teams.MembersRead) {
-		all, _, err := c.Members.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
-		if err != nil {
-			return err
-		}
-		for _, m := range all {
-			data.Actors = append(data.Actors, web.Choice{Value: m.UserID, Label: m.Email})
-		}
-	}
-	if c.actor.Scopes.Has(teams.KeysRead) {
-		all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
-		if err != nil {
-			return err
-		}
-		for _, k := range all {
-			data.Actors = append(data.Actors, web.Choice{Value: k.ID, Label: "Key " + k.Name})
-		}
-	}
-	for _, a := range data.Actors {
-		if a.Value == data.Actor {
-			data.Name = a.Label
-		}
-	}
-	for _, e := range data.Rows {
-		if data.Name == "" && e.ActorID == data.Actor {
-			data.Name = e.ActorName
-		}
-	}
-	return nil
 }

@@ -20,11 +20,11 @@ type SubmissionPort struct {
 func (p SubmissionPort) Security() string {
 	switch {
 	case p.Implicit:
-		return "TLS (implicit)"
+		return "TLS from the first byte (often called SSL/TLS)"
 	case p.Clear:
-		return "STARTTLS, or none on this machine"
+		return "optional, because this node is for development; with STARTTLS if your program asks for it"
 	}
-	return "STARTTLS"
+	return "STARTTLS, required before the password is sent"
 }
 
 // submissionAddress returns the address of the port that most programs support, or "" if the installation takes no

@@ -195,7 +195,8 @@ func TestSharing(t *testing.T) {
 		if w.Code != 404 || !strings.Contains(w.Body.String(), "Email not found") {
 			t.Errorf("no email: %d %s", w.Code, w.Body)
 		}
-		for id, subject := range map[string]string{sent: "Sent", received: "Received"} {
+		bare := s.receive(t, "in@in.acme.example", "From: a@example.net\n\nx\n")
+		for id, subject := range map[string]string{sent: "Sent", received: "Received", bare: "No subject"} {
 			first, second := s.share(t, "acme", id, `{"expires_in":"1h"}`), s.share(t, "acme", id, `{"expires_in":"2h"}`)
 			if first == second {
 				t.Error("one link made twice")

@@ -15,7 +15,7 @@ import (
 var functions = template.FuncMap{
 	"date": date, "shown": visible.Show, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago,
 	"clock": clock, "num": num, "size": size, "took": took, "initials": initials, "dict": dict, "plural": plural,
-	"shortcuts": func() []shortcut { return allShortcuts },
+	"middle": middle, "shortcuts": func() []shortcut { return allShortcuts },
 }
 
 // icon returns an icon, which screen readers skip.
@@ -223,6 +223,14 @@ func initials(name string) string {
 		}
 	}
 	return out
+}
+
+// middle shortens an id to its first and last characters.
+func middle(id string) string {
+	if len(id) < 20 {
+		return id
+	}
+	return id[:8] + "…" + id[len(id)-6:]
 }
 
 // dict returns a map of the arguments, which are names and values in turn, for a template with several arguments.

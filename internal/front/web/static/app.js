@@ -173,8 +173,10 @@
 	// The palette.
 	const box = $("#palette");
 	let asked = 0;
+	let left; // what had the focus before
 	const palette = () => {
 		if (box.open) return box.close();
+		left = document.activeElement;
 		box.showModal();
 		const input = $("input", box);
 		input.value = "";
@@ -231,6 +233,12 @@
 			else return;
 			e.preventDefault();
 		});
+		// The live list may have replaced the row that had the focus.
+		box.addEventListener("close", () => {
+			const row = left?.closest?.("[data-id]")?.dataset.id;
+			if (row && !left.isConnected) left = $(`[data-id="${CSS.escape(row)}"] a.whole`);
+			if (left?.isConnected && left !== document.body) left.focus({preventScroll: true});
+		});
 		box.addEventListener("click", e => {
 			const o = e.target.closest("[role=option]");
 			if (o) location.href = o.dataset.href;
@@ -277,6 +285,11 @@
 	for (const b of $$("[data-apply]")) b.hidden = true;
 	document.addEventListener("change", e => {
 		if (e.target.closest("form[data-filters]") && !e.target.matches("[type=search], [type=text]")) e.target.form.requestSubmit();
+	});
+	// Empty fields of a search stay out of the address.
+	document.addEventListener("formdata", e => {
+		if (e.target.method !== "get") return;
+		for (const [name, value] of [...e.formData]) if (value === "") e.formData.delete(name);
 	});
 	// Parts of a page that need scripts appear; parts that segments show later disappear.
 	for (const e of $$("[data-scripted]")) e.hidden = false;
@@ -334,7 +347,9 @@
 		document.addEventListener("htmx:afterSwap", e => {
 			if (e.target.id !== "pane-mail" || pane.hidden) return;
 			times(pane);
-			const name = $("h1", pane)?.textContent || "";
+			const heading = $("h1", pane); // the page has one already, which names the list
+			const name = heading?.textContent || "";
+			heading?.replaceWith(el("h2", {class: "title"}, ...heading.childNodes));
 			document.title = name + " – Postrider";
 			$("[role=status]", pane).textContent = `Beside the list: ${name}`;
 			const at = new URL(shown).hash.slice(1);

@@ -1,0 +1,60 @@
+package dashboard_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/audit"
+)
+
+// The audit log says in a sentence who did what to which object. It links objects that still exist, and shows the ids
+// of the others.
+func TestAuditSentences(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		admin := b.visitor(teams.Admin)
+		b.api("PATCH", "/domains/"+b.domainOf(b.acme.TeamID).ID, `{"open_tracking":false}`)
+		admin.says("/app/settings/name", url.Values{"name": {"Acme & Co"}}, 200, "The team has a new name.")
+		key := b.api("POST", "/api-keys", `{"name":"worker <b>"}`)["id"].(string)
+		gone := b.api("POST", "/webhooks", `{"endpoint":"https://gone.example/hook","events":["email.sent"]}`)["id"].(string)
+		b.api("DELETE", "/webhooks/"+gone, "")
+		contact := b.api("POST", "/contacts", `{"email":"laura@example.org"}`)["id"].(string)
+		b.must(b.Audit.Write(t.Context(), audit.Entry{TeamID: b.acme.TeamID, ActorKind: "user", ActorID: id.New(),
+			ActorName: "former@example.org", Action: audit.MemberInvited, Target: id.New(), Detail: "new@example.org as admin"}))
+
+		page := sentences(admin.shows("/app/settings/audit", 200, `href="/app/keys/`+key, `href="/app/contacts/`+contact,
+			`title="`+gone, `title="domain.updated `))
+		for _, want := range []string{"Laura Meyer renamed the team", "API key production changed the domain acme.example",
+			"API key production created the API key worker &lt;b&gt;",
+			"API key production deleted the webhook " + gone[:8] + "…" + gone[len(gone)-6:],
+			"API key production created the contact laura@example.org", "former@example.org invited new@example.org as admin"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page lacks %q:\n%s", want, page)
+			}
+		}
+		page = sentences(admin.shows("/app/settings/audit?actor="+admin.user.ID, 200))
+		if !strings.Contains(page, "renamed the team") || strings.Contains(page, "API key production changed") {
+			t.Errorf("the filter by actor shows:\n%s", page)
+		}
+		page = sentences(admin.shows("/app/settings/audit?action=domain.updated", 200, "<b>changed the domain</b>"))
+		if !strings.Contains(page, "changed the domain acme.example") || strings.Contains(page, "Meyer renamed") {
+			t.Errorf("the filter by action shows:\n%s", page)
+		}
+		admin.shows("/app/settings/audit?action=no.such&actor=x", 200, "No entry matches", "such the no")
+		b.visitorOf(b.other.TeamID, teams.Owner).shows("/app/settings/audit?action=domain.updated", 200, "No entry matches")
+	})
+}
+
+// sentences returns the text of the rows of a page.
+func sentences(page string) string {
+	_, rows, _ := strings.Cut(page, "<tbody>")
+	var text strings.Builder
+	for part := range strings.SplitSeq(rows, "<") {
+		_, after, _ := strings.Cut(part, ">")
+		text.WriteString(after)
+	}
+	return text.String()
+}

@@ -12,7 +12,7 @@ import (
 
 type eventItem struct {
 	ID        string         `json:"id"`
-	Type      string         `json:"type"`
+	Type      string         `json:"type" doc:"The type without \"email.\"; unknown_event_N if a newer release recorded it."`
 	Recipient *string        `json:"recipient" doc:"The recipient of the event; null if the event concerns the whole email."`
 	Data      jsontext.Value `json:"data" doc:"The details of the event, as in webhooks; null if there are none."`
 	CreatedAt wire.DBTime    `json:"created_at"`

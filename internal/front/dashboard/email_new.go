@@ -21,15 +21,35 @@ type newEmail struct {
 
 const testHTML = "<h1>It works</h1>\n<p>This email was sent from the dashboard.</p>"
 
-// newEmailForm returns the form. Only a domain of the team can send.
+// senderDomain returns the newest of the team's domains that may send, or "" if none may.
+func (c *call) senderDomain() (string, error) {
+	all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
+	for i := range all {
+		if all[i].MaySend() {
+			return all[i].Name, err
+		}
+	}
+	return "", err
+}
+
+// mailbox returns an address with a display name. The name is quoted if it has characters that would end it. It is not
+// encoded, because people read it in a form.
+func mailbox(name, address string) string {
+	if strings.ContainsAny(name, `()<>[]:;@\,."`) || strings.Contains(name, "=?") {
+		name = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
+	}
+	return name + " <" + address + ">"
+}
+
+// newEmailForm returns the form.
 func (c *call) newEmailForm() (*web.Form, error) {
 	from := ""
-	all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: 1})
+	domain, err := c.senderDomain()
 	if err != nil {
 		return nil, err
 	}
-	if len(all) > 0 {
-		from = c.team.TeamName + " <hello@" + all[0].Name + ">"
+	if domain != "" {
+		from = mailbox(c.team.TeamName, "hello@"+domain)
 	}
 	return web.NewForm(
 		&web.Field{Name: "from", Label: "From", Value: from, Hint: "An address at a verified domain of the team."},
@@ -101,8 +121,8 @@ func (c *call) fillAgain(form *web.Form, emailID string) error {
 }
 
 func (c *call) newEmailPage(status int, form *web.Form) error {
-	return c.show(status, newEmailPage, newEmail{c.base(), form, c.once()}, web.Crumbs("Emails", "/app/emails", "New email"),
-		web.Class("form"))
+	return c.show(status, newEmailPage, newEmail{c.base(), form, c.once()},
+		web.Crumbs("Emails", "/app/emails", "New email"), web.Class("form"))
 }
 
 func (c *call) sendNewEmail() error {

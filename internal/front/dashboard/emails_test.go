@@ -1,12 +1,14 @@
 package dashboard_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/mail/message"
 )
 
 // An email appears in the list, and its page explains the delivery. The mail itself is shown only in a sandboxed frame
@@ -147,4 +149,38 @@ func TestEmptyFieldsLeaveAddress(t *testing.T) {
 			t.Errorf("%s leads to %q: want %q", from, got, to)
 		}
 	}
+}
+
+// The form that sends an email starts with a sender that can be sent as it is: its name is quoted if it needs quotes, and
+// its domain may send.
+func TestDefaultSender(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		b.api("POST", "/domains", `{"name":"unverified.example"}`) // newer than acme.example
+		v := b.visitor(teams.Owner)
+		for _, name := range []string{`Acme, Inc.`, `The "Best" Company`, `Back\slash`, "Käse & Söhne, GmbH", "Acme"} {
+			v.post("/app/settings/name", url.Values{"name": {name}})
+			page := v.shows("/app/emails/new", 200)
+			_, rest, _ := strings.Cut(page, `name="from"`)
+			_, rest, _ = strings.Cut(rest, `value="`)
+			value, _, _ := strings.Cut(rest, `"`)
+			from := html.UnescapeString(value)
+			if !strings.HasSuffix(from, " <hello@acme.example>") {
+				t.Errorf("the sender of %s is %q", name, from)
+			}
+			status, page := v.post("/app/emails/new", url.Values{"from": {from}, "to": {"delivered@resend.dev"},
+				"subject": {"One"}, "text": {"Hello"}})
+			if status != 200 || !strings.Contains(page, "The email is accepted.") {
+				t.Errorf("an email from %q: %d\n%s", from, status, page)
+			}
+			sent := b.api("GET", "/emails?limit=1", "")["data"].([]any)[0].(map[string]any)["from"].(string)
+			if a, err := message.ParseAddress(sent); err != nil || a.Name != name {
+				t.Errorf("%q was sent as %q", from, sent)
+			}
+		}
+		other := b.visitorOf(b.other.TeamID, teams.Owner)
+		if page := other.shows("/app/emails/new", 200); strings.Contains(page, "hello@") {
+			t.Error("a team without a domain has a sender")
+		}
+	})
 }

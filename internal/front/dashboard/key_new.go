@@ -96,9 +96,9 @@ func (c *call) sample(domainID string) (from, to string, err error) {
 		d, err := c.Domains.Get(c.ctx(), c.team.TeamID, domainID)
 		return "hello@" + d.Name, to, err
 	}
-	all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: 1})
-	if len(all) > 0 {
-		from = "hello@" + all[0].Name
+	domain, err := c.senderDomain()
+	if domain != "" {
+		from = "hello@" + domain
 	}
 	return from, to, err
 }

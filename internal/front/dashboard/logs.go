@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -203,7 +204,7 @@ func (c *call) log() error {
 		return err
 	}
 	data := logView{base: c.base(), Row: logRowOf(&e, names), Says: http.StatusText(e.Status), Took: e.Duration,
-		OfPath: "/app/logs?path=" + e.Endpoint}
+		OfPath: "/app/logs?path=" + url.QueryEscape(e.Endpoint)}
 	if e.Actor.Kind == teams.KeyActor {
 		data.OfKey = "/app/logs?key=" + e.Actor.ID
 	}

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"encoding/csv"
 	"fmt"
 	"math"
@@ -63,7 +64,11 @@ type metricsView struct {
 	Rates               []rateCard
 	Rows                []metricsRow
 	Domains, Broadcasts []metricsRow
-	Export              string
+
+	// These say that the team has so many domains or broadcasts that the page cannot add up their emails.
+	ManyDomains, ManyBroadcasts bool
+
+	Export string
 }
 
 // metricsFilter is the filter as the visitor set it.
@@ -234,16 +239,55 @@ func (f *metricsFilter) periods(starts []time.Time, counts []metrics.Count) []co
 	return all
 }
 
+// countedMax is the maximum number of rows, by period, domain, broadcast and kind of event, that the page reads at once.
+const countedMax = 20_000
+
+// metricsCounts holds the counts of a span: those of each period, domain and broadcast. If the team has few of them, all
+// three are the same counts, by period, domain and broadcast.
+type metricsCounts struct {
+	periods, domains, broadcasts []metrics.Count
+	manyDomains, manyBroadcasts  bool // whether the domains or the broadcasts are too many to count
+}
+
+// countMetrics counts the emails of a span. It reads all domains and broadcasts, for the menus and the tables. One
+// statement serves for everything unless the team has very many of them. Then each part has a statement of its own.
+func (c *call) countMetrics(ctx context.Context, f *metricsFilter, from, now time.Time) (all metricsCounts, err error) {
+	q := f.byPeriod(metrics.Query{From: from, To: now, ByDomain: true, ByBroadcast: true, MaxRows: countedMax})
+	all.periods, err = c.Metrics.Count(ctx, c.team.TeamID, q)
+	if fault.KindOf(err) != fault.Invalid {
+		all.domains, all.broadcasts = all.periods, all.periods
+		return all, err
+	}
+	q = f.byPeriod(f.query(from, now))
+	q.ByDomain, q.ByBroadcast = f.Domain != "", f.Broadcast != ""
+	if all.periods, err = c.Metrics.Count(ctx, c.team.TeamID, q); err != nil {
+		return all, err
+	}
+	q = metrics.Query{From: from, To: now, ByDomain: true, ByBroadcast: f.Broadcast != "", MaxRows: countedMax}
+	q.BroadcastIDs = f.query(from, now).BroadcastIDs
+	all.domains, err = c.Metrics.Count(ctx, c.team.TeamID, q)
+	if all.manyDomains = fault.KindOf(err) == fault.Invalid; err != nil && !all.manyDomains {
+		return all, err
+	}
+	q = metrics.Query{From: from, To: now, ByBroadcast: true, ByDomain: f.Domain != "", MaxRows: countedMax}
+	q.DomainIDs = f.query(from, now).DomainIDs
+	all.broadcasts, err = c.Metrics.Count(ctx, c.team.TeamID, q)
+	if all.manyBroadcasts = fault.KindOf(err) == fault.Invalid; err != nil && !all.manyBroadcasts {
+		return all, err
+	}
+	return all, nil
+}
+
 func (c *call) metrics() error {
 	f := c.metricsFilter()
 	now := c.Metrics.Now().In(f.Zone)
 	starts := f.Span.starts(now, f.By)
 	from := starts[0]
-	var parts, earlier []metrics.Count
+	var all metricsCounts
+	var earlier []metrics.Count
 	g, ctx := errgroup.WithContext(c.ctx())
-	g.Go(func() (err error) { // all domains and broadcasts, for the menus and the tables
-		parts, err = c.Metrics.Count(ctx, c.team.TeamID,
-			f.byPeriod(metrics.Query{From: from, To: now, ByDomain: true, ByBroadcast: true}))
+	g.Go(func() (err error) {
+		all, err = c.countMetrics(ctx, &f, from, now)
 		return err
 	})
 	g.Go(func() (err error) {
@@ -255,12 +299,12 @@ func (c *call) metrics() error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := c.addChoices(&f, parts); err != nil {
+	if err := c.addChoices(&f, slices.Concat(all.domains, all.broadcasts)); err != nil {
 		return err
 	}
 	data := metricsView{base: c.base(), Filter: f, From: from.Format("2 Jan"), To: now.Format("2 Jan 2006"),
 		Export: strings.Replace(web.With(c.r.URL, "by", f.By), "/app/metrics", "/app/metrics/export", 1)}
-	periods := f.periods(starts, parts)
+	periods := f.periods(starts, all.periods)
 	var total, before counted
 	for _, n := range periods {
 		total = total.plus(n)
@@ -271,7 +315,8 @@ func (c *call) metrics() error {
 	data.None = total == counted{}
 	data.Figures = figures(&total, &before)
 	data.draw(starts, periods, f.By, &f)
-	data.Domains, data.Broadcasts = partsOf(parts, &f)
+	data.Domains, data.Broadcasts = partsOf(all.domains, all.broadcasts, &f)
+	data.ManyDomains, data.ManyBroadcasts = all.manyDomains, all.manyBroadcasts
 	return c.show(http.StatusOK, metricsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Metrics"))
 }
 
@@ -401,8 +446,14 @@ func (v *metricsView) draw(starts []time.Time, periods []counted, by string, f *
 
 // finding says in a sentence what the bars show.
 func finding(total *counted, worst int, steps []step, periods []counted) string {
-	text := fmt.Sprintf("%s emails were sent, %s were delivered and %s bounced.", web.Number(total.Sent),
-		web.Number(total.Delivered), web.Number(total.Bounced))
+	numbers := func(n int, one, many string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return web.Number(n) + " " + many
+	}
+	text := numbers(total.Sent, "email was", "emails were") + " sent, " + numbers(total.Delivered, "was", "were") +
+		" delivered and " + web.Number(total.Bounced) + " bounced."
 	if worst >= 0 {
 		text += fmt.Sprintf(" Most bounces: %s with %s.", steps[worst].Full, periods[worst].BounceRate())
 	}
@@ -424,7 +475,7 @@ func (f *metricsFilter) emailsAt(t time.Time, by string) string {
 const partsShown = 20
 
 // partsOf returns the rows of the tables by domain and by broadcast, those with the most emails first.
-func partsOf(parts []metrics.Count, f *metricsFilter) (domains, broadcasts []metricsRow) {
+func partsOf(ofDomains, ofBroadcasts []metrics.Count, f *metricsFilter) (domains, broadcasts []metricsRow) {
 	byDomain, byBroadcast := map[string]*metricsRow{}, map[string]*metricsRow{}
 	add := func(to map[string]*metricsRow, id, name, param string, p *metrics.Count) {
 		if to[id] == nil {
@@ -432,12 +483,15 @@ func partsOf(parts []metrics.Count, f *metricsFilter) (domains, broadcasts []met
 		}
 		to[id].add(p)
 	}
-	for i := range parts {
-		p := &parts[i]
-		if (f.Domain == "" || p.DomainID == f.Domain) && p.BroadcastID != "" {
+	for i := range ofBroadcasts {
+		p := &ofBroadcasts[i]
+		if (f.Domain == "" || p.DomainID == validID(f.Domain)) && p.BroadcastID != "" {
 			add(byBroadcast, p.BroadcastID, cmp.Or(p.BroadcastName, "Deleted broadcast"), "broadcast", p)
 		}
-		if (f.Broadcast == "" || p.BroadcastID == f.Broadcast) && p.DomainID != "" {
+	}
+	for i := range ofDomains {
+		p := &ofDomains[i]
+		if (f.Broadcast == "" || p.BroadcastID == validID(f.Broadcast)) && p.DomainID != "" {
 			add(byDomain, p.DomainID, cmp.Or(p.DomainName, "Test or deleted domain"), "domain", p)
 		}
 	}

@@ -3,11 +3,14 @@ package dashboard_test
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // The page of metrics counts emails within a minute of their events, by domain and outcome, and lists a day's emails.
@@ -24,7 +27,7 @@ func TestMetrics(t *testing.T) {
 		today := time.Now().UTC()
 		day := "/app/emails?in=" + today.Format(time.DateOnly)
 		page := v.shows("/app/metrics", 200, "50.0 %", "acme.example", `role="img"`,
-			`<desc id="outcomes-finding">2 emails were sent, `+`1 were delivered and 1 bounced.`,
+			`<desc id="outcomes-finding">2 emails were sent, `+`1 was delivered and 1 bounced.`,
 			"Show as table", day, "limit 5 %")
 		if strings.Contains(page, "style=") || strings.Count(page, "<h1") != 1 {
 			t.Errorf("the page has a style attribute, or not one heading")
@@ -79,5 +82,53 @@ func TestMetricsInZones(t *testing.T) {
 			v.c.Jar.SetCookies(at, []*http.Cookie{{Name: "postrider-zone", Value: name, Path: "/"}})
 			v.shows("/app/metrics", 200, "times in UTC")
 		}
+	})
+}
+
+// The page of metrics also shows the totals of a team with so many domains that their emails cannot be read by day and
+// domain at once, and says which table it leaves out.
+func TestMetricsOfManyDomains(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		slot := time.Now().Add(-2*time.Hour).Unix() / 900
+		broadcast, ids := id.New(), make([]string, 20_001)
+		count := func(ids []string, broadcast string) {
+			for some := range slices.Chunk(ids, 1000) {
+				b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+					for _, x := range some {
+						tx.Queue(t.Context(), `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail,
+							events, recipients) VALUES ($1, $2, $3, $4, 3, '', 1, 1)`, db.ID(b.other.TeamID), slot, db.ID(x),
+							db.OrNoID(broadcast))
+					}
+					return nil
+				}))
+			}
+		}
+		for i := range ids {
+			ids[i] = id.New()
+		}
+		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)`,
+				db.ID(b.other.TeamID), (slot+1)*900_000_000)
+			return nil
+		}))
+		count(ids[:15_000], "")
+		count(ids[:1], broadcast)
+		v := b.visitorOf(b.other.TeamID, teams.Viewer)
+		v.shows("/app/metrics", 200, "15,001 emails were sent")
+		slot--
+		count(ids[:15_000], "")
+		page := v.shows("/app/metrics?span=24h", 200, "30,001 emails were sent", "Test or deleted domain", "Deleted broadcast")
+		if strings.Contains(page, "Too many") {
+			t.Error("the domains are said to be too many")
+		}
+		count(ids[15_000:], "")
+		page = v.shows("/app/metrics", 200, "35,002 emails were sent", "Deleted broadcast",
+			"Too many domains sent emails in this span")
+		if strings.Contains(page, "Test or deleted domain") {
+			t.Error("the table of domains is shown")
+		}
+		v.shows("/app/metrics?broadcast="+broadcast, 200, "1 email was sent, 0 were delivered")
+		v.shows("/app/metrics?domain="+ids[0], 200, "3 emails were sent")
 	})
 }

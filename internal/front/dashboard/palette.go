@@ -152,7 +152,7 @@ func (c *call) matching(all []paletteItem, lower string) (items []paletteItem) {
 func (c *call) findEmails(ctx context.Context, text string) (items []paletteItem, err error) {
 	var some []emails.Email
 	if id.Valid(strings.ToLower(text)) {
-		e, err := c.Emails.Get(ctx, c.team.TeamID, strings.ToLower(text))
+		e, _, err := c.Emails.GetWithin(ctx, c.team.TeamID, strings.ToLower(text), 0) // the palette shows no content
 		if fault.KindOf(err) == fault.NotFound {
 			return nil, nil
 		}

@@ -38,7 +38,7 @@ var (
 	identity = Class{Transient, General, Ours, false, false,
 		"The recipient's host does not accept the name or the reverse DNS of the sending host."}
 	rate = Class{Transient, General, Ours, false, true,
-		"The recipient's host is given more mail than it takes at present."}
+		"The recipient's host limits how much mail it accepts, and the limit was reached."}
 	busyBox = Class{Transient, General, Recipients, false, false,
 		"The recipient is getting more mail than the host allows at present."}
 	greylist = Class{Transient, General, Hosts, false, false,

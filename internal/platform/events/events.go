@@ -96,6 +96,17 @@ func TypeName(number int16) (string, error) {
 	return strings.TrimPrefix(string(t), "email."), err
 }
 
+// ReadType returns the name of a type that was read from the database, without the prefix "email.". A type that a newer
+// release has written, while nodes of both releases run, gets a name with its number, so that the other events of the
+// email can still be read.
+func ReadType(number int16) string {
+	name, err := TypeName(number)
+	if err != nil {
+		return fmt.Sprintf("unknown_event_%d", number)
+	}
+	return name
+}
+
 // Event is one recorded event.
 type Event struct {
 	ID     string // id of the event, set by Record if empty

@@ -226,13 +226,14 @@ func TestNumbers(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := events.Timeline(ctx, d.Reader, team, emailID, page.Page{})
-		if err == nil || !strings.Contains(err.Error(), "email_events.type has the number 99") {
-			t.Errorf("timeline: %v", err)
+		// A newer release may have written them. They do not hide the other events of the email.
+		all, _, err := events.Timeline(ctx, d.Reader, team, emailID, page.Page{})
+		if err != nil || len(all) != 5 || all[0].Type != "unknown_event_99" {
+			t.Errorf("timeline: %+v, %v", all, err)
 		}
-		_, _, err = events.Attempts(ctx, d.Reader, team, emailID, page.Page{Limit: 5})
-		if err == nil || !strings.Contains(err.Error(), "email_events.outcome has the number 99") {
-			t.Errorf("attempts: %v", err)
+		attempts, _, err := events.Attempts(ctx, d.Reader, team, emailID, page.Page{Limit: 5})
+		if err != nil || len(attempts) != 5 || attempts[0].Outcome != "unknown" {
+			t.Errorf("attempts: %+v, %v", attempts, err)
 		}
 	})
 }

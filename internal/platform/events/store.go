@@ -113,7 +113,7 @@ func scanAttempt(r db.Row) (a StoredAttempt, err error) {
 		return a, err
 	}
 	if a.Outcome, err = outcomes.Name(outcome); err != nil {
-		return a, err
+		a.Outcome = "unknown" // this release does not know an outcome that a newer one has written
 	}
 	a.StartedAt, a.NextAt = db.Time(started), db.Time(next)
 	a.Duration = time.Duration(duration) * time.Microsecond
@@ -190,7 +190,7 @@ func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.P
 				return e, err
 			}
 			e.At = db.Time(at)
-			e.Type, err = TypeName(number)
-			return e, err
+			e.Type = ReadType(number)
+			return e, nil
 		})
 }

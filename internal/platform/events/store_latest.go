@@ -40,8 +40,8 @@ func Latest(ctx context.Context, r db.Reader, teamID string, emailIDs []string) 
 			return x, err
 		}
 		x.At, x.NextAt = db.Time(at), db.Time(next)
-		x.Type, err = TypeName(number)
-		return x, err
+		x.Type = ReadType(number)
+		return x, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the newest events of emails: %w", err)

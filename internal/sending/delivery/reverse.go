@@ -14,12 +14,14 @@ import (
 
 const (
 	reverseMax     = 64 // source addresses
+	reverseNames   = 8  // names of an address
 	reverseKept    = time.Hour
+	reverseRetry   = time.Minute // after a look-up that failed
 	reverseTimeout = 20 * time.Second
 )
 
-// reverse knows the PTR records of this node's source addresses. An address is looked up by run, after the first attempt
-// from it that did not go well; that attempt does not wait for the answer.
+// reverse knows the PTR records of this node's source addresses. An address is looked up by runReverse, after the first
+// attempt from it that did not go well; that attempt does not wait for the answer.
 type reverse struct {
 	ask chan netip.Addr
 
@@ -29,7 +31,7 @@ type reverse struct {
 
 type knownPTR struct {
 	evidence.PTR
-	at time.Time
+	until time.Time // when the address is looked up again
 }
 
 func newReverse() *reverse {
@@ -44,7 +46,7 @@ func (r *reverse) of(addr netip.Addr) evidence.PTR {
 	r.mu.Lock()
 	p := r.known[addr]
 	r.mu.Unlock()
-	if time.Since(p.at) > reverseKept {
+	if !time.Now().Before(p.until) {
 		select {
 		case r.ask <- addr:
 		default: // a look-up is in progress; a later attempt asks again
@@ -60,25 +62,29 @@ func (s *Service) runReverse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case addr := <-s.reverse.ask:
-			p := evidence.PTR{}
+			p, kept := evidence.PTR{}, reverseKept
 			if s.guard.Allowed(addr) {
-				p = s.lookUpPTR(ctx, addr)
+				if p = s.lookUpPTR(ctx, addr); p == (evidence.PTR{}) {
+					kept = reverseRetry
+				}
 			}
-			s.reverse.learn(addr, p)
+			s.reverse.learn(addr, p, kept)
 		}
 	}
 }
 
-func (r *reverse) learn(addr netip.Addr, p evidence.PTR) {
+// learn stores what a look-up has found, and for how long it is valid.
+func (r *reverse) learn(addr netip.Addr, p evidence.PTR, valid time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) >= reverseMax {
 		clear(r.known)
 	}
-	r.known[addr] = knownPTR{p, time.Now()}
+	r.known[addr] = knownPTR{p, time.Now().Add(valid)}
 }
 
-// lookUpPTR returns the state of an address's PTR record. It is unknown if a look-up failed.
+// lookUpPTR returns the state of an address's PTR records. It is confirmed if one of the first names leads back to the
+// address. It is unknown if a look-up failed and no name leads back.
 func (s *Service) lookUpPTR(ctx context.Context, addr netip.Addr) evidence.PTR {
 	ctx, cancel := context.WithTimeout(ctx, reverseTimeout)
 	defer cancel()
@@ -89,13 +95,16 @@ func (s *Service) lookUpPTR(ctx context.Context, addr netip.Addr) evidence.PTR {
 	if err != nil {
 		return evidence.PTR{}
 	}
-	back, err := s.p.DNS.Addrs(ctx, names[0])
-	same := func(a netip.Addr) bool { return a.Unmap() == addr }
-	switch {
-	case err == nil && slices.ContainsFunc(back, same):
-		return evidence.PTR{State: evidence.PTRConfirmed, Name: names[0]}
-	case err == nil || errors.Is(err, resolve.ErrNotFound):
-		return evidence.PTR{State: evidence.PTRElsewhere, Name: names[0]}
+	failed := false
+	for _, name := range names[:min(len(names), reverseNames)] {
+		back, err := s.p.DNS.Addrs(ctx, name)
+		if err == nil && slices.ContainsFunc(back, func(a netip.Addr) bool { return a.Unmap() == addr }) {
+			return evidence.PTR{State: evidence.PTRConfirmed, Name: name}
+		}
+		failed = failed || err != nil && !errors.Is(err, resolve.ErrNotFound)
 	}
-	return evidence.PTR{}
+	if failed {
+		return evidence.PTR{}
+	}
+	return evidence.PTR{State: evidence.PTRElsewhere, Name: names[0]}
 }

@@ -1,9 +1,11 @@
 package delivery
 
 import (
+	"context"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/evidence"
 )
@@ -126,10 +129,50 @@ func TestReverse(t *testing.T) {
 			evidence.PTR{State: evidence.PTRElsewhere, Name: "a.test"}},
 		"leads nowhere": {resolve.Fake{PTRRecords: map[netip.Addr][]string{addr: {"a.test"}}},
 			evidence.PTR{State: evidence.PTRElsewhere, Name: "a.test"}},
+		"the second name leads back": {resolve.Fake{PTRRecords: map[netip.Addr][]string{addr: {"a.test", "b.test"}},
+			AddrRecords: map[string][]netip.Addr{"b.test": {addr}}, Fail: []string{"a.test"}},
+			evidence.PTR{State: evidence.PTRConfirmed, Name: "b.test"}},
+		"a name cannot be looked up": {resolve.Fake{PTRRecords: map[netip.Addr][]string{addr: {"a.test", "b.test"}},
+			Fail: []string{"b.test"}}, evidence.PTR{}},
+		"no answer": {resolve.Fake{Fail: []string{"ptr 192.0.2.1"}}, evidence.PTR{}},
 	} {
 		s := &Service{p: Deps{DNS: c.dns}}
 		if got := s.lookUpPTR(t.Context(), addr); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
+	}
+}
+
+// A failed look-up of reverse DNS is repeated after a minute, and one that succeeded after an hour.
+func TestReverseIsLookedUpAgain(t *testing.T) {
+	addr := netip.MustParseAddr("8.8.8.8")
+	for name, c := range map[string]struct {
+		first resolve.Fake
+		after time.Duration
+	}{
+		"failed":    {resolve.Fake{Fail: []string{"ptr 8.8.8.8"}}, time.Minute},
+		"succeeded": {resolve.Fake{PTRRecords: map[netip.Addr][]string{addr: {"a.test"}}}, time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			s := &Service{p: Deps{DNS: c.first}, reverse: newReverse(), guard: netguard.New(netguard.Options{})}
+			go s.runReverse(ctx)
+			known := func() evidence.PTRState {
+				s.reverse.of(addr)
+				synctest.Wait()
+				return s.reverse.of(addr).State
+			}
+			first := known()
+			s.p.DNS = resolve.Fake{}
+			time.Sleep(c.after - time.Second)
+			if got := known(); got != first {
+				t.Errorf("%s: looked up again before %v", name, c.after)
+			}
+			time.Sleep(time.Second)
+			if got := known(); got != evidence.PTRMissing {
+				t.Errorf("%s: %v after %v, want the new answer", name, got, c.after)
+			}
+		})
 	}
 }

@@ -59,7 +59,7 @@ type Peer struct {
 // PTR is the reverse DNS of the source address, as it was known before the attempt.
 type PTR struct {
 	State PTRState
-	Name  string // the first name of the record
+	Name  string // the name that leads back to the address, or else the first name
 }
 
 // PTRState is the state of a PTR record. The order must not change, because attempts store the number.
@@ -67,8 +67,8 @@ type PTRState uint8
 
 const (
 	PTRMissing   PTRState = iota + 1 // no record exists
-	PTRConfirmed                     // the name leads back to the address
-	PTRElsewhere                     // the name does not lead back to the address
+	PTRConfirmed                     // a name leads back to the address
+	PTRElsewhere                     // no name leads back to the address
 )
 
 // Same counts attempts of the hour before that got the same kind of answer from the same provider or host. The counts

@@ -126,7 +126,7 @@ var consequences = map[Class]struct {
 	Reputation: {BlamesSource, action{Operator, RequestDelisting}, action{Operator, RequestDelisting},
 		"The recipient's mail server blocks the IP address that sent the email, because of its reputation."},
 	RateLimit: {BlamesSource, action{Nobody, Wait}, action{Operator, SendLessOften},
-		"The recipient's mail server is given more mail than it takes at present."},
+		"The recipient's mail server limits how much mail it accepts, and the limit was reached."},
 	Policy: {BlamesHost, action{Nobody, Wait}, action{Recipient, AskToAllow},
 		"The recipient's mail server refuses the email by a rule of its own."},
 	SenderAddress: {BlamesDomain, action{DomainOwner, FixSenderDomain}, action{DomainOwner, FixSenderDomain},

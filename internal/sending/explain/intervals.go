@@ -108,7 +108,7 @@ var reasons = map[Reason]struct {
 	unrecorded:         {byUnknown, "Nothing was recorded about this time."},
 	"memory":           {byLimit, "The email waited for memory, which large emails of the team used."},
 	"dns":              {byHost, "Postrider looked up the mail hosts of the destination."},
-	"prepare":          {byPostrider, "Postrider composed and signed the message, in its turn among the teams."},
+	"prepare":          {byPostrider, "Postrider composed and signed the message. Teams take turns, so other teams' messages may have come first."},
 	"connection_share": {byLimit, "The team used its whole share of all connections."},
 	"destination_slot": {byLimit, "All connections to this destination were in use."},
 	"address": {byLimit, "Another connection to the same address was being opened, and its result was " +

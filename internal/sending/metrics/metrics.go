@@ -92,6 +92,7 @@ type Query struct {
 	ByDomain     bool
 	ByEmail      bool
 	ByBroadcast  bool
+	MaxRows      int // rows that the result is computed from; 0 means 200,000, or 50,000 for a breakdown by email
 }
 
 // Count is one row of a breakdown.

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,8 +12,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// rowsMax is the maximum number of rows in a breakdown by email.
-const rowsMax = 50_000
+// These are the maximum numbers of rows that the result of a query is computed from: rowsMax for a query that reads
+// events by email, and breakdownMax for others.
+const (
+	rowsMax      = 50_000
+	breakdownMax = 200_000
+)
 
 // Service counts events.
 type Service struct{ d *db.DB }
@@ -51,8 +56,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// Count counts a team's events for a query. If a breakdown by email has more than 50,000 rows, Count returns an Invalid
-// fault.
+// Count counts a team's events for a query. If a breakdown has more than q.MaxRows rows, Count returns an Invalid fault
+// for the field dimensions.
 func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, error) {
 	g := groups{domain: q.ByDomain, email: q.ByEmail, broadcast: q.ByBroadcast}
 	if q.ByPeriod != nil {
@@ -63,13 +68,17 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 	var rows []row
 	var err error
 	if q.ByEmail || len(q.EmailIDs) > 0 {
-		if rows, err = countEvents(ctx, s.d.Reader, teamID, all, g, f, rowsMax+1); len(rows) > rowsMax {
+		most := cmp.Or(q.MaxRows, rowsMax)
+		if rows, err = countEvents(ctx, s.d.Reader, teamID, all, g, f, most+1); len(rows) > most {
 			return nil, fault.Invalidf("dimensions",
-				"The breakdown by email has more than %d rows. Ask for a shorter span, or name emails with `email_id`.",
-				rowsMax)
+				"The breakdown by email has more than %d rows. Ask for a shorter span, or name emails with `email_id`.", most)
 		}
 	} else {
-		rows, err = s.combine(ctx, teamID, all, g, f)
+		most := cmp.Or(q.MaxRows, breakdownMax)
+		if rows, err = s.combine(ctx, teamID, all, g, f, most+1); len(rows) > most {
+			return nil, fault.Invalidf("dimensions",
+				"The breakdown has more than %d rows. Ask for a shorter span, longer periods or fewer dimensions.", most)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("count events: %w", err)
@@ -81,11 +90,12 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 // change once a minute per team.
 const combineTries = 5
 
-// combine adds up the counters and the events that are not yet in the counters.
-func (s *Service) combine(ctx context.Context, teamID string, all span, g groups, f filters) (rows []row, err error) {
+// combine adds up the counters and the events that are not yet in the counters. It returns at most limit rows.
+func (s *Service) combine(ctx context.Context, teamID string, all span, g groups, f filters,
+	limit int) (rows []row, err error) {
 	before, err := getState(ctx, s.d.Reader, teamID)
 	for try := 1; err == nil; try++ {
-		if rows, err = s.read(ctx, teamID, all, before, g, f); err != nil {
+		if rows, err = s.read(ctx, teamID, all, before, g, f, limit); err != nil {
 			break
 		}
 		var after state
@@ -97,7 +107,8 @@ func (s *Service) combine(ctx context.Context, teamID string, all span, g groups
 	return nil, err
 }
 
-func (s *Service) read(ctx context.Context, teamID string, all span, at state, g groups, f filters) ([]row, error) {
+func (s *Service) read(ctx context.Context, teamID string, all span, at state, g groups, f filters,
+	limit int) ([]row, error) {
 	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until)
 	if err != nil {
 		return nil, err
@@ -113,13 +124,13 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 		low, high, live = split(all, at.final*slot.Microseconds(), at.final, nil)
 		without = nil
 	}
-	rows, err := sumCounters(ctx, s.d.Reader, teamID, low, high, without, g, f)
+	rows, err := sumCounters(ctx, s.d.Reader, teamID, low, high, without, g, f, limit)
 	for _, l := range live {
-		if err != nil {
-			return nil, err
+		if err != nil || len(rows) >= limit {
+			return rows, err
 		}
 		var more []row
-		more, err = countEvents(ctx, s.d.Reader, teamID, l, g, f, rowsMax)
+		more, err = countEvents(ctx, s.d.Reader, teamID, l, g, f, limit-len(rows))
 		rows = append(rows, more...)
 	}
 	return rows, err

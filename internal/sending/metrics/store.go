@@ -93,7 +93,7 @@ func scanRow(r db.Row) (x row, err error) {
 	err = r.Scan(&x.slot, (*db.ID)(&x.domain), (*db.ID)(&x.email), (*db.ID)(&x.broadcast), &number, &x.detail, &x.events,
 		&x.recipients, &x.people)
 	if err == nil {
-		x.typ, err = events.TypeName(number)
+		x.typ = events.ReadType(number)
 	}
 	return x, err
 }
@@ -259,20 +259,22 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 		slot.Microseconds(), recipientsOf, peopleOf, counted), db.ID(teamID), db.IDs(emailIDs), db.NoID)
 }
 
-// sumCounters adds up the counters of the slots from low to high-1, except the slots in without.
+// sumCounters adds up the counters of the slots from low to high-1, except the slots in without. It returns at most
+// limit rows.
 func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups,
-	f filters) ([]row, error) {
+	f filters, limit int) ([]row, error) {
 	args := []any{db.ID(teamID), low, high}
 	not := ""
 	if len(without) > 0 {
 		args, not = append(args, without), " AND c.slot <> ALL($4)"
 	}
 	where, args := f.where("c.", args)
+	args = append(args, limit)
 	rows, err := r.Query(ctx, fmt.Sprintf(`SELECT %s, %s, `+noID+`, %s, c.type, c.detail, CAST(SUM(c.events) AS BIGINT),
 		CAST(SUM(c.recipients) AS BIGINT), CAST(SUM(c.people) AS BIGINT)
 		FROM email_counts c WHERE c.team_id = $1 AND c.slot >= $2 AND c.slot < $3%s%s
-		GROUP BY 1, 2, 3, 4, 5, 6`, g.slotOf("c.slot"), column(g.domain, "c.domain_id", noID),
-		column(g.broadcast, "c.broadcast_id", noID), not, where), args...)
+		GROUP BY 1, 2, 3, 4, 5, 6 LIMIT $%d`, g.slotOf("c.slot"), column(g.domain, "c.domain_id", noID),
+		column(g.broadcast, "c.broadcast_id", noID), not, where, len(args)), args...)
 	return db.Collect(rows, err, scanRow)
 }
 

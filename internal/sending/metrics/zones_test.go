@@ -7,6 +7,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -64,6 +65,36 @@ func TestBreakdownInZones(t *testing.T) {
 					}
 					checkReads(t, trace, asked)
 				}
+			}
+		}
+	})
+}
+
+// A breakdown has a maximum number of rows, before and after its events are in counters. A query that would have more
+// fails; it does not leave rows out.
+func TestRowsOfBreakdowns(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		w := newFixture(t, d)
+		w.happen(t, w.around(t, "2026-06-15T00:00:00Z")...)
+		at := time.Date(2026, 6, 15, 0, 0, 0, 0, time.UTC)
+		q := metrics.Query{From: at.Add(-time.Hour), To: at.Add(time.Hour), ByDomain: true,
+			ByPeriod: func(t time.Time) string { return t.Format(time.RFC3339) }}
+		for _, state := range []string{"events", "counters"} {
+			q.MaxRows = 0
+			all, err := w.s.Count(t.Context(), dbtest.ID("team"), q)
+			if err != nil || len(all) < 3 {
+				t.Fatalf("%s: %d rows, %v", state, len(all), err)
+			}
+			q.MaxRows = len(all) - 1
+			if _, err := w.s.Count(t.Context(), dbtest.ID("team"), q); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("%s: %v for more rows than are allowed", state, err)
+			}
+			q.MaxRows = len(all)
+			if some, err := w.s.Count(t.Context(), dbtest.ID("team"), q); err != nil || len(some) != len(all) {
+				t.Errorf("%s: %d rows, %v; want %d", state, len(some), err, len(all))
+			}
+			if err := w.s.RollUp(t.Context()); err != nil {
+				t.Fatal(err)
 			}
 		}
 	})

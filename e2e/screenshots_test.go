@@ -67,7 +67,8 @@ func (r *reader) picture(w window, whole bool) ([]byte, error) {
 		shot, err := chromedp.Call(ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{})
 		return shot.Data, err
 	}
-	height, err := chromedp.Run(ctx, chromedp.Evaluate[float64](`document.documentElement.scrollHeight`))
+	height, err := chromedp.Run(ctx, chromedp.Evaluate[float64](
+		`scrollTo(0, 0), document.documentElement.scrollHeight`))
 	if err != nil {
 		return nil, err
 	}

@@ -61,6 +61,7 @@ type stepView struct {
 	State, Label string
 	At           time.Time // of the first one
 	Times        int
+	SameDay      bool // whether the step before was on the same day, so the time of day is enough
 }
 
 // badgeView is a badge with a number of recipients.
@@ -149,7 +150,8 @@ func (c *call) recipientView(data *emailView, a *explain.Answer, i int) recipien
 		if n := len(v.Steps); n > 0 && v.Steps[n-1].State == x.Type {
 			v.Steps[n-1].Times++
 		} else if n < stepsShown {
-			v.Steps = append(v.Steps, stepView{x.Type, stepLabel(x.Type), x.At, 1})
+			same := n > 0 && v.Steps[n-1].At.UTC().Format(time.DateOnly) == x.At.UTC().Format(time.DateOnly)
+			v.Steps = append(v.Steps, stepView{x.Type, stepLabel(x.Type), x.At, 1, same})
 		} else {
 			v.More++
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
@@ -94,15 +95,18 @@ func grantableRoles(a *teams.Actor) (roles []teams.Role) {
 	return roles
 }
 
-// roleSummaries describes each role in a few words, for the options of a form field.
+// roleSummaries describes each role in a few words, for the hint of a form field.
 var roleSummaries = map[teams.Role]string{teams.Owner: "everything", teams.Admin: "everything except managing owners",
 	teams.Member: "emails, domains, webhooks, contacts", teams.Viewer: "read only"}
 
 func inviteForm(a *teams.Actor) *web.Form {
 	role := &web.Field{Name: "role", Label: "Role", Value: string(teams.Member)}
+	var may []string
 	for _, x := range grantableRoles(a) {
-		role.Options = append(role.Options, web.Choice{Value: string(x), Label: string(x) + " – " + roleSummaries[x]})
+		role.Options = append(role.Options, web.Choice{Value: string(x), Label: string(x)})
+		may = append(may, string(x)+": "+roleSummaries[x])
 	}
+	role.Hint = strings.Join(may, "; ") + "."
 	return web.NewForm(&web.Field{Name: "email", Label: "Email address", Type: "email", Autocomplete: "off"}, role)
 }
 
@@ -147,7 +151,7 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 	for _, x := range open {
 		of.Invitations = append(of.Invitations, openInvitation{x, p.Members.Expired(x)})
 	}
-	return p.Site.Show(w, r, status, peoplePage, of, web.Class("form"), web.Crumbs("People"))
+	return p.Site.Show(w, r, status, peoplePage, of, web.Class("form"), web.Crumbs(of.Team, "/app/emails", "People"))
 }
 
 // peopleDone responds to a change on the members page, either with a redirect to the page and a message, or with the

@@ -24,7 +24,7 @@ var (
 )
 
 var errorPage = Page(`{{define "title"}}{{.Title}}{{end}}
-{{define "main"}}<h1>{{.Title}}</h1><p class="second">{{.Message}}</p><div class="actions"><a class="b" href="/app/emails">Go to your emails</a></div>{{end}}`)
+{{define "main"}}<div class="head"><div><h1>{{.Title}}</h1><p>{{.Message}}</p></div></div><div class="actions"><a class="b" href="/app/emails">Go to your emails</a></div>{{end}}`)
 
 // statusOf returns the HTTP status for a kind of fault.
 func statusOf(k fault.Kind) int {
@@ -100,7 +100,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if v, ok, err := s.Visitor(r); err == nil && ok && status != http.StatusInternalServerError {
 		of.Visitor = &v
 	}
-	o := options{}
+	o := options{crumbs: []Crumb{{Label: titleOf(status)}}}
 	s.frame(r, &of, &o)
 	if err := s.write(w, r, status, errorPage, of, &o); err != nil {
 		s.log.Error("rendering the error page failed", "error", err)

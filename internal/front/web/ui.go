@@ -15,7 +15,7 @@ import (
 var functions = template.FuncMap{
 	"date": date, "shown": visible.Show, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago,
 	"clock": clock, "num": num, "size": size, "took": took, "initials": initials, "dict": dict, "plural": plural,
-	"middle": middle, "shortcuts": func() []shortcut { return allShortcuts },
+	"middle": middle, "daytime": daytime, "shortcuts": func() []shortcut { return allShortcuts },
 }
 
 // icon returns an icon, which screen readers skip.
@@ -132,6 +132,9 @@ func clock(t time.Time) template.HTML {
 	}
 	return timeElement(t, "clock", t.UTC().Format("15:04:05"))
 }
+
+// daytime returns a time element with the time of day. The date must be visible nearby.
+func daytime(t time.Time) template.HTML { return timeElement(t, "clock", t.UTC().Format("15:04:05")) }
 
 func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // table writes CSV. Package encoding/csv is not used, because it can end lines with CRLF, as RFC 4180 requires, only if
@@ -28,11 +29,13 @@ func (w *table) text(s string) {
 }
 
 // isFormula reports whether a spreadsheet may interpret a string as a formula. Leading tabs and line breaks count as
-// formula characters, because spreadsheets skip them. Apostrophes before a formula character are ignored. A string such
+// formula characters, because spreadsheets skip them. Full-width forms count, because spreadsheets in East Asian
+// languages convert them. Apostrophes before a formula character are ignored. A string such
 // as '=1 therefore also gets an apostrophe, and removing one apostrophe always restores the original string.
 func isFormula(s string) bool {
 	s = strings.TrimLeft(s, "'")
-	return s != "" && strings.IndexByte("=+-@\t\r\n", s[0]) >= 0
+	first, _ := utf8.DecodeRuneInString(s)
+	return s != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first)
 }
 
 // plain writes a field with a value that Postrider generated, such as a number.

@@ -21,7 +21,8 @@ func (d *driver) lookups() {
 	must(err)
 	_, err = waiting.Of(ctx, d.DB, d.team)
 	must(err)
-	token, err := d.Users.KeepForm(ctx, users.KeptForm{Page: "/app/keys/new", Action: "/app/keys/new", Form: "name=x"})
+	token, err := d.Users.KeepForm(ctx, d.team, users.KeptForm{Page: "/app/keys/new",
+		Action: "/app/keys/new", Form: "name=x"})
 	must(err)
 	_, _, err = d.Users.TakeForm(ctx, token, "/app/keys/new")
 	must(err)

@@ -2,7 +2,10 @@ package users
 
 import (
 	"context"
+	"crypto/hmac"
+	"encoding/base64"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
@@ -11,7 +14,29 @@ import (
 const (
 	keptFor  = time.Hour // how long a form is kept
 	keptMost = 500       // forms that are kept at the same time, because visitors without a session submit them
+
+	// keptUser is the maximum number of forms of a user that are kept in an hour, so that one user cannot take the places
+	// of all others.
+	keptUser = 20
+
+	browserPurpose = "user who was signed in last"
+	browserTagSize = 16 // bytes
 )
+
+// BrowserToken returns a value that names the user who was signed in last in a browser. Only this installation can
+// create the value. It is no proof of who submits a request: the user may have signed out since then.
+func (s *Service) BrowserToken(userID string) string {
+	return userID + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Tag(browserPurpose, []byte(userID), browserTagSize))
+}
+
+// BrowserUser returns the id of the user that a value of [Service.BrowserToken] names, or "" for any other value.
+func (s *Service) BrowserUser(token string) (userID string) {
+	userID, _, _ = strings.Cut(token, ".")
+	if !hmac.Equal([]byte(token), []byte(s.BrowserToken(userID))) {
+		return ""
+	}
+	return userID
+}
 
 // KeptForm is a form that a visitor submitted after the session had ended.
 type KeptForm struct {
@@ -20,10 +45,14 @@ type KeptForm struct {
 	Form   string // what was typed, without secrets, encoded as in a URL
 }
 
-// KeepForm keeps a form for an hour, and returns the token with which [Service.TakeForm] returns it. The token is "" if
-// too many forms are kept already.
-func (s *Service) KeepForm(ctx context.Context, f KeptForm) (token string, err error) {
+// KeepForm keeps a form of a user for an hour, and returns the token with which [Service.TakeForm] returns it. The token
+// is "" if too many forms are kept already, of the user or in all.
+func (s *Service) KeepForm(ctx context.Context, userID string, f KeptForm) (token string, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		of, _, err := countAttempt(ctx, tx, "kept:"+userID, s.now())
+		if err != nil || of > keptUser {
+			return err
+		}
 		n, err := countForms(ctx, tx.Reader, keptMost)
 		if err != nil || n >= keptMost {
 			return err

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +108,35 @@ func TestFormAfterTheSession(t *testing.T) {
 		colleague.c = v.c
 		if _, page := colleague.signIn("/app/domains/new"); strings.Contains(page, typed) {
 			t.Errorf("another member of the team sees the form\n%s", page)
+		}
+	})
+}
+
+// A form is kept only for a browser in which a user was signed in. A made-up cookie keeps none, so that strangers cannot
+// take the places of the forms that are kept.
+func TestFormOfAStranger(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Owner)
+		v.get("/app/settings")
+		at, err := url.Parse(b.url)
+		b.must(err)
+		cookies := v.c.Jar.Cookies(at)
+		i := slices.IndexFunc(cookies, func(c *http.Cookie) bool { return c.Name == "postrider-last" })
+		if i < 0 {
+			t.Fatalf("no cookie names the user: %v", cookies)
+		}
+		jar, err := cookiejar.New(nil)
+		b.must(err)
+		stranger := &visitor{board: b, c: &http.Client{Jar: jar}, teamID: v.teamID}
+		for value, want := range map[string]bool{cookies[i].Value: true, v.user.ID: false, "x": false,
+			v.user.ID + "." + strings.Repeat("A", 22): false} {
+			jar.SetCookies(at, []*http.Cookie{{Name: "postrider-last", Value: value, Path: "/"}})
+			w, _ := stranger.exchange(http.MethodPost, "/app/settings/name", url.Values{"name": {"x"}})
+			kept := slices.ContainsFunc(w.Cookies(), func(c *http.Cookie) bool { return c.Name == "postrider-kept" })
+			if w.StatusCode != http.StatusSeeOther || kept != want {
+				t.Errorf("with the cookie %q: %d, kept %v, want %v", value, w.StatusCode, kept, want)
+			}
 		}
 	})
 }

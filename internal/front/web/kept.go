@@ -24,7 +24,7 @@ import (
 const (
 	keptCookie = "kept"
 	keptFor    = time.Hour
-	lastCookie = "last" // the id of the user who was signed in last; it is no secret
+	lastCookie = "last" // the user who was signed in last; see [users.Service.BrowserToken]
 )
 
 // neverKept are the names of the fields with secrets.
@@ -40,16 +40,20 @@ func (s *Site) keepForm(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 	if page = s.pageOfForm(r, mux); page == "" {
 		return ""
 	}
+	last := s.users.BrowserUser(s.Cookie(r, lastCookie)) // a made-up cookie must not take the place of another form
+	if last == "" {
+		return page
+	}
 	form, err := s.Form(w, r)
-	last := s.Cookie(r, lastCookie)
-	if err != nil || last == "" {
+	if err != nil {
 		return page
 	}
 	for _, name := range neverKept {
 		form.Del(name)
 	}
 	at, _, _ := strings.Cut(page, "?")
-	token, err := s.users.KeepForm(r.Context(), users.KeptForm{Page: at, Action: r.URL.RequestURI(), Form: form.Encode()})
+	token, err := s.users.KeepForm(r.Context(), last,
+		users.KeptForm{Page: at, Action: r.URL.RequestURI(), Form: form.Encode()})
 	if err != nil {
 		s.log.Warn("a form that was submitted without a session could not be kept", "page", r.Pattern, "error", err)
 	}

@@ -115,8 +115,8 @@ func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 			if of.kept, err = s.takeForm(w, r, &v); err != nil {
 				return err
 			}
-			if s.Cookie(r, lastCookie) != v.User.ID {
-				s.setCookie(w, lastCookie, v.User.ID, cookieLifetime)
+			if token := s.users.BrowserToken(v.User.ID); s.Cookie(r, lastCookie) != token {
+				s.setCookie(w, lastCookie, token, cookieLifetime)
 			}
 		}
 		by := client(r)

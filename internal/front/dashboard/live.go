@@ -20,12 +20,16 @@ const (
 	liveHeartbeat = 20 * time.Second // a comment that keeps proxies from closing a stream
 	liveWriteTime = 10 * time.Second // maximum time to write an event
 	liveMax       = 200              // streams of a team on this node
+	liveMaxUser   = 20               // streams of a user in a team on this node
 	livePause     = time.Second      // least time between two changes that a page is told
 	liveRetry     = 3 * time.Second
 )
 
-// errManyStreams is answered to the browsers beyond liveMax. Their pages go on without live updates.
-var errManyStreams = fault.New(fault.TooFast, "", "Too many pages of this team follow its emails. Close some of them.")
+// Browsers beyond liveMax and liveMaxUser get these errors. Their pages go on without live updates.
+var (
+	errManyStreams = fault.New(fault.TooFast, "", "Too many pages of this team follow its emails. Close some of them.")
+	errManyOfUser  = fault.New(fault.TooFast, "", "You have too many pages open that follow emails. Close some of them.")
+)
 
 // feeds tells open pages that something about a team's emails has changed. All pages of a team on this node share one
 // tail of the event stream. A page that is told reads its own part again, so an event that is lost or told twice does
@@ -39,26 +43,37 @@ type feeds struct {
 
 // feed is the tail of one team, and the pages that listen to it.
 type feed struct {
-	pages map[chan string]bool
+	pages map[chan string]string // the id of the user who looks at each page
 	stop  context.CancelFunc
 }
 
-// follow returns a channel that receives the ids of emails, or "" for any. A page that does not keep up misses some.
-func (f *feeds) follow(teamID string) (changes chan string, leave func(), err error) {
+// follow returns a channel that receives the ids of emails, or "" for any. A page that does not keep up misses some. A
+// user may follow a team on at most liveMaxUser pages, so that one member cannot take the streams of all others.
+func (f *feeds) follow(teamID, userID string) (changes chan string, leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	of := f.teams[teamID]
-	if of == nil {
+	if of != nil {
+		own := 0
+		for _, user := range of.pages {
+			if user == userID {
+				own++
+			}
+		}
+		switch {
+		case own >= liveMaxUser:
+			return nil, nil, errManyOfUser
+		case len(of.pages) >= liveMax:
+			return nil, nil, errManyStreams
+		}
+	} else {
 		ctx, stop := context.WithCancel(context.Background())
-		of = &feed{pages: map[chan string]bool{}, stop: stop}
+		of = &feed{pages: map[chan string]string{}, stop: stop}
 		f.teams[teamID] = of
 		go f.run(ctx, teamID, of)
 	}
-	if len(of.pages) >= liveMax {
-		return nil, nil, errManyStreams
-	}
 	changes = make(chan string, 16)
-	of.pages[changes] = true
+	of.pages[changes] = userID
 	return changes, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -139,7 +154,7 @@ func (f *feeds) end(teamID string, of *feed) {
 // parameter domain leaves out emails. It checks with each event whether the visitor is still a member. Changes within
 // livePause become one event, because each event costs statements, and a team may send a thousand emails a second.
 func (c *call) liveStream() error {
-	changes, leave, err := c.feeds.follow(c.team.TeamID)
+	changes, leave, err := c.feeds.follow(c.team.TeamID, c.v.User.ID)
 	if err != nil {
 		return err
 	}

@@ -47,3 +47,41 @@ func TestLiveChanges(t *testing.T) {
 		}
 	})
 }
+
+// One member has at most 20 live pages of a team, so that others can still open some.
+func TestLivePagesOfAMember(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		open := func(v *visitor) *http.Response {
+			var w *http.Response
+			v.eventually("the user may request another page", func() bool {
+				r, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/app/live", nil)
+				b.must(err)
+				w, err = v.c.Do(r)
+				b.must(err)
+				t.Cleanup(func() { w.Body.Close() })
+				return w.Header.Get("Retry-After") == "" // the limit on pages a second has this header
+			})
+			return w
+		}
+		var first *http.Response
+		for i := range 20 {
+			w := open(v)
+			if w.StatusCode != http.StatusOK {
+				t.Fatalf("stream %d begins with %d", i, w.StatusCode)
+			}
+			if i == 0 {
+				first = w
+			}
+		}
+		if w := open(v); w.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("stream 21 of a member begins with %d", w.StatusCode)
+		}
+		if w := open(b.visitor(teams.Viewer)); w.StatusCode != http.StatusOK {
+			t.Errorf("another member's stream begins with %d", w.StatusCode)
+		}
+		first.Body.Close()
+		b.eventually("a closed page makes room for another", func() bool { return open(v).StatusCode == http.StatusOK })
+	})
+}

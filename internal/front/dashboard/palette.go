@@ -38,6 +38,20 @@ type paletteItem struct {
 	scope teams.Scope
 }
 
+// mayOpen reports whether the visitor's team may open a page: a suspended team may open some. The pattern of a page is
+// its path in the table of routes. Pages that are not in the table, such as those of the account, are open.
+func (c *call) mayOpen(pattern string) bool {
+	if !c.actor.Suspended {
+		return true
+	}
+	for _, r := range c.routes() {
+		if r.pattern == "GET "+pattern {
+			return r.whileSuspended
+		}
+	}
+	return true
+}
+
 // palettePages are the pages that the palette offers.
 var palettePages = []paletteItem{
 	{"Emails", "/app/emails", "", teams.EmailsRead}, {"Receiving", "/app/receiving", "", teams.ReceivingRead},
@@ -109,15 +123,16 @@ func (c *call) find(text string) (groups []paletteGroup, err error) {
 	}
 	for _, x := range []struct {
 		label string
+		page  string // pattern of the pages of what is found
 		scope teams.Scope
 		find  func(ctx context.Context, text string) ([]paletteItem, error)
 	}{
-		{"Emails", teams.EmailsRead, c.findEmails},
-		{"Contacts", teams.ContactsRead, c.findContacts},
-		{"Domains", teams.DomainsRead, c.findDomains},
-		{"Broadcasts", teams.BroadcastsRead, c.findBroadcasts},
+		{"Emails", "/app/emails/{id}", teams.EmailsRead, c.findEmails},
+		{"Contacts", "/app/contacts/{id}", teams.ContactsRead, c.findContacts},
+		{"Domains", "/app/domains/{id}", teams.DomainsRead, c.findDomains},
+		{"Broadcasts", "/app/broadcasts/{id}", teams.BroadcastsRead, c.findBroadcasts},
 	} {
-		if text == "" || onlyActions || !c.actor.Scopes.Has(x.scope) {
+		if text == "" || onlyActions || !c.actor.Scopes.Has(x.scope) || !c.mayOpen(x.page) {
 			continue
 		}
 		items, err := x.find(ctx, text)
@@ -142,7 +157,7 @@ func (c *call) find(text string) (groups []paletteGroup, err error) {
 // matching returns the items whose label contains a text and that the visitor may open.
 func (c *call) matching(all []paletteItem, lower string) (items []paletteItem) {
 	for _, p := range all {
-		if (p.scope == 0 || c.actor.Scopes.Has(p.scope)) && strings.Contains(strings.ToLower(p.Label), lower) {
+		if (p.scope == 0 || c.actor.Scopes.Has(p.scope)) && c.mayOpen(p.Href) && strings.Contains(strings.ToLower(p.Label), lower) {
 			items = append(items, p)
 		}
 	}

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -50,3 +51,33 @@ func TestPalette(t *testing.T) {
 		}
 	})
 }
+
+// The palette of a suspended team finds only what its members may open: neither domains nor contacts, and no actions.
+func TestPaletteOfASuspendedTeam(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		b.api("POST", "/contacts", `{"email":"laura@acme.example"}`)
+		b.send("laura@acme.example", "Welcome to acme")
+		v := b.visitor(teams.Owner)
+		v.shows("/app/search?q=acme", 200, "/app/domains/")
+		v.shows("/app/search?q=laura", 200, "/app/contacts/")
+		b.eventually("the email is found", func() bool {
+			_, page := v.get("/app/search?q=welcome")
+			return strings.Contains(page, "Welcome to acme")
+		})
+		b.must(b.Teams.SetSuspended(t.Context(), b.acme.TeamID, true))
+		b.eventually("the team is suspended", func() bool { status, _ := v.get("/app/domains"); return status == 403 })
+		v.shows("/app/search?q=welcome", 200, "Welcome to acme")
+		for _, query := range []string{"acme", "laura", "", "domain", "send", "add"} {
+			page := v.shows("/app/search?q="+query, 200)
+			_, found, _ := strings.Cut(page, "<main")
+			for _, link := range hrefs.FindAllStringSubmatch(found, -1) {
+				if status, _ := v.get(strings.ReplaceAll(link[1], "&amp;", "&")); status != 200 {
+					t.Errorf("searching for %q leads to %s, which is %d", query, link[1], status)
+				}
+			}
+		}
+	})
+}
+
+var hrefs = regexp.MustCompile(`<a [^>]*href="(/[^"#]*)`)

@@ -2,12 +2,13 @@ package dashboard
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -17,16 +18,50 @@ import (
 // exportWriteTime is the maximum time that a browser may take for a batch of an export.
 const exportWriteTime = time.Minute
 
+// exportFilters lists the parameters of the lists that can be exported.
+var exportFilters = map[string][]string{
+	"/app/emails":       {"q", "from", "status", "domain", "key", "tag", "template", "broadcast", "in"},
+	"/app/suppressions": {"q", "origin"},
+	"/app/logs":         {"path", "status", "method", "key", "in"},
+	"/app/metrics":      {"domain", "broadcast", "span", "by", "zone"},
+}
+
 // exportPath returns the address that exports what the list of the request's path and filter shows.
 func (c *call) exportPath() string {
-	_, query, _ := strings.Cut(web.With(c.r.URL, "after", "", "before", ""), "?")
-	if query != "" {
-		query = "?" + query
+	q := c.r.URL.Query()
+	for name := range q {
+		if !slices.Contains(exportFilters[c.r.URL.Path], name) {
+			q.Del(name)
+		}
 	}
-	return c.r.URL.Path + "/export" + query
+	if len(q) == 0 {
+		return c.r.URL.Path + "/export"
+	}
+	return c.r.URL.Path + "/export?" + q.Encode()
+}
+
+// checkExport refuses an export with an unknown or repeated parameter, which would export more than the visitor asked
+// for. Only the parameter status may be repeated, on the list of emails.
+func (c *call) checkExport(others ...string) error {
+	list := strings.TrimSuffix(c.r.URL.Path, "/export")
+	known := append(slices.Clone(exportFilters[list]), others...)
+	query := c.r.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) {
+			return fault.Invalidf(name, "This export has no parameter %.100q. It has the parameters %s.", name,
+				strings.Join(known, ", "))
+		}
+		if len(query[name]) > 1 && (name != "status" || list != "/app/emails") {
+			return fault.Invalidf(name, "The parameter %q may occur only once.", name)
+		}
+	}
+	return nil
 }
 
 func (c *call) exportEmails() error {
+	if err := c.checkExport("format", "formulas"); err != nil {
+		return err
+	}
 	f, _, err := c.emailFilter()
 	if err != nil {
 		return err
@@ -40,6 +75,9 @@ func (c *call) exportEmails() error {
 // exportSuppressions exports the suppressions with an origin, or all. It refuses a search, which finds one address,
 // rather than exporting more than the list shows.
 func (c *call) exportSuppressions() error {
+	if err := c.checkExport("format", "formulas"); err != nil {
+		return err
+	}
 	if c.r.URL.Query().Get("q") != "" {
 		return fault.Invalidf("q", "The result of a search cannot be exported. Clear the search, and export the list.")
 	}
@@ -48,6 +86,9 @@ func (c *call) exportSuppressions() error {
 }
 
 func (c *call) exportLogs() error {
+	if err := c.checkExport("format", "formulas"); err != nil {
+		return err
+	}
 	f, _, err := c.logFilter()
 	if err != nil {
 		return err

@@ -303,7 +303,7 @@ func (c *call) metrics() error {
 		return err
 	}
 	data := metricsView{base: c.base(), Filter: f, From: from.Format("2 Jan"), To: now.Format("2 Jan 2006"),
-		Export: strings.Replace(web.With(c.r.URL, "by", f.By), "/app/metrics", "/app/metrics/export", 1)}
+		Export: f.exportPath()}
 	periods := f.periods(starts, all.periods)
 	var total, before counted
 	for _, n := range periods {
@@ -516,9 +516,35 @@ func partsOf(ofDomains, ofBroadcasts []metrics.Count, f *metricsFilter) (domains
 	return rows(byDomain), rows(byBroadcast)
 }
 
+// exportPath returns the address that exports what the page shows. It leaves out what the page has ignored.
+func (f *metricsFilter) exportPath() string {
+	q := url.Values{"span": {f.Span.Value}, "by": {f.By}}
+	for name, value := range map[string]string{"domain": f.Domain, "broadcast": f.Broadcast} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if f.ZoneSet {
+		q.Set("zone", f.Zone.String())
+	}
+	return "/app/metrics/export?" + q.Encode()
+}
+
 // exportMetrics responds with the figures of the table as CSV.
 func (c *call) exportMetrics() error {
+	if err := c.checkExport(); err != nil {
+		return err
+	}
 	f := c.metricsFilter()
+	for _, x := range []struct{ name, used, problem string }{{"span", f.Span.Value, "This span of time is not known."},
+		{"by", f.By, "This span of time cannot be divided like that."}} {
+		if set := c.r.URL.Query().Get(x.name); set != "" && set != x.used {
+			return fault.Invalidf(x.name, "The parameter %q is wrong. %s", x.name, x.problem)
+		}
+	}
+	if f.ZoneError != "" {
+		return fault.Invalidf("zone", "%s", f.ZoneError)
+	}
 	now := c.Metrics.Now().In(f.Zone)
 	starts := f.Span.starts(now, f.By)
 	q := f.byPeriod(f.query(starts[0], now))

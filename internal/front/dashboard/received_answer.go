@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"html"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -227,7 +226,7 @@ func (c *call) sendAnswer(forward bool) error {
 			in.HTML = new("<div style=\"white-space:pre-wrap\">" + html.EscapeString(text) + "</div><hr>" + *content.HTML)
 		}
 		if data.Files {
-			in.Attachments, err = c.forwardedFiles(&e)
+			in.Attachments, err = forwardedFiles(&e, &content)
 		}
 	} else {
 		in.Headers = references(&e, content.Header)
@@ -246,27 +245,22 @@ func (c *call) sendAnswer(forward bool) error {
 	return c.redirect(emailPath(id), "The email is accepted.")
 }
 
-// forwardedFiles reads the attachments of an email.
-func (c *call) forwardedFiles(e *receiving.Email) (all []emails.Upload, err error) {
+// forwardedFiles returns the attachments of an email. They belong to the content, which has reserved memory for them:
+// a request that waited for more memory while it holds some could wait for itself.
+func forwardedFiles(e *receiving.Email, content *receiving.Content) (all []emails.Upload, err error) {
 	size := int64(0)
 	for _, f := range e.Files {
 		if size += f.Size; size > forwardedMost {
 			return nil, errForwardLarge
 		}
 	}
-	for _, f := range e.Files {
-		link, _ := c.Receiving.FileURL(e.TeamID, e.ID, f.ID, c.Now())
-		file, err := c.Receiving.OpenFile(c.ctx(), link[strings.LastIndexByte(link, '/')+1:])
-		if err != nil {
-			return nil, err
-		}
-		text, err := io.ReadAll(io.LimitReader(file.Body, forwardedMost))
-		file.Body.Close()
+	for i, f := range e.Files {
+		file, err := content.File(i)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, emails.Upload{Filename: or(f.Filename, "file"), ContentType: f.ContentType,
-			ContentID: strings.Trim(f.ContentID, "<>"), Content: text, HasContent: true})
+			ContentID: strings.Trim(f.ContentID, "<>"), Content: file, HasContent: true})
 	}
 	return all, nil
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bufio"
 	"net/http"
 	"net/url"
 	"strings"
@@ -290,31 +291,39 @@ func checksOf(e *receiving.Email) (all []checkView) {
 	return all
 }
 
-// embeddedMost is the maximum size of HTML with its inline images that a frame shows, in bytes.
-const embeddedMost = 16 << 20
-
-// receivedHTML shows the HTML of a received email in a frame, with inline images unless they are too large.
+// receivedHTML shows the HTML of a received email in a frame, with inline images. It writes the images as it encodes
+// them, so that the request needs no memory besides that of the content.
 func (c *call) receivedHTML() error {
-	for _, format := range []string{receiving.DataURI, receiving.CID} {
-		_, content, err := c.receivedContent(format)
-		if err != nil {
-			return err
-		}
-		defer content.Close()
-		if content.HTML == nil {
-			return fault.NotFoundf("This email has no HTML.")
-		}
-		if format == receiving.DataURI && len(*content.HTML) > mailMax {
-			if len(*content.HTML) > embeddedMost {
-				continue
-			}
-			web.MailHeaders(c.w.Header(), c.Site.MayLoadImages(c.r, c.id()) != "")
-			c.w.Write([]byte(*content.HTML))
-			return nil
-		}
-		return c.showHTML(*content.HTML)
+	_, content, err := c.receivedContent(receiving.CID)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	switch {
+	case content.HTML == nil:
+		return fault.NotFoundf("This email has no HTML.")
+	case len(*content.HTML) > mailMax:
+		return c.showHTML(tooLarge(int64(len(*content.HTML))))
+	}
+	web.MailHeaders(c.w.Header(), c.Site.MayLoadImages(c.r, c.id()) != "")
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	w := bufio.NewWriterSize(parts{c}, 256<<10)
+	if err := content.WriteHTML(w); err != nil || w.Flush() != nil {
+		panic(http.ErrAbortHandler) // the header is sent, so the browser must see that the email is incomplete
 	}
 	return nil
+}
+
+// parts writes a response by [call.writePart].
+type parts struct{ c *call }
+
+func (p parts) Write(part []byte) (int, error) {
+	if err := p.c.writePart(part); err != nil {
+		return 0, err
+	}
+	return len(part), nil
 }
 
 // receivedRaw redirects to the download of the raw message.

@@ -41,6 +41,9 @@ package receiving
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -48,6 +51,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/platform/blob"
@@ -177,7 +181,32 @@ type Content struct {
 	Header  []message.Field
 	Defects []string
 
+	s      *Service
+	id     string // of the email
+	files  []mailparse.File
 	memory *reservation
+}
+
+// WriteHTML writes the HTML with inline images embedded as data URIs, if Content was read with the format CID. Unlike
+// the format DataURI, it needs no memory for what it writes. WriteHTML fails if writing to w fails or if the HTML could
+// not be read.
+func (c *Content) WriteHTML(w io.Writer) (err error) {
+	if c.HTML == nil {
+		return nil
+	}
+	if !c.s.catchPanic(c.id, func() { err = writeWithImages(w, *c.HTML, c.files) }) {
+		return errors.New("the inline images of a received email could not be read")
+	}
+	return err
+}
+
+// File returns the bytes of the email's attachment with an index in [Email.Files]. They belong to Content, so that
+// reading an attachment needs no further memory.
+func (c *Content) File(i int) ([]byte, error) {
+	if i < 0 || i >= len(c.files) {
+		return nil, fmt.Errorf("attachment %d of received email %s is not in its raw message", i, c.id)
+	}
+	return c.files[i].Content, nil
 }
 
 // Close releases the memory that Content occupies.

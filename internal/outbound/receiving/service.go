@@ -60,7 +60,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 
 // content returns the content of a parsed message; id identifies the message in the log.
 func (s *Service) content(id string, p *mailparse.Parsed, format string) Content {
-	c := Content{Header: p.Header, Defects: p.Defects}
+	c := Content{Header: p.Header, Defects: p.Defects, s: s, id: id, files: p.Files}
 	if !s.catchPanic(id, func() { c.HTML, c.Text = texts(p, format) }) {
 		c.Defects = append(c.Defects, unreadable)
 	}

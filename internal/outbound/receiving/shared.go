@@ -2,8 +2,6 @@ package receiving
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/url"
 	"slices"
 	"time"
@@ -43,9 +41,6 @@ type Shared struct {
 	Email
 	Content        // HTML refers to inline images by cid: URLs (see WriteHTML)
 	Author  string // the display name in the first From address; may be empty
-
-	s     *Service
-	files []mailparse.File // including inline images
 }
 
 // Shared returns the email that the token of a shared link identifies. The caller must close the returned email.
@@ -66,7 +61,7 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 		return nil, err
 	}
 	p := s.parseStored(e.ID, raw)
-	v := &Shared{Email: e, Content: s.content(e.ID, p, CID), s: s, files: p.Files}
+	v := &Shared{Email: e, Content: s.content(e.ID, p, CID)}
 	v.memory = memory
 	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f mailparse.File) bool { return f.ContentID != "" }) {
 		// From here on, only the HTML and the text are needed. All other memory is released before the response,
@@ -85,16 +80,4 @@ func textSize(text *string) int64 {
 		return 0
 	}
 	return int64(len(*text))
-}
-
-// WriteHTML writes the email's HTML with inline images embedded as data URIs. WriteHTML fails if writing to w fails or
-// if the HTML could not be read.
-func (v *Shared) WriteHTML(w io.Writer) (err error) {
-	if v.HTML == nil {
-		return nil
-	}
-	if !v.s.catchPanic(v.ID, func() { err = writeWithImages(w, *v.HTML, v.files) }) {
-		return errors.New("the inline images of a received email could not be read")
-	}
-	return err
 }

@@ -159,7 +159,10 @@ type call struct {
 type route struct {
 	pattern string
 	scope   teams.Scope // what the visitor's role must allow; 0 for every member
-	action  string      // name of the action in the audit log; "" for pages, and for forms that change nothing
+
+	// action is the name of the action in the audit log. It is "" for pages, for forms that change nothing, and, as in the
+	// API, for forms that send an email: the email itself is the record.
+	action string
 
 	// own marks a form that changes only what the visitor alone sees, such as a saved filter. Everyone who may see the
 	// page may submit it, and it has no action.

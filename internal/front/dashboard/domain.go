@@ -40,6 +40,7 @@ type domainView struct {
 	Keys     int  // how many keys may send only from this domain
 	Confirm  string
 	Refused  string // why it was not deleted
+	UseError string // why the chosen uses were refused; else ""
 }
 
 // recordView is a DNS record with its state.

@@ -17,7 +17,7 @@ func (c *call) verifyDomain() error {
 func (c *call) verifyClaim() error {
 	if _, err := c.Domains.VerifyClaim(c.ctx(), c.team.TeamID, c.id()); err != nil {
 		if text, ok := refused(err); ok {
-			return c.domainPage(http.StatusUnprocessableEntity, domainView{Refused: inWords("", text)})
+			return c.domainPage(http.StatusUnprocessableEntity, domainView{Refused: text})
 		}
 		return err
 	}
@@ -54,7 +54,11 @@ func (c *call) saveDomain() error {
 		if ours != nil {
 			return ours
 		}
-		return c.domainPage(status, domainView{Settings: true, Form: form, Ticks: ticks})
+		view := domainView{Settings: true, Form: form, Ticks: ticks}
+		if fieldOf(err) == "capabilities" {
+			view.UseError, form.Problem = "Choose at least one use.", "The settings were not saved."
+		}
+		return c.domainPage(status, view)
 	}
 	return c.redirect(domainPath(d.ID)+"/settings", "Settings saved.")
 }

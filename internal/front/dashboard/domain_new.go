@@ -92,6 +92,9 @@ func (c *call) addDomain() error {
 		if ours != nil {
 			return ours
 		}
+		if fieldOf(err) == "capabilities" {
+			data.Form.Problem = "The domain was not added. Choose at least one use: sending or receiving."
+		}
 		if data.Claim {
 			data.Name().Error = "Another team has this domain."
 			data.Form.Problem = ""
@@ -105,8 +108,8 @@ func (c *call) claimDomain() error {
 	n, data := c.typedDomain()
 	claim, _, err := c.Domains.Claim(c.ctx(), c.team.TeamID, n)
 	if err != nil {
-		if text, ok := refused(err); ok {
-			data.Name().Error = inWords("name", text)
+		if text, ok := refusedAsIs(err); ok {
+			data.Name().Error = web.InWords("name", text, nil)
 			data.Form.Problem = "The domain was not claimed."
 			return c.newDomainPage(http.StatusUnprocessableEntity, data)
 		}

@@ -60,7 +60,7 @@ func TestDomainPages(t *testing.T) {
 				t.Errorf("the name is not escaped:\n%s", page)
 			}
 		}
-		v.says("/app/domains/new", url.Values{"name": {"x.example"}}, 422, "must enable sending, receiving or both")
+		v.says("/app/domains/new", url.Values{"name": {"x.example"}}, 422, "Choose at least one use")
 		v.says("/app/domains/new", url.Values{"name": {"x.example"}, "sending": {"on"}, "custom_return_path": {"-"}}, 422,
 			`id="custom_return_path-error"`, " open>")
 		v.says("/app/domains/new", url.Values{"name": {"news.acme.example"}, "sending": {"on"}, "receiving": {"on"},
@@ -91,7 +91,7 @@ func TestDomainPages(t *testing.T) {
 			"Nothing is tracked until the record of the tracking subdomain is verified.")
 		v.says(at+"/settings", url.Values{"tls": {"opportunistic"}, "tracking_subdomain": {"a.b"}, "sending": {"on"}}, 422,
 			`value="a.b"`, `id="tracking_subdomain-error"`, "The settings were not saved.")
-		v.says(at+"/settings", url.Values{"tls": {"opportunistic"}}, 422, "must enable sending, receiving or both")
+		v.says(at+"/settings", url.Values{"tls": {"opportunistic"}}, 422, "Choose at least one use")
 		v.says(at+"/settings", url.Values{"tls": {"opportunistic"}, "tracking_subdomain": {"go"}, "sending": {"on"},
 			"open_tracking": {"on"}}, 200, "Settings saved.", `value="go"`)
 		if d := b.domainOf(b.acme.TeamID); d.Receiving || !d.OpenTracking || d.ClickTracking ||

@@ -41,11 +41,13 @@ type logList struct {
 	Rows    []logRow
 	Pager   pager
 	Further string // the address that continues a search that found few requests, or ""
-	Problem string
-	First   bool // whether the team has made no request
+	Problem string // why the search was refused; else ""
+	First   bool   // whether the team has made no request
 	Export  string
 	URL     string
 	Saved   savedView
+
+	PathWrong bool // whether the problem is the path
 }
 
 // logFilter is the filter as the visitor set it.
@@ -111,8 +113,8 @@ func (c *call) logs() error {
 	}
 	some, more, next, err := c.Logs.List(c.ctx(), c.team.TeamID, f, p)
 	status := http.StatusOK
-	if text, ok := refused(err); ok {
-		data.Problem, status, err = text, http.StatusUnprocessableEntity, nil
+	if text, ok := searchProblem(err, "status", "status"); ok {
+		data.Problem, data.PathWrong, status, err = text, fieldOf(err) == "endpoint", http.StatusUnprocessableEntity, nil
 	}
 	if err != nil {
 		return err

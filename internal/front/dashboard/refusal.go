@@ -18,36 +18,32 @@ func (c *call) refuse(form *web.Form, err error, notDone string) (status int, ou
 	for _, f := range form.Fields {
 		if f.Error != "" {
 			wrong++
-			f.Error = inWords(f.Name, f.Error)
+			f.Error, _ = strings.CutSuffix(f.Error, " GET /domains lists it.")
 		}
 	}
 	if wrong > 0 {
 		form.Problem = notDone + " One field needs a change."
 		return status, nil
 	}
-	form.Problem = inWords("", form.Problem)
 	return status, nil
-}
-
-// inWords changes the message of a fault, which names a field as the API does, into one that stands beside that field.
-func inWords(field, message string) string {
-	message = strings.Replace(message, "Missing `"+field+"` field.", "Enter a value.", 1)
-	message = strings.Replace(message, "The `"+field+"` field must", "This must", 1)
-	message, _ = strings.CutSuffix(message, " GET /domains lists it.")
-	return strings.ReplaceAll(message, "`", "")
 }
 
 // parameterWords name the parameters of lists as the pages do.
 var parameterWords = map[string]string{"q": "search", "from": "sender", "to": "recipient", "status": "state",
-	"tag": "tag"}
+	"tag": "tag", "endpoint": "path", "method": "method", "origin": "reason"}
 
-// searchProblem reports whether a search was refused, and says what is wrong with it.
-func searchProblem(err error) (string, bool) {
-	text, ok := refused(err)
-	if words := parameterWords[fieldOf(err)]; words != "" {
+// searchProblem reports whether a search was refused, and says what is wrong with it. Labels may be given for parameters
+// that this list names in another way.
+func searchProblem(err error, labels ...string) (string, bool) {
+	text, ok := refusedAsIs(err)
+	words := parameterWords[fieldOf(err)]
+	if len(labels) == 2 && labels[0] == fieldOf(err) {
+		words = labels[1]
+	}
+	if words != "" {
 		text = strings.Replace(text, "The `"+fieldOf(err)+"` parameter", "The "+words, 1)
 	}
-	return strings.ReplaceAll(text, "`", ""), ok
+	return web.InWords("", text, nil), ok
 }
 
 // tick is a checkbox of a form.

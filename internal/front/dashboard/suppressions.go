@@ -71,7 +71,7 @@ func (c *call) suppressions() error {
 			data.First = len(ids) == 0 && data.Origin == "" && p == (page.Page{Limit: rowsShown})
 		}
 	}
-	if text, ok := refused(err); ok {
+	if text, ok := searchProblem(err); ok {
 		data.Problem, status, err = text, http.StatusUnprocessableEntity, nil
 	}
 	if err != nil {

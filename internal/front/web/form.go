@@ -182,10 +182,10 @@ func (f *Form) SetError(err error) (status int, ours error) {
 	status = statusOf(e.Kind)
 	for _, x := range f.Fields {
 		if e.Field == x.Name {
-			x.Error = e.Message
+			x.Error = InWords(x.Name, e.Message, f.labels())
 			return status, nil
 		}
 	}
-	f.Problem = e.Message
+	f.Problem = InWords("", e.Message, f.labels())
 	return status, nil
 }

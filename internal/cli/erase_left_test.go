@@ -68,13 +68,19 @@ func TestEraseFromTexts(t *testing.T) {
 		n.change(`INSERT INTO audit_log (id, team_id, actor_kind, actor_id, actor_name, action, target, detail, address,
 			user_agent, request_id, at) VALUES ($1, (SELECT id FROM teams WHERE name = 'Acme'), 'user', NULL, 'b@one.example',
 			'domain.created', '', '', '', '', '', 0)`, db.ID(id.New()))
+		for i, x := range [][2]string{{"One", "q=B%40one.example"}, {"Two", "q=invoice+b%40one.example"},
+			{"b@one.example", "status=bounced"}, {"Longer", "q=ab%40one.example"}, {"Other", "q=one.example&to=c%40one.example"}} {
+			n.change(`INSERT INTO saved_filters (id, team_id, user_id, list, name, query, created_at) VALUES ($1,
+				(SELECT id FROM teams WHERE name = 'Acme'), $2, 'emails', $3, $4, $5)`, db.ID(id.New()), db.ID(id.New()), x[0],
+				x[1], i)
+		}
 		eventually(t, "all is logged and imported", func() bool {
 			return n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint = '/contacts/imports'`) == 1 &&
 				n.count(`SELECT COUNT(*) FROM contact_imports WHERE status = 'completed'`) == 1
 		})
 		before := n.naming("b@one.example")
 		for _, table := range []string{"approvals", "broadcasts", "segments", "automations", "templates", "contact_imports",
-			"request_logs", "audit_log"} {
+			"request_logs", "audit_log", "saved_filters"} {
 			if before[table] == 0 {
 				t.Errorf("the table %s does not name it: %v", table, before)
 			}
@@ -88,7 +94,7 @@ func TestEraseFromTexts(t *testing.T) {
 			"1 entries of the audit log in which it was replaced", "names of broadcasts in which it was replaced",
 			"names of automations in which it was replaced", "names of segments in which it was replaced",
 			"names of templates in which it was replaced", "names of imported files in which it was replaced",
-			"1 entries of the audit log LEFT: they name the person who acted, as evidence\n"} {
+			"3 saved filters", "1 entries of the audit log LEFT: they name the person who acted, as evidence\n"} {
 			if !strings.Contains(report, want) || !strings.Contains(dry, want) {
 				t.Errorf("no report has %q:\n%s\na dry run said\n%s", want, report, dry)
 			}
@@ -96,6 +102,9 @@ func TestEraseFromTexts(t *testing.T) {
 		if n := n.count(`SELECT COUNT(*) FROM contact_imports WHERE filename = 'contacts-erased@erased.invalid.csv'
 			OR filename = 'erased@erased.invalid.csv'`); n != 1 {
 			t.Errorf("%d imports have a name without it", n)
+		}
+		if n := n.count(`SELECT COUNT(*) FROM saved_filters`); n != 2 {
+			t.Errorf("%d saved filters without it are left, want 2", n)
 		}
 	})
 }

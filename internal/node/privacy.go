@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/imports"
 	"github.com/postrider/postrider/internal/audience/segments"
@@ -40,6 +41,9 @@ func (n *Node) AddressErasers() []erasure.Eraser {
 			return audit.EraseAddress(ctx, n.DB, a, s)
 		}},
 		{Name: "names", Erase: n.eraseFromNames},
+		{Name: "saved filters", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return savedfilters.EraseAddress(ctx, n.DB, a, s)
+		}},
 		{Name: "broadcasts", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
 			return broadcasts.EraseAddress(ctx, n.DB, a, s)
 		}},

@@ -4,7 +4,7 @@
 //
 // A saved filter belongs to one user in one team, and no other member sees it. A user has at most [Max] saved filters
 // in a team. The names of a user's filters of one list differ. A saved filter is deleted with the membership of its
-// user and with its team.
+// user, with its team, and with the erasure of an address that it contains.
 //
 // # Failures
 //

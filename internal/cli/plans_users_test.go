@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/url"
+	"time"
 
 	"github.com/pquerna/otp/totp"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/outbound/exportruns"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
@@ -117,7 +119,17 @@ func (d *driver) filters(userID, teamID string) {
 	if err == nil {
 		_, err = d.SavedFilters.Delete(ctx, by, f.List, f.ID)
 	}
+	var run *exportruns.Recorder
+	if err == nil {
+		run, err = d.ExportRuns.Begin(ctx, by.Ref(), teamID, "emails", 1, time.Time{})
+	}
+	if err == nil {
+		err = run.End(ctx, true)
+	}
+	if err == nil {
+		_, err = d.ExportRuns.List(ctx, by.Ref(), teamID)
+	}
 	if err != nil {
-		d.t.Errorf("saved filters: %v", err)
+		d.t.Errorf("saved filters and exports: %v", err)
 	}
 }

@@ -63,7 +63,7 @@ func (n *Node) newPages() error {
 		Domains: n.Domains, Live: n.EventStream, Explain: n.Explanations.Explain, Now: n.DB.Now,
 		PublicURL: n.Config.PublicURL, Submission: n.submissionPorts, Webhooks: n.Webhooks,
 		Suppressions: n.Suppressions, Logs: n.RequestLog,
-		Exports: n.Exports, Audit: n.Audit,
+		Exports: n.Exports, ExportRuns: n.ExportRuns, Audit: n.Audit,
 		ScopeOf:       func(method, path string) (teams.Scope, bool) { return n.api.ScopeOf(method, path) },
 		AcquireExport: func(teamID string) (func(), error) { return n.api.AcquireExport(teamID) },
 		ReserveMemory: func(ctx context.Context, teamID string, bytes int64) (func(), error) {

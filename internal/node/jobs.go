@@ -38,6 +38,7 @@ func (n *Node) TeamErasers() []teams.Eraser {
 		n.EventStream.EraseTeam, n.Metrics.EraseTeam, n.Quotas.EraseTeam, n.Imports.EraseTeam, n.Contacts.EraseTeam,
 		n.CustomEvents.EraseTeam, n.Privacy.EraseTeam,
 		n.RequestLog.EraseTeam, n.Approvals.EraseTeam, n.Grants.EraseTeam, n.SavedFilters.EraseTeam,
+		n.ExportRuns.EraseTeam,
 		n.Members.EraseTeam, n.Audit.EraseTeam}
 }
 

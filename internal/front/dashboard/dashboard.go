@@ -44,6 +44,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/outbound/eventstream"
+	"github.com/postrider/postrider/internal/outbound/exportruns"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
@@ -88,6 +89,7 @@ type Deps struct {
 	Suppressions *suppressions.Service
 	Logs         *requestlog.Service
 	Exports      *exports.Service
+	ExportRuns   *exportruns.Service
 	Audit        *audit.Log
 
 	// ScopeOf returns the scope of the API's operation that serves a method and a path, if one does.

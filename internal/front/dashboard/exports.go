@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/outbound/exportruns"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/suppressions"
@@ -17,6 +19,9 @@ import (
 
 // exportWriteTime is the maximum time that a browser may take for a batch of an export.
 const exportWriteTime = time.Minute
+
+// exportTime is the maximum time that an export may take. In an hour, an export reads tens of millions of rows.
+const exportTime = time.Hour
 
 // exportFilters lists the parameters of the lists that can be exported.
 var exportFilters = map[string][]string{
@@ -67,9 +72,9 @@ func (c *call) exportEmails() error {
 		return err
 	}
 	if f.Empty() {
-		return c.export(teams.EmailsRead, "emails.exported", c.Exports.Emails(c.team.TeamID, emails.Span{}))
+		return c.export(teams.EmailsRead, "emails.exported", c.Exports.Emails(c.team.TeamID, emails.Span{}), time.Time{})
 	}
-	return c.export(teams.EmailsRead, "emails.exported", c.Exports.FoundEmails(c.actor, f))
+	return c.export(teams.EmailsRead, "emails.exported", c.Exports.FoundEmails(c.actor, f), f.CreatedAfter)
 }
 
 // exportSuppressions exports the suppressions with an origin, or all. It refuses a search, which finds one address,
@@ -82,7 +87,8 @@ func (c *call) exportSuppressions() error {
 		return fault.Invalidf("q", "The result of a search cannot be exported. Clear the search, and export the list.")
 	}
 	origin := suppressions.Origin(c.r.URL.Query().Get("origin"))
-	return c.export(teams.SuppressionsRead, "suppressions.exported", c.Exports.Suppressions(c.team.TeamID, origin))
+	return c.export(teams.SuppressionsRead, "suppressions.exported", c.Exports.Suppressions(c.team.TeamID, origin),
+		time.Time{})
 }
 
 func (c *call) exportLogs() error {
@@ -93,13 +99,14 @@ func (c *call) exportLogs() error {
 	if err != nil {
 		return err
 	}
-	return c.export(teams.LogsRead, "logs.exported", c.Exports.Logs(c.team.TeamID, f))
+	return c.export(teams.LogsRead, "logs.exported", c.Exports.Logs(c.team.TeamID, f), f.From)
 }
 
 // export responds with a file. A person opens it, so values that a spreadsheet would run as formulas are quoted unless
 // the address says otherwise. Before each batch, export checks that the visitor still has the scope. A file that
-// cannot be completed ends with a broken connection, which the browser reports as a failed download.
-func (c *call) export(scope teams.Scope, action string, x *exports.Export) error {
+// cannot be completed ends with a broken connection, which the browser reports as a failed download. The export has no
+// items that were created before the time oldest, which is zero if the filter has no time.
+func (c *call) export(scope teams.Scope, action string, x *exports.Export, oldest time.Time) error {
 	formulas := c.r.URL.Query().Get("formulas")
 	if formulas == "" {
 		formulas = "quote"
@@ -113,13 +120,28 @@ func (c *call) export(scope teams.Scope, action string, x *exports.Export) error
 		return err
 	}
 	defer release()
-	begun := false
-	for part, err := range x.Batches(c.ctx(), o) {
+	ctx, cancel := context.WithTimeout(c.ctx(), exportTime)
+	defer cancel()
+	var run *exportruns.Recorder
+	complete := false
+	defer func() {
+		if run != nil {
+			run.End(c.ctx(), complete) // without it, the run counts as stopped after two minutes
+		}
+	}()
+	for part, err := range x.Counted(ctx, o) {
+		begun := run != nil
 		if err == nil && begun {
 			err = c.stillMay(scope)
 		}
 		if err == nil && !begun {
 			err = c.readAction(action, "")
+		}
+		if err == nil && !begun && c.r.Method != http.MethodHead {
+			run, err = c.beginExport(x, oldest)
+		}
+		if err == nil && run != nil {
+			err = run.Advance(ctx, part.Items, part.Reached)
 		}
 		if err != nil && begun {
 			panic(http.ErrAbortHandler)
@@ -132,16 +154,35 @@ func (c *call) export(scope teams.Scope, action string, x *exports.Export) error
 			h.Set("Content-Type", o.Format.MediaType())
 			h.Set("Content-Disposition", `attachment; filename="`+x.Name+"."+string(o.Format)+`"`)
 			h.Set("X-Accel-Buffering", "no") // a buffering proxy could hide that the file is incomplete
-			begun = true
 		}
 		if c.r.Method == http.MethodHead {
 			return nil
 		}
-		if c.writePart(part) != nil {
+		if c.writePart(part.Text) != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
+	complete = true
 	return nil
+}
+
+// beginExport records that the visitor downloads an export, for the page of exports.
+func (c *call) beginExport(x *exports.Export, oldest time.Time) (*exportruns.Recorder, error) {
+	if oldest.IsZero() {
+		team, err := c.Teams.Get(c.ctx(), c.team.TeamID)
+		if err != nil {
+			return nil, err
+		}
+		oldest = team.CreatedAt
+	}
+	filters := 0
+	for name := range c.r.URL.Query() {
+		if slices.Contains(exportFilters[strings.TrimSuffix(c.r.URL.Path, "/export")], name) &&
+			c.r.URL.Query().Get(name) != "" {
+			filters++
+		}
+	}
+	return c.ExportRuns.Begin(c.ctx(), c.actor.Ref(), c.team.TeamID, x.Name, filters, oldest)
 }
 
 // stillMay returns an error if the visitor has lost a scope, or the team, since the request began.

@@ -59,7 +59,7 @@ var palettePages = []paletteItem{
 	{"API keys", "/app/keys", "", teams.KeysRead}, {"Webhooks", "/app/webhooks", "", teams.WebhooksRead},
 	{"Suppressions", "/app/suppressions", "", teams.SuppressionsRead}, {"Logs", "/app/logs", "", teams.LogsRead},
 	{"People", "/app/people", "", teams.MembersRead}, {"Connected apps", "/app/apps", "", 0},
-	{"Approvals", "/app/approvals", "", 0}, {"Settings", "/app/settings", "", 0}, {"First steps", "/app/start", "", 0},
+	{"Approvals", "/app/approvals", "", 0}, {"Exports", "/app/exports", "", 0}, {"Settings", "/app/settings", "", 0}, {"First steps", "/app/start", "", 0},
 	{"Account and security", "/app/account", "", 0}, {"Documentation", "/docs", "", 0},
 }
 

@@ -117,6 +117,7 @@ func (p *Pages) routes() []route {
 			serve: deleteFilter(savedfilters.Logs)},
 		{pattern: "GET /app/logs/{id}", scope: teams.LogsRead, serve: (*call).log},
 
+		{pattern: "GET /app/exports", whileSuspended: true, serve: (*call).exportRuns},
 		{pattern: "GET /app/emails/export", scope: teams.EmailsRead, whileSuspended: true, stream: true,
 			serve: (*call).exportEmails},
 		{pattern: "GET /app/suppressions/export", scope: teams.SuppressionsRead, stream: true,

@@ -30,6 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/outbound/exportruns"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -106,6 +107,7 @@ type Resources struct {
 	Users        *users.Service
 	Members      *members.Service
 	SavedFilters *savedfilters.Service
+	ExportRuns   *exportruns.Service
 	Grants       *grants.Service
 	Quotas       *quotas.Service
 	Contacts     *contacts.Service
@@ -203,6 +205,9 @@ func (r *Resources) newMembers(c Config, h Hooks) (err error) {
 			if err := r.SavedFilters.OnMemberRemoved(ctx, tx, teamID, userID); err != nil {
 				return err
 			}
+			if err := r.ExportRuns.OnMemberRemoved(ctx, tx, teamID, userID); err != nil {
+				return err
+			}
 			return r.Grants.RevokeUser(ctx, tx, teamID, userID)
 		},
 		ScopesOf: func(ctx context.Context, reader db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
@@ -211,6 +216,7 @@ func (r *Resources) newMembers(c Config, h Hooks) (err error) {
 	if err != nil {
 		return err
 	}
+	r.ExportRuns = exportruns.New(r.DB)
 	r.SavedFilters, err = savedfilters.New(savedfilters.Deps{DB: r.DB, ScopesIn: r.Members.ScopesIn})
 	return err
 }

@@ -21,6 +21,8 @@ type AuditRow struct {
 	RequestID *string `json:"request_id" doc:"The X-Request-Id header of the response."`
 }
 
+func (r *AuditRow) at() string { return r.CreatedAt }
+
 func (r *AuditRow) lines(w *table) {
 	w.plain(r.CreatedAt)
 	w.plain(r.Action)

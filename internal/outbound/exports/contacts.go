@@ -39,6 +39,8 @@ type TopicRow struct {
 	Subscription string `json:"subscription" enum:"opt_in,opt_out"`
 }
 
+func (c *ContactRow) at() string { return c.CreatedAt }
+
 // lines writes the columns that imports recognize, then the properties in key order, and then columns whose names no
 // property can have.
 func (c *ContactRow) lines(w *table) {

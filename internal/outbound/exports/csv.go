@@ -61,12 +61,15 @@ func (w *table) end() {
 	w.started = false
 }
 
+// timeLayout is the layout of times in files.
+const timeLayout = "2006-01-02 15:04:05.999999+00"
+
 // formatTime formats a time as the API's lists do: in UTC, with up to six decimal places. The zero time becomes "".
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format("2006-01-02 15:04:05.999999+00")
+	return t.UTC().Format(timeLayout)
 }
 
 // orNull returns nil, which is null in JSON, for the empty string.

@@ -32,6 +32,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -107,6 +108,8 @@ type Export struct {
 type row interface {
 	// lines writes the item's CSV line or lines.
 	lines(w *table)
+	// at returns when the item was created, as formatTime writes it.
+	at() string
 }
 
 const reuseMax = 1 << 20 // maximum size, in bytes, of a buffer that is reused for the next batch
@@ -115,6 +118,24 @@ const reuseMax = 1 << 20 // maximum size, in bytes, of a buffer that is reused f
 // the next batch is requested. An error ends the iteration over batches.
 func (e *Export) Batches(ctx context.Context, o Options) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		for b, err := range e.Counted(ctx, o) {
+			if !yield(b.Text, err) {
+				return
+			}
+		}
+	}
+}
+
+// Batch is a part of an export file.
+type Batch struct {
+	Text    []byte    // valid only until the next batch is requested
+	Items   int       // number of items in Text
+	Reached time.Time // when the last of these items was created; zero if Items is 0
+}
+
+// Counted is like [Export.Batches], but also counts the items.
+func (e *Export) Counted(ctx context.Context, o Options) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) {
 		w := table{options: o}
 		if o.Format != NDJSON {
 			w.header(e.columns)
@@ -125,10 +146,14 @@ func (e *Export) Batches(ctx context.Context, o Options) iter.Seq2[[]byte, error
 				err = w.write(rows, o.Format)
 			}
 			if err != nil {
-				yield(nil, fmt.Errorf("export %s: %w", e.Name, err))
+				yield(Batch{}, fmt.Errorf("export %s: %w", e.Name, err))
 				return
 			}
-			if !yield(w.Bytes(), nil) || next == "" {
+			b := Batch{Text: w.Bytes(), Items: len(rows)}
+			if b.Items > 0 {
+				b.Reached, _ = time.Parse(timeLayout, rows[b.Items-1].at()) // formatTime has written it
+			}
+			if !yield(b, nil) || next == "" {
 				return
 			}
 			if after = next; w.Cap() > reuseMax {

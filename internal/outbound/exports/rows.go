@@ -44,6 +44,8 @@ type SuppressionRow struct {
 	CreatedAt string  `json:"created_at"`
 }
 
+func (s *SuppressionRow) at() string { return s.CreatedAt }
+
 func (s *SuppressionRow) lines(w *table) {
 	w.text(s.Email)
 	w.plain(s.Origin)
@@ -77,6 +79,8 @@ type LogRow struct {
 	ActorID    string  `json:"actor_id"`
 	RequestID  string  `json:"request_id" doc:"The X-Request-Id header of the response."`
 }
+
+func (l *LogRow) at() string { return l.CreatedAt }
 
 func (l *LogRow) lines(w *table) {
 	w.plain(l.CreatedAt)
@@ -132,6 +136,8 @@ type RecipientRow struct {
 	State     string `json:"state" doc:"The last event of the email for this recipient."`
 	UpdatedAt string `json:"updated_at"`
 }
+
+func (e *EmailRow) at() string { return e.CreatedAt }
 
 // lines writes one line per recipient, because each recipient has its own state.
 func (e *EmailRow) lines(w *table) {

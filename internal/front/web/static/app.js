@@ -64,6 +64,11 @@
 		setTimeout(end, alert ? 10000 : 4000);
 	};
 
+	// An export is downloaded while the page stays.
+	document.addEventListener("click", e => {
+		if (e.target.closest("a[data-export]") && location.pathname !== "/app/exports") toast("The export has begun. Settings, Exports shows its progress.");
+	});
+
 	// Copying.
 	document.addEventListener("click", async e => {
 		const b = e.target.closest("[data-copy]");

@@ -42,10 +42,11 @@ func TestExportParameters(t *testing.T) {
 			}
 		}
 		for path, link := range map[string]string{
-			"emails?status=sent&status=bounced&q=laura&before=&utm=x": "/app/emails/export?q=laura&amp;status=sent&amp;status=bounced",
-			"suppressions?origin=bounce&removed=x":                    "/app/suppressions/export?origin=bounce",
-			"logs?status=500&utm=x":                                   "/app/logs/export?status=500",
-			"metrics?span=7d&by=minute&zone=Nowhere/Never&utm=x":      "/app/metrics/export?by=day&amp;span=7d",
+			"emails?status=sent&status=bounced&q=laura&before=&utm=x": "/app/emails/export?" +
+				"q=laura&amp;status=sent&amp;status=bounced",
+			"suppressions?origin=bounce&removed=x":               "/app/suppressions/export?origin=bounce",
+			"logs?status=500&utm=x":                              "/app/logs/export?status=500",
+			"metrics?span=7d&by=minute&zone=Nowhere/Never&utm=x": "/app/metrics/export?by=day&amp;span=7d",
 		} {
 			v.shows("/app/"+path, 200, `href="`+link+`"`)
 			w, file := v.exchange(http.MethodGet, strings.ReplaceAll(link, "&amp;", "&"), nil)

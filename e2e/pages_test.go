@@ -69,6 +69,7 @@ var dashboardPages = map[string]string{
 	"/app/receiving/{id}/forward":      "/app/receiving/{received}/forward",
 	"/app/contacts/{id}":               "/app/contacts/{contact}",
 	"/app/broadcasts/{id}":             "/app/broadcasts/{broadcast}",
+	"/app/exports":                     "/app/exports",
 	"/app/start":                       "/app/start",
 	"/app/settings":                    "/app/settings",
 	"/app/settings/audit":              "/app/settings/audit",

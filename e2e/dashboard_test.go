@@ -141,10 +141,10 @@ func (r *reader) runs(name string, args ...string) string {
 // arrives waits until the list shows that many delivered emails.
 func (r *reader) arrives(count int) {
 	r.t.Helper()
-	eventually(r.t, 30*time.Second, "the list shows the emails as delivered", func() bool {
+	eventually(r.t, 30*time.Second, "the list shows the emails as captured", func() bool {
 		n, err := json.Marshal(count)
 		return err == nil && r.evaluates(`[...document.querySelectorAll("tbody tr")].filter(
-			(x) => x.innerText.includes("you@example.org") && x.innerText.includes("Delivered")).length === `+string(n))
+			(x) => x.innerText.includes("you@example.org") && x.innerText.includes("Captured")).length === `+string(n))
 	})
 }
 

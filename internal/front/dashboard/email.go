@@ -44,6 +44,8 @@ type emailView struct {
 	Shared     string // a link that was just created
 	Problem    string
 	Resume     string // a time that could not be read
+	Outbox     string // address of the copy in the outbox, or ""
+	Reply      string // what the host has answered to the last attempt, word for word; "" if there is none
 }
 
 // recipientView is a recipient with the steps of the delivery.
@@ -124,7 +126,7 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 	for i := range answer.Recipients {
 		data.Recipients = append(data.Recipients, c.recipientView(&data, &answer, i))
 	}
-	data.Counts = counts(answer.Recipients)
+	data.Counts, data.Outbox = counts(answer.Recipients), c.outboxCopy(&answer)
 	for _, add := range []func() error{func() error { return c.names(&data) },
 		func() error { return c.content(&data, &e, size) }, func() error { return c.check(&data, &e, size) }} {
 		if err := add(); err != nil {
@@ -141,11 +143,14 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 // recipientView returns the recipient of an answer with its steps.
 func (c *call) recipientView(data *emailView, a *explain.Answer, i int) recipientView {
 	to := &a.Recipients[i]
-	v := recipientView{Address: to.Address, State: to.State, Href: web.With(c.r.URL, "recipient", to.Address),
+	v := recipientView{Address: to.Address, State: shownState(to), Href: web.With(c.r.URL, "recipient", to.Address),
 		Chosen: data.HasChosen && to.Address == data.Chosen.Address}
 	for _, x := range a.Timeline {
 		if x.Recipient != "" && !strings.EqualFold(x.Recipient, to.Address) {
 			continue
+		}
+		if x.Type == "delivered" && wasCaptured(to) {
+			x.Type = capturedState
 		}
 		if n := len(v.Steps); n > 0 && v.Steps[n-1].State == x.Type {
 			v.Steps[n-1].Times++
@@ -157,6 +162,36 @@ func (c *call) recipientView(data *emailView, a *explain.Answer, i int) recipien
 		}
 	}
 	return v
+}
+
+// capturedState is shown in place of delivered for an email that the outbox has captured.
+const capturedState = "captured"
+
+// wasCaptured reports whether the outbox has captured the email for a recipient, so that no mail server has it.
+func wasCaptured(r *explain.RecipientAnswer) bool {
+	return r.Meaning != nil && r.Meaning.Class == explain.Captured
+}
+
+// shownState returns the state of a recipient as the pages show it.
+func shownState(r *explain.RecipientAnswer) string {
+	if r.State == string(emails.Delivered) && wasCaptured(r) {
+		return capturedState
+	}
+	return r.State
+}
+
+// outboxCopy returns the address of the copy in the outbox of an email that was captured, or "". Only a node for
+// development has the page.
+func (c *call) outboxCopy(a *explain.Answer) string {
+	if !c.Site.Development() {
+		return ""
+	}
+	for i := range a.Attempts {
+		if _, id, ok := strings.Cut(a.Attempts[i].Reply, " captured as "); ok && a.Attempts[i].Host == "outbox" {
+			return "/dev/outbox/" + url.PathEscape(strings.TrimSpace(id))
+		}
+	}
+	return ""
 }
 
 // names adds the names of the domain and of the sender, if the visitor may see them.
@@ -217,7 +252,7 @@ func (v *emailView) choose(u *url.URL, a *explain.Answer) {
 		if !slices.Contains(t.Recipients, v.Chosen.Address) && len(t.Recipients) > 0 {
 			continue
 		}
-		v.Last = t
+		v.Last, v.Reply = t, t.Reply
 		for _, x := range t.NotRecorded {
 			if !slices.Contains(v.Missing, x) {
 				v.Missing = append(v.Missing, x)
@@ -300,11 +335,12 @@ func stepLabel(kind string) string {
 func counts(all []explain.RecipientAnswer) []badgeView {
 	n := map[string]int{}
 	var order []string
-	for _, r := range all {
-		if n[r.State] == 0 {
-			order = append(order, r.State)
+	for i := range all {
+		state := shownState(&all[i])
+		if n[state] == 0 {
+			order = append(order, state)
 		}
-		n[r.State]++
+		n[state]++
 	}
 	var badges []badgeView
 	for _, s := range order {

@@ -48,6 +48,7 @@ var states = map[string]State{
 	"complained":       {"complained", "note", "Complained", ""},
 	"suppressed":       {"suppressed", "", "Suppressed", ""},
 	"canceled":         {"canceled", "", "Canceled", ""},
+	"captured":         {"done", "ok", "Captured", ""}, // by the outbox, in development
 	"received":         {"done", "ok", "Received", ""},
 	"unsubscribed":     {"suppressed", "", "Unsubscribed", ""},
 
@@ -168,6 +169,8 @@ func took(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "–"
+	case d > 0 && d < time.Millisecond:
+		return "less than 1 ms"
 	case d < 100*time.Millisecond:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < time.Minute:

@@ -11,6 +11,7 @@ func TestFormats(t *testing.T) {
 	at := time.Date(2026, 11, 12, 9, 14, 0, 0, time.UTC)
 	for got, want := range map[string]string{
 		took(38 * time.Millisecond): "38 ms", took(41 * time.Second): "41.0 s", took(344 * time.Second): "5 min 44 s",
+		took(300 * time.Microsecond): "less than 1 ms", took(0): "0 ms",
 		took(3*time.Hour + 90*time.Second): "3 h 1 min", took(51 * time.Hour): "2 days 3 h", took(-1): "–",
 		agoText(14*time.Second, at): "14 s", agoText(9*time.Minute+59*time.Second, at): "9 min",
 		agoText(3*time.Hour, at): "3 h", agoText(25*time.Hour, at): "12 Nov 09:14", agoText(-2*time.Hour, at): "in 2 h",

@@ -51,6 +51,7 @@ const (
 	release          Reason = "release"
 	enqueuing        Reason = "enqueuing"
 	queue            Reason = "queue"
+	claimWait        Reason = "claim"
 	repeated         Reason = "repeated"
 	teamShare        Reason = "team_share"
 	destinationLimit Reason = "destination_limit"
@@ -85,7 +86,8 @@ var reasons = map[Reason]struct {
 	release:   {byPostrider, "The scheduled email was due, and waited for the job that releases it."},
 	enqueuing: {byPostrider, "The delivery was not enqueued yet. Files that the email names by a URL are " +
 		"fetched first."},
-	queue: {byUnknown, "The email waited in the queue. The cause was not recorded."},
+	queue:     {byUnknown, "The email waited in the queue. The cause was not recorded."},
+	claimWait: {byPostrider, "The email was in the queue until a worker claimed it. No limit was recorded."},
 	repeated: {byPostrider, "The delivery was begun and ended without an attempt, for example because a " +
 		"node stopped or its broadcast paused. The cause was not recorded."},
 	teamShare: {byLimit, "The email waited in the queue, because the team used its whole share of the " +
@@ -270,7 +272,13 @@ func (b *builder) before(t *Try, retry segment, holds []segment) {
 		until := claim.Add(-e.PauseEnd)
 		segments = append(segments, segment{until.Add(-e.PauseLength), until, paused, pauseText(e)})
 	}
+	first := len(b.all)
 	b.fill(claim, segments, queueReason(e))
+	for i := first; i < len(b.all); i++ {
+		if x := &b.all[i]; x.Reason == queue && x.To.Sub(x.From) < claimMax {
+			x.Reason, x.Cause, x.Says = claimWait, reasons[claimWait].cause, reasons[claimWait].says
+		}
+	}
 	for x, at := evidence.Memory, claim; x <= evidence.Work; x++ {
 		at = at.Add(e.Times[x])
 		b.until(at, spanReasons[x], "")
@@ -291,6 +299,9 @@ func pauseText(e *evidence.Evidence) string {
 	}
 	return strings.TrimSuffix(reasons[paused].says, ".") + " (" + e.PauseReply + ")."
 }
+
+// claimMax is the time within which workers normally claim a job. A shorter wait needs no other cause.
+const claimMax = time.Second
 
 // queueReason returns why an email waited in the queue, as far as it was recorded.
 func queueReason(e *evidence.Evidence) Reason {

@@ -48,7 +48,7 @@ func (c Checker) sender(ctx context.Context, by *teams.Actor, name string) (s Se
 		return Sender{Refused: "This API key is not authorized to send from " + name + ". " +
 			"Use a key without a domain restriction, or one of that domain."}, nil
 	}
-	s.SignedBy = d.Name
+	s.SignedBy, s.Trusted = d.Name, c.Domains.TrustsRecords()
 	on := c.Domains.Tracking(&d)
 	s.Tracking = Tracking{Host: on.Host, Clicks: on.Clicks}
 	for _, r := range c.Domains.Records(&d) {

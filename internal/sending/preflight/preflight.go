@@ -83,6 +83,7 @@ type Input struct {
 // Sender means an unknown domain.
 type Sender struct {
 	Refused    string   // the message with which an email from it would be refused; "" if accepted
+	Trusted    bool     // whether the domain counts as verified without a look-up in the DNS, as in development
 	Sandbox    bool     // whether this is the operator's domain for trial emails
 	SignedBy   string   // the domain of the DKIM signatures; "" if there are none
 	ReturnPath string   // the host of return paths; "" if unknown
@@ -167,6 +168,10 @@ func sender(in *Input) Result {
 			"The domain %s is for trying things out. Add and verify a domain of your own to write "+
 				"to others.", in.From.Domain)
 	}
+	if in.Sender.Trusted {
+		return result("sender", Pass, "The domain %s counts as verified, because this installation does not ask the DNS.",
+			in.From.Domain)
+	}
 	return result("sender", Pass, "The domain %s is verified.", in.From.Domain)
 }
 
@@ -200,6 +205,10 @@ func dkim(in *Input) Result {
 		return result("dkim", Problem, "The DKIM record was not found yet. "+install).with(missing...)
 	case len(found) == 0:
 		return result("dkim", Problem, "No DKIM record of the domain is known. "+install)
+	}
+	if in.Sender.Trusted {
+		return result("dkim", Pass, "The email is signed for %s. The key counts as published, because this installation "+
+			"does not ask the DNS.", in.Sender.SignedBy).with(found...)
 	}
 	return result("dkim", Pass,
 		"The email is signed for %s, and the key is in the DNS.", in.Sender.SignedBy).with(found...)

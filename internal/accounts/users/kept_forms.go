@@ -45,8 +45,8 @@ type KeptForm struct {
 	Form   string // what was typed, without secrets, encoded as in a URL
 }
 
-// KeepForm keeps a form of a user for an hour, and returns the token with which [Service.TakeForm] returns it. The token
-// is "" if too many forms are kept already, of the user or in all.
+// KeepForm keeps a form of a user for an hour, and returns the token with which [Service.TakeForm] returns it. The
+// token is "" if too many forms are kept already, of the user or in all.
 func (s *Service) KeepForm(ctx context.Context, userID string, f KeptForm) (token string, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		of, _, err := countAttempt(ctx, tx, "kept:"+userID, s.now())

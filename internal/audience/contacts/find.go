@@ -14,9 +14,9 @@ import (
 // maxFind is the maximum length of the text that Find looks for, in bytes. No address is longer.
 const maxFind = 320
 
-// Find returns up to limit of a team's contacts whose address, first name, full name or last name begins with a text, or
-// whose id it is. The case of letters does not matter, except for letters beyond ASCII that are not the first one. The
-// cost does not depend on the number of contacts. Find returns none for an empty or too long text.
+// Find returns up to limit of a team's contacts whose address, first name, full name or last name begins with a text,
+// or whose id it is. The case of letters does not matter, except for letters beyond ASCII that are not the first one.
+// The cost does not depend on the number of contacts. Find returns none for an empty or too long text.
 func (s *Service) Find(ctx context.Context, teamID, text string, limit int) (all []Contact, err error) {
 	text = strings.Join(strings.Fields(text), " ")
 	if text == "" || len(text) > maxFind || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
@@ -54,8 +54,8 @@ func (s *Service) Find(ctx context.Context, teamID, text string, limit int) (all
 	return all, nil
 }
 
-// spellings returns the forms that a name in the index may have: its ASCII letters are in lower case, others are as they
-// were written, so that the first one normally is a capital.
+// spellings returns the forms that a name in the index may have: its ASCII letters are in lower case, others are as
+// they were written, so that the first one normally is a capital.
 func spellings(text string) []string {
 	lower := strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf {

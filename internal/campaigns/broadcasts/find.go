@@ -11,8 +11,9 @@ import (
 // findMost is the number of a team's newest broadcasts among which Find looks for a name.
 const findMost = 500
 
-// Find returns up to limit of the team's 500 newest broadcasts whose name contains a text, newest first, or the broadcast
-// whose id it is. The case of letters does not matter. The broadcasts have only an id, a team, a name and a status.
+// Find returns up to limit of the team's 500 newest broadcasts whose name contains a text, newest first, or the
+// broadcast whose id it is. The case of letters does not matter. The broadcasts have only an id, a team, a name and a
+// status.
 func (s *Service) Find(ctx context.Context, teamID, text string, limit int) (found []Broadcast, err error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if id.Valid(text) {

@@ -98,8 +98,8 @@ func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page
 
 // listNames returns the names and statuses of a team's newest broadcasts.
 func listNames(ctx context.Context, r db.Reader, teamID string, limit int) ([]Broadcast, error) {
-	rows, err := r.Query(ctx, `SELECT id, team_id, name, status FROM broadcasts WHERE team_id = $1 ORDER BY id DESC LIMIT $2`,
-		db.ID(teamID), limit)
+	rows, err := r.Query(ctx, `SELECT id, team_id, name, status FROM broadcasts WHERE team_id = $1
+		ORDER BY id DESC LIMIT $2`, db.ID(teamID), limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (b Broadcast, err error) {
 		err = r.Scan((*db.ID)(&b.ID), (*db.ID)(&b.TeamID), &b.Name, &b.Status)
 		return b, err
@@ -112,8 +112,8 @@ func listNames(ctx context.Context, r db.Reader, teamID string, limit int) ([]Br
 
 // countStarted counts a team's broadcasts that have started. The count stops at the given maximum.
 func countStarted(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM broadcasts WHERE team_id = $1 AND started_at > 0 LIMIT $2) x`,
-		db.ID(teamID), most).Scan(&n)
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM broadcasts WHERE team_id = $1 AND started_at > 0
+		LIMIT $2) x`, db.ID(teamID), most).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count broadcasts: %w", err)
 	}

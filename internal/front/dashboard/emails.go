@@ -148,7 +148,8 @@ func (c *call) emails() error {
 	}
 	for i := range some {
 		row := rowOf(&some[i])
-		if row.State == emails.Delivered && c.Site.Development() && !c.Domains.IsSandbox(row.To[strings.LastIndexByte(row.To, '@')+1:]) {
+		if row.State == emails.Delivered && c.Site.Development() &&
+			!c.Domains.IsSandbox(row.To[strings.LastIndexByte(row.To, '@')+1:]) {
 			row.State = capturedState
 		}
 		row.Said, row.Next = lastEvent(latest[row.ID])

@@ -239,11 +239,12 @@ func (f *metricsFilter) periods(starts []time.Time, counts []metrics.Count) []co
 	return all
 }
 
-// countedMax is the maximum number of rows, by period, domain, broadcast and kind of event, that the page reads at once.
+// countedMax is the maximum number of rows, by period, domain, broadcast and kind of event, that the page reads at
+// once.
 const countedMax = 20_000
 
-// metricsCounts holds the counts of a span: those of each period, domain and broadcast. If the team has few of them, all
-// three are the same counts, by period, domain and broadcast.
+// metricsCounts holds the counts of a span: those of each period, domain and broadcast. If the team has few of them,
+// all three are the same counts, by period, domain and broadcast.
 type metricsCounts struct {
 	periods, domains, broadcasts []metrics.Count
 	manyDomains, manyBroadcasts  bool // whether the domains or the broadcasts are too many to count

@@ -59,7 +59,8 @@ var palettePages = []paletteItem{
 	{"API keys", "/app/keys", "", teams.KeysRead}, {"Webhooks", "/app/webhooks", "", teams.WebhooksRead},
 	{"Suppressions", "/app/suppressions", "", teams.SuppressionsRead}, {"Logs", "/app/logs", "", teams.LogsRead},
 	{"People", "/app/people", "", teams.MembersRead}, {"Connected apps", "/app/apps", "", 0},
-	{"Approvals", "/app/approvals", "", 0}, {"Exports", "/app/exports", "", 0}, {"Settings", "/app/settings", "", 0}, {"First steps", "/app/start", "", 0},
+	{"Approvals", "/app/approvals", "", 0}, {"Exports", "/app/exports", "", 0}, {"Settings", "/app/settings", "", 0},
+	{"First steps", "/app/start", "", 0},
 	{"Account and security", "/app/account", "", 0}, {"Documentation", "/docs", "", 0},
 }
 
@@ -157,7 +158,8 @@ func (c *call) find(text string) (groups []paletteGroup, err error) {
 // matching returns the items whose label contains a text and that the visitor may open.
 func (c *call) matching(all []paletteItem, lower string) (items []paletteItem) {
 	for _, p := range all {
-		if (p.scope == 0 || c.actor.Scopes.Has(p.scope)) && c.mayOpen(p.Href) && strings.Contains(strings.ToLower(p.Label), lower) {
+		if (p.scope == 0 || c.actor.Scopes.Has(p.scope)) && c.mayOpen(p.Href) &&
+			strings.Contains(strings.ToLower(p.Label), lower) {
 			items = append(items, p)
 		}
 	}
@@ -228,8 +230,8 @@ func (c *call) findBroadcasts(ctx context.Context, text string) (items []palette
 	return items, err
 }
 
-// findDocs returns the headings of the documentation that contain each word of a text. Those that contain the whole text
-// come first.
+// findDocs returns the headings of the documentation that contain each word of a text. Those that contain the whole
+// text come first.
 func (c *call) findDocs(lower string) []paletteItem {
 	if len(lower) < docsLetters {
 		return nil

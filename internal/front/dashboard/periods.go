@@ -42,8 +42,8 @@ func nextOf(t time.Time, by string) time.Time {
 	return next
 }
 
-// midnight returns the first moment of a day in a zone. If the clocks skip the time from 0:00 to 1:00, the day begins at
-// 1:00. If the clocks show that time twice, the day begins with the first one.
+// midnight returns the first moment of a day in a zone. If the clocks skip the time from 0:00 to 1:00, the day begins
+// at 1:00. If the clocks show that time twice, the day begins with the first one.
 func midnight(y int, m time.Month, d int, zone *time.Location) time.Time {
 	noon := time.Date(y, m, d, 12, 0, 0, 0, zone)
 	start := time.Date(y, m, d, 0, 0, 0, 0, zone)
@@ -118,8 +118,8 @@ func periodName(t time.Time, by string) string {
 	return t.Format(time.DateOnly) + zone
 }
 
-// periodOf parses the value of the parameter in that names an hour, a day, or the first and the last day of a period. The
-// days are those of UTC, or of the zone that follows an @. The times are in that zone.
+// periodOf parses the value of the parameter in that names an hour, a day, or the first and the last day of a period.
+// The days are those of UTC, or of the zone that follows an @. The times are in that zone.
 func periodOf(in string) (from, to time.Time, ok bool) {
 	in, name, zoned := strings.Cut(in, "@")
 	zone := time.UTC

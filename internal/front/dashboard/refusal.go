@@ -32,8 +32,8 @@ func (c *call) refuse(form *web.Form, err error, notDone string) (status int, ou
 var parameterWords = map[string]string{"q": "search", "from": "sender", "to": "recipient", "status": "state",
 	"tag": "tag", "endpoint": "path", "method": "method", "origin": "reason"}
 
-// searchProblem reports whether a search was refused, and says what is wrong with it. Labels may be given for parameters
-// that this list names in another way.
+// searchProblem reports whether a search was refused, and says what is wrong with it. Labels may be given for
+// parameters that this list names in another way.
 func searchProblem(err error, labels ...string) (string, bool) {
 	text, ok := refusedAsIs(err)
 	words := parameterWords[fieldOf(err)]

@@ -31,8 +31,8 @@ func (c *call) snippets() ([]snippet, error) {
 }
 
 // placeholderFor returns the text in place of a key with this name. The text is ASCII, because clients send the key in
-// a header: with other characters, they report an encoding error instead of the server's answer that the key is invalid.
-// Quotes are left out, because they would end a string in one of the languages.
+// a header: with other characters, they report an encoding error instead of the server's answer that the key is
+// invalid. Quotes are left out, because they would end a string in one of the languages.
 func placeholderFor(name string) string {
 	name = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || strings.ContainsRune("'\"`\\$", r) {

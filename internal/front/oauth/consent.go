@@ -33,8 +33,8 @@ const openHTML = `{{define "title"}}Return to {{shown .Client}}{{end}}
 <h1>{{if .Refused}}This request was not granted{{else}}{{shown .Client}} may act for the team{{end}}</h1>
 {{- template "problem" .Text}}
 <p class="gap">To return to <strong>{{shown .Client}}</strong>, open this link. This computer opens it with the
-program that handles links with <code>{{.Scheme}}:</code>.{{if .Unverified}} Anyone can register any name, so open it only if you
-came from that program.{{end}}</p>
+program that handles links with <code>{{.Scheme}}:</code>.{{if .Unverified}} Anyone can register any name, so open it only
+if you came from that program.{{end}}</p>
 <a href="{{.URI}}" class="b primary wide" rel="noreferrer">Open {{shown .Client}} with {{.Scheme}}:</a>
 {{end}}`
 

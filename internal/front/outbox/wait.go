@@ -35,9 +35,9 @@ func (s *server) reserve() (release func(), err error) {
 	}
 }
 
-// watch returns the query parameters of a request that waits, its filter, and the position from which on it gets emails:
-// the first one if the filter says since when, and otherwise the present one. The id last, unless it is "", takes the
-// place of the parameter since. The caller must call release when the request no longer waits.
+// watch returns the query parameters of a request that waits, its filter, and the position from which on it gets
+// emails: the first one if the filter says since when, and otherwise the present one. The id last, unless it is "",
+// takes the place of the parameter since. The caller must call release when the request no longer waits.
 func (s *server) watch(r *http.Request, last string, others ...string) (query url.Values, f capture.Filter,
 	at capture.Position, release func(), err error) {
 	if query, err = readQuery(r, append(slices.Clip(filterNames), others...)...); err != nil {

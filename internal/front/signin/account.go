@@ -159,7 +159,8 @@ func (p *Pages) showTeams(w http.ResponseWriter, r *http.Request, v web.Visitor)
 	return p.Site.Show(w, r, http.StatusOK, teamsPage, struct {
 		web.Visitor
 		Current, Next string
-	}{v, current.TeamID, web.Local(r.URL.Query().Get("next"))}, web.Class("form"), web.Crumbs("Account", "/app/account", "Teams"))
+	}{v, current.TeamID, web.Local(r.URL.Query().Get("next"))}, web.Class("form"),
+		web.Crumbs("Account", "/app/account", "Teams"))
 }
 
 func (p *Pages) chooseTeam(w http.ResponseWriter, r *http.Request, v web.Visitor) error {

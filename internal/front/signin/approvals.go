@@ -75,7 +75,8 @@ func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visi
 	if err != nil {
 		return err
 	}
-	return p.Site.Show(w, r, http.StatusOK, approvalsPage, of, web.Class("form"), web.Crumbs(m.TeamName, "/app/emails", "Approvals"))
+	return p.Site.Show(w, r, http.StatusOK, approvalsPage, of, web.Class("form"),
+		web.Crumbs(m.TeamName, "/app/emails", "Approvals"))
 }
 
 // showApproval shows an approval that belongs to any of the visitor's teams. Visitors follow a link in an email, and

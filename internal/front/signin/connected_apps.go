@@ -151,7 +151,8 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 		}
 		of.Apps = append(of.Apps, x)
 	}
-	return p.Site.Show(w, r, status, connectedAppsPage, of, web.Class("form"), web.Crumbs(of.Team, "/app/emails", "Connected apps"))
+	return p.Site.Show(w, r, status, connectedAppsPage, of, web.Class("form"),
+		web.Crumbs(of.Team, "/app/emails", "Connected apps"))
 }
 
 // whoGranted returns a function that looks up a user's name and role in the team. The role is "" if the user is not a

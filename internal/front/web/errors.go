@@ -24,7 +24,8 @@ var (
 )
 
 var errorPage = Page(`{{define "title"}}{{.Title}}{{end}}
-{{define "main"}}<div class="head"><div><h1>{{.Title}}</h1><p>{{.Message}}</p></div></div><div class="actions"><a class="b" href="/app/emails">Go to your emails</a></div>{{end}}`)
+{{define "main"}}<div class="head"><div><h1>{{.Title}}</h1><p>{{.Message}}</p></div></div>
+<div class="actions"><a class="b" href="/app/emails">Go to your emails</a></div>{{end}}`)
 
 // statusOf returns the HTTP status for a kind of fault.
 func statusOf(k fault.Kind) int {

@@ -31,8 +31,8 @@ const (
 var neverKept = []string{"password", "current", "code", "token", "secret"}
 
 // keepForm keeps the form of a request and returns the address of the page that has the form. Without such a page the
-// address is "", as it is for consent: its page needs the parameters of the connected app. A form that cannot be kept is
-// lost, as the page says in effect by being empty.
+// address is "", as it is for consent: its page needs the parameters of the connected app. A form that cannot be kept
+// is lost, as the page says in effect by being empty.
 func (s *Site) keepForm(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) (page string) {
 	if !strings.HasPrefix(r.URL.Path, "/app/") {
 		return ""

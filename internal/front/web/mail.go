@@ -10,9 +10,9 @@ import (
 // imagesParameter names the query parameter that allows the frame of an email to load images from other servers.
 const imagesParameter = "images"
 
-// ImagesToken returns the value of the parameter images that allows the visitor's session to load the images of an email
-// from other servers. Loading them tells these servers that the email was read. The value depends on the session's
-// secret, so that a link from someone else loads nothing.
+// ImagesToken returns the value of the parameter images that allows the visitor's session to load the images of an
+// email from other servers. Loading them tells these servers that the email was read. The value depends on the
+// session's secret, so that a link from someone else loads nothing.
 func (s *Site) ImagesToken(r *http.Request, emailID string) string {
 	mac := hmac.New(sha256.New, []byte(s.Cookie(r, "")))
 	mac.Write([]byte("images of " + emailID))

@@ -25,7 +25,8 @@ const (
 var outagePage = Page(`{{define "title"}}{{.Title}}{{end}}
 {{define "head"}}{{if .Reload}}<noscript><meta http-equiv="refresh" content="{{.Seconds}}"></noscript>{{end}}{{end}}
 {{define "main"}}<h1>{{.Title}}</h1>
-<p class="second" role="status"{{if .Retry}} data-retry="{{.Retry}}" data-seconds="{{.Seconds}}"{{end}}{{if .Again}} data-back="The database can be reached again. Submit the form again."{{end}}>{{.Message}}</p>
+<p class="second" role="status"{{if .Retry}} data-retry="{{.Retry}}" data-seconds="{{.Seconds}}"{{end}}
+{{- if .Again}} data-back="The database can be reached again. Submit the form again."{{end}}>{{.Message}}</p>
 {{- with .Again}}
 <form method="post" action="{{.Action}}">
 {{- range .Hidden}}<input type="hidden" name="{{.Name}}" value="{{.Value}}">{{end}}

@@ -93,8 +93,8 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 }
 
 // HandleSignedIn registers f for a pattern and calls it only for signed-in users. All other visitors must sign in
-// first. After signing in, a visitor returns to the requested page, or to the page of the submitted form, which contains
-// what was typed. Users who request too many pages must wait.
+// first. After signing in, a visitor returns to the requested page, or to the page of the submitted form, which
+// contains what was typed. Users who request too many pages must wait.
 func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
 	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {

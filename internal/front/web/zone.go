@@ -22,8 +22,8 @@ func Zone(r *http.Request) *time.Location {
 	return time.UTC
 }
 
-// ParseZone returns the time zone with an IANA name, such as Europe/Berlin, or false if the zone is unknown. The zone of
-// the server, "Local", is not a name.
+// ParseZone returns the time zone with an IANA name, such as Europe/Berlin, or false if the zone is unknown. The zone
+// of the server, "Local", is not a name.
 func ParseZone(name string) (*time.Location, bool) {
 	if name == "" || name == "Local" || len(name) > zoneNameMax {
 		return nil, false

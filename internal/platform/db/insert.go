@@ -9,8 +9,8 @@ import (
 
 // InsertRows inserts many rows and returns how many it inserted or updated. The into parameter lists the table and its
 // columns, such as `things (id, name)`; conflict is an ON CONFLICT clause or "". Each argument is the content of one
-// column. It is either a list with one value for each row ([]string, []ID, []int64, []float64, []bool or [][]byte), or a single
-// value for all rows. At least one argument must be a list, and all lists must have the same length.
+// column. It is either a list with one value for each row ([]string, []ID, []int64, []float64, []bool or [][]byte), or
+// a single value for all rows. At least one argument must be a list, and all lists must have the same length.
 //
 // On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. On
 // PostgreSQL, an ON CONFLICT DO UPDATE clause cannot update the same row twice in one call to InsertRows. On SQLite,

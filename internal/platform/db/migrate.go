@@ -129,8 +129,8 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 	return applied, nil
 }
 
-var errForeign = errors.New("the database has a table named migrations that another program made: set database_url or " +
-	"data_dir to a database that only Postrider uses")
+var errForeign = errors.New("the database has a table named migrations that another program made: set database_url " +
+	"or data_dir to a database that only Postrider uses")
 
 // IsEmpty reports whether no migration was ever applied to the database. If another program's table has the name of the
 // table of migrations, IsEmpty returns an error.

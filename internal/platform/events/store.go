@@ -24,7 +24,8 @@ const (
 
 var insertEvent = db.InsertStatement(`email_events (`+eventColumns+`, `+attemptColumns+`)`,
 	`$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21`,
-	`UUID UUID UUID UUID UUID SMALLINT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT SMALLINT TEXT TEXT TEXT TEXT TEXT TEXT BYTEA`)
+	`UUID UUID UUID UUID UUID SMALLINT TEXT TEXT TEXT BIGINT BIGINT BIGINT BIGINT SMALLINT TEXT TEXT TEXT TEXT TEXT `+
+		`TEXT BYTEA`)
 
 const attemptValues = 11 // number of attemptColumns
 

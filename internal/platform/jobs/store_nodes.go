@@ -60,7 +60,8 @@ func (r *Runner) kindsInQueue(ctx context.Context) ([]string, error) {
 
 // lanesToMend reads some lanes of a kind, beginning after a given lane. It returns the lanes that have a wait to
 // restart, the last lane that it read, and whether more lanes may follow.
-func (r *Runner) lanesToMend(ctx context.Context, kind, after string) (lanes []string, last string, more bool, err error) {
+func (r *Runner) lanesToMend(ctx context.Context, kind, after string) (lanes []string, last string,
+	more bool, err error) {
 	now, n := r.d.Now(), 0
 	rows, err := r.d.Query(ctx, lanesToMend, kind, after, scanPage, now.Add(stepMin-slack).UnixMicro(), int64(inHand),
 		now.Add(stepMin).UnixMicro())

@@ -46,8 +46,8 @@ func (c *answerCounts) slot(now time.Time) int64 {
 }
 
 // count adds an attempt of a team, and returns the counts without it. Numbers about other teams are returned only for
-// at least evidence.OthersMin of them, and rounded down to one of few values, so that two results that follow each other
-// do not tell what a single team did in between.
+// at least evidence.OthersMin of them, and rounded down to one of few values, so that two results that follow each
+// other do not tell what a single team did in between.
 func (c *answerCounts) count(answer, team string, now time.Time) (same evidence.Same) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -301,9 +301,9 @@ func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (ms
 
 // yieldEvery is the number of signatures after which one lets all goroutines that can run go first. A goroutine that
 // releases its permit to sign starts the next one that waits for it at once, ahead of others. While a backlog is
-// delivered, signatures would otherwise keep all processors for ten milliseconds at a time, which each step of a request
-// would wait for. If every signature yielded, requests would be answered faster still, but two processors would deliver
-// 7 % fewer emails.
+// delivered, signatures would otherwise keep all processors for ten milliseconds at a time, which each step of a
+// request would wait for. If every signature yielded, requests would be answered faster still, but two processors would
+// deliver 7 % fewer emails.
 const yieldEvery = 4
 
 func (s *Service) sign(ctx context.Context, turn string, body []byte, from domains.Signing) ([]byte, error) {

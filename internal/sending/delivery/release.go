@@ -21,8 +21,8 @@ const (
 	releaseRecipients = 50          // maximum number of recipients that a caller may give
 )
 
-var errNoRelay = fault.Invalidf("relay", "No relay is configured, so nothing was sent. Set `relay_addr` to the relay's "+
-	"host:port and restart `postrider dev`, or give the address of a mail server in the field `relay`.")
+var errNoRelay = fault.Invalidf("relay", "No relay is configured, so nothing was sent. Set `relay_addr` to the "+
+	"relay's host:port and restart `postrider dev`, or give the address of a mail server in the field `relay`.")
 
 // Release sends a captured message through the operator's relay, or through another mail server. The message and its
 // return path are the captured ones. The outcome changes nothing but the time of the last release: the email keeps its

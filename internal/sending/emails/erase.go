@@ -26,8 +26,8 @@ const (
 // the email, including its rows and files. If an email has other recipients, EraseAddress replaces the address in the
 // email's recipients, subject, tags, events and recorded SMTP conversations. EraseAddress also deletes the email's
 // content if it contains the address. If the sender composed the message, the content is always deleted, because its
-// header may contain the address. Emails that are not settled yet are kept and counted. The search index does not contain
-// the address of an erased email any more when EraseAddress returns without an error.
+// header may contain the address. Emails that are not settled yet are kept and counted. The search index does not
+// contain the address of an erased email any more when EraseAddress returns without an error.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	erase := func(some []matchedEmail, err error) error {

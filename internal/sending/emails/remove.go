@@ -144,7 +144,8 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 
 // RemoveTimelines deletes the events and attempts of settled emails whose last event was earlier than the given time.
 // Each call handles the emails with the oldest events that are later than the parameter after, a Unix time in
-// microseconds. The metrics still include all deleted events. RemoveTimelines returns the value to pass as after in the next call, or "" if no old events are left.
+// microseconds. The metrics still include all deleted events. RemoveTimelines returns the value to pass as after in the
+// next call, or "" if no old events are left.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)
@@ -207,7 +208,8 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 }
 
 // removeEmails deletes emails and then their files. If countersStay is true, emails are kept until their events are
-// counted in the metrics. The functions in also run in the same transaction. The returned slice lists the ids of the deleted emails.
+// counted in the metrics. The functions in also run in the same transaction. The returned slice lists the ids of the
+// deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool, also ...func(*db.Tx, []string) error) (gone []string, err error) {
 	var files []string

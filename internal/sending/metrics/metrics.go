@@ -19,9 +19,9 @@
 // Nodes share the work of RollUp: [Service.RollUpPart] does it for one range of teams.
 //
 // Events for deleted emails are still counted. [RetainCounts] and [RetainReceived] add them to separate counts per
-// quarter hour (email_counts_kept). A recount of a quarter hour adds the retained counts of deleted events to the count of the
-// remaining events. Deleted events count at the start of their quarter hour and are missing from breakdowns by email.
-// If an email's earlier opens or clicks were deleted, its next open or click counts as the first.
+// quarter hour (email_counts_kept). A recount of a quarter hour adds the retained counts of deleted events to the count
+// of the remaining events. Deleted events count at the start of their quarter hour and are missing from breakdowns by
+// email. If an email's earlier opens or clicks were deleted, its next open or click counts as the first.
 //
 // # Final counters
 //

@@ -10,8 +10,8 @@ import (
 
 // RetainCounts preserves the counts for sent emails whose events are about to be deleted. Call RetainCounts in the
 // transaction that deletes the events, before the deletion. RetainCounts returns the emails whose events may be deleted
-// now. An email is not returned if one of its events is not yet in the counters; that email can be deleted a few minutes
-// later.
+// now. An email is not returned if one of its events is not yet in the counters; that email can be deleted a few
+// minutes later.
 func RetainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) ([]string, error) {
 	return retain(ctx, tx, teamID, emailIDs, uncounted, retainCounts)
 }

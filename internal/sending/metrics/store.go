@@ -195,8 +195,8 @@ var counted = `e.type NOT IN ` + events.AnyOf(events.EmailQueued, events.EmailSc
 
 // countEvents counts the events and the received emails in a span and returns at most limit rows. The results of
 // countEvents also determine the values of the counters. The SQL statement of countEvents also adds the counts from
-// [RetainCounts] and [RetainReceived], so that a concurrent deletion neither duplicates nor loses events. Deleted events
-// count at the start of their slot.
+// [RetainCounts] and [RetainReceived], so that a concurrent deletion neither duplicates nor loses events. Deleted
+// events count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
 	limit int) ([]row, error) {
 	where, args := f.where("e.", []any{db.ID(teamID), s.from, s.to})

@@ -12,13 +12,13 @@
 //
 // # Failures
 //
-// Checks never return an error, except for an error of the database. If DNS does not answer in time, the check's result has the level Info and states that
-// the record could not be looked up.
+// Checks never return an error, except for an error of the database. If DNS does not answer in time, the check's result
+// has the level Info and states that the record could not be looked up.
 //
 // # Out of scope
 //
-// Package preflight reads no emails; the caller provides the email, and [Checker] reads the state of its domain. Package
-// preflight does not follow links, load images or send anything, and does not judge an email's wording.
+// Package preflight reads no emails; the caller provides the email, and [Checker] reads the state of its domain.
+// Package preflight does not follow links, load images or send anything, and does not judge an email's wording.
 package preflight
 
 import (

@@ -352,9 +352,9 @@ func (x *search[T]) scan(ctx context.Context, lo, hi string) error {
 	}
 }
 
-// nextRows returns how many rows the next step of a scan reads, if the last step read a number of rows in a time. It reads
-// twice as many if they take no more than the rest of the time of the search. The rows may be anywhere on a disk, where
-// 2,000 of them take most of a second.
+// nextRows returns how many rows the next step of a scan reads, if the last step read a number of rows in a time. It
+// reads twice as many if they take no more than the rest of the time of the search. The rows may be anywhere on a disk,
+// where 2,000 of them take most of a second.
 func nextRows(rows int, took, rest time.Duration) int {
 	most := float64(rows) * float64(rest) / float64(max(took, time.Microsecond))
 	return max(scanRows, int(min(most, float64(2*rows), 2000)))

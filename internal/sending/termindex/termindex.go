@@ -1,10 +1,10 @@
-// Package termindex builds and reads segments of a search index. A segment covers a list of documents. For each term, it
-// has the documents that contain the term, so a search reads a few rows instead of all documents.
+// Package termindex builds and reads segments of a search index. A segment covers a list of documents. For each term,
+// it has the documents that contain the term, so a search reads a few rows instead of all documents.
 //
 // # Format
 //
-// A segment consists of rows with a key and at most [maxRow] bytes of data, which a table keeps in the order of the keys.
-// The documents of a segment are numbered from 0, in the order of their ids.
+// A segment consists of rows with a key and at most [maxRow] bytes of data, which a table keeps in the order of the
+// keys. The documents of a segment are numbered from 0, in the order of their ids.
 //
 //   - The rows whose key begins with 0 have the ids of the documents, 16 bytes each.
 //   - The other rows have terms in order, each with its documents. A row's key is its first term, but the key of the
@@ -134,7 +134,8 @@ func IDAt(data []byte, index int) (x ID, err error) {
 // ErrDamaged means that a row of a segment cannot be decoded.
 var ErrDamaged = errors.New("a row of the search index is damaged")
 
-// Builder makes a segment from documents. It keeps each term once, so its memory is a fraction of that of the documents.
+// Builder makes a segment from documents. It keeps each term once, so its memory is a fraction of that of the
+// documents.
 type Builder struct {
 	ids   []ID
 	lists map[string][]uint32 // the documents of each term

@@ -71,7 +71,7 @@ func (c *call) deleteDomain() error {
 	if err != nil {
 		return err
 	}
-	if c.form.Get("confirm") != d.Name {
+	if !web.Confirms(c.form.Get("confirm"), d.Name) {
 		return c.domainPage(http.StatusUnprocessableEntity, domainView{Deleting: true, Confirm: c.form.Get("confirm"),
 			Refused: confirmError(d.Name)})
 	}

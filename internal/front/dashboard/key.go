@@ -59,7 +59,7 @@ func (c *call) deleteKey() error {
 	if err != nil {
 		return err
 	}
-	if c.form.Get("confirm") != k.Name {
+	if !web.Confirms(c.form.Get("confirm"), k.Name) {
 		return c.keyPage(http.StatusUnprocessableEntity, keyView{Deleting: true, Confirm: c.form.Get("confirm"),
 			Refused: confirmError(k.Name)})
 	}

@@ -38,7 +38,7 @@ func confirmField(want string) *web.Field {
 
 // confirmed reports whether the typed confirmation matches. If not, it sets the error of the field.
 func (c *call) confirmed(f *web.Form, want string) bool {
-	if c.form.Get("confirm") == want {
+	if web.Confirms(c.form.Get("confirm"), want) {
 		return true
 	}
 	for _, x := range f.Fields {

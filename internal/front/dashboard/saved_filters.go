@@ -26,7 +26,8 @@ type savedLink struct {
 func filterQuery(q url.Values) url.Values {
 	f := url.Values{}
 	for name, values := range q {
-		if name == "after" || name == "before" {
+		switch name {
+		case "after", "before", "removed", "undo":
 			continue
 		}
 		for _, v := range values {

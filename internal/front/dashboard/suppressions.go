@@ -49,7 +49,7 @@ func (c *call) suppressions() error {
 		Origin:   suppressions.Origin(q.Get("origin")),
 		NoOrigin: web.With(c.r.URL, "origin", "", "after", "", "before", ""), Export: c.exportPath(),
 		URL: strings.TrimSuffix(c.PublicURL, "/")}
-	data.Removed = c.removedSuppression(q.Get("removed"))
+	data.Removed = c.removedSuppression(q.Get("removed"), q.Get("undo"))
 	p, err := c.page(rowsShown)
 	if err != nil {
 		return err
@@ -80,9 +80,13 @@ func (c *call) suppressions() error {
 	return c.show(status, suppressionsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Suppressions"))
 }
 
-// removedSuppression returns an address that the visitor removed and that is still not suppressed, or "".
-func (c *call) removedSuppression(address string) string {
-	if address == "" {
+// removal names the removal of an address from the team's suppressions.
+func (c *call) removal(address string) string { return "suppression " + c.team.TeamID + " " + address }
+
+// removedSuppression returns an address that the visitor removed and that is still not suppressed, or "". A link from
+// someone else, which has another code, does not make the page offer to suppress an address.
+func (c *call) removedSuppression(address, undo string) string {
+	if address == "" || !c.Site.MayUndo(c.r, c.removal(address), undo) {
 		return ""
 	}
 	if _, err := c.Suppressions.Get(c.ctx(), c.team.TeamID, address); fault.KindOf(err) != fault.NotFound {
@@ -133,7 +137,8 @@ func (c *call) removeSuppression() error {
 		}
 		return err
 	}
-	return c.redirect("/app/suppressions?removed="+url.QueryEscape(s.Address), "")
+	undo := url.Values{"removed": {s.Address}, "undo": {c.Site.UndoToken(c.r, c.removal(s.Address))}}
+	return c.redirect("/app/suppressions?"+undo.Encode(), "")
 }
 
 func addressesForm() *web.Form {

@@ -245,10 +245,10 @@ func (p *Pages) remove(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 
 // confirm returns a fault if a form has not the text that its typed confirmation asks for.
 func confirm(typed url.Values, want string) error {
-	if typed.Get("confirm") == want {
+	if web.Confirms(typed.Get("confirm"), want) {
 		return nil
 	}
-	return fault.Invalidf("", "The text differs from %s. Type it exactly. Nothing was changed.", want)
+	return fault.Invalidf("", "The text differs from %s. Type it exactly. Nothing was changed.", web.Confirmation(want))
 }
 
 // leave ends the visitor's own membership. Members with any role may leave.

@@ -10,8 +10,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/visible"
 )
 
 // These are the maximum sizes of a submitted form in bytes. Each character of a text may take nine bytes in a form.
@@ -188,4 +190,25 @@ func (f *Form) SetError(err error) (status int, ours error) {
 	}
 	f.Problem = InWords("", e.Message, f.labels())
 	return status, nil
+}
+
+// Confirmation returns the text that a visitor types to confirm what is done to an object with a name: the name without
+// invisible characters and with single spaces, because a person cannot type what is not visible. If nothing else is left of the
+// name, the text is "confirm".
+func Confirmation(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if visible.Hidden(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, ""))
+	if name = strings.Join(strings.Fields(norm.NFC.String(name)), " "); name == "" {
+		return "confirm"
+	}
+	return name
+}
+
+// Confirms reports whether a visitor typed the text that [Confirmation] returns for a name. Spaces do not matter.
+func Confirms(typed, name string) bool {
+	return strings.Join(strings.Fields(norm.NFC.String(typed)), " ") == Confirmation(name)
 }

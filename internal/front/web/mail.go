@@ -14,9 +14,24 @@ const imagesParameter = "images"
 // email from other servers. Loading them tells these servers that the email was read. The value depends on the
 // session's secret, so that a link from someone else loads nothing.
 func (s *Site) ImagesToken(r *http.Request, emailID string) string {
+	return s.linkToken(r, "images of "+emailID)
+}
+
+// linkToken returns a code for a link that may have an effect only in the visitor's own session. It is made from the
+// session's secret and from what the link does, so that no one else can make such a link.
+func (s *Site) linkToken(r *http.Request, does string) string {
 	mac := hmac.New(sha256.New, []byte(s.Cookie(r, "")))
-	mac.Write([]byte("images of " + emailID))
+	mac.Write([]byte(does))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// UndoToken returns a code for the address of a page that offers to undo what the visitor has done to an object, so
+// that a link from someone else offers nothing.
+func (s *Site) UndoToken(r *http.Request, done string) string { return s.linkToken(r, "undo "+done) }
+
+// MayUndo reports whether a code is that of [Site.UndoToken] for the visitor's session.
+func (s *Site) MayUndo(r *http.Request, done, token string) bool {
+	return s.Cookie(r, "") != "" && hmac.Equal([]byte(token), []byte(s.UndoToken(r, done)))
 }
 
 // MayLoadImages returns the token of the request if it allows the frame of an email to load images, and "" otherwise.

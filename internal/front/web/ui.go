@@ -13,7 +13,7 @@ import (
 
 // functions are the functions that all templates can use.
 var functions = template.FuncMap{
-	"date": date, "shown": visible.Show, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago,
+	"date": date, "shown": visible.Show, "confirmation": Confirmation, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago,
 	"clock": clock, "num": num, "size": size, "took": took, "initials": initials, "dict": dict, "plural": plural,
 	"middle": middle, "daytime": daytime, "shortcuts": func() []shortcut { return allShortcuts },
 }

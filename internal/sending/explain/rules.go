@@ -10,9 +10,9 @@ import (
 // rule gives the meaning of replies that a provider or a list defines, more precisely than package report.
 type rule struct {
 	of   []evidence.Provider // nil means any
-	when string              // a phrase in lower case
+	when string              // a phrase in lower case, or several with "|" between, of which one must occur
 	also string              // another phrase that must occur, or ""
-	code string              // the enhanced status code, without its first digit, or ""
+	code string              // the enhanced status code, without its first digit, or several with "|" between, or ""
 	is   ReplyMeaning
 }
 
@@ -20,10 +20,11 @@ func (x *rule) matches(p evidence.Provider, r reply, lower string) bool {
 	if x.of != nil && !slices.Contains(x.of, p) {
 		return false
 	}
-	if x.code != "" && (len(r.enhanced) < 3 || r.enhanced[2:] != x.code) {
+	if x.code != "" && (len(r.enhanced) < 3 || !slices.Contains(strings.Split(x.code, "|"), r.enhanced[2:])) {
 		return false
 	}
-	return strings.Contains(lower, x.when) && strings.Contains(lower, x.also)
+	in := func(phrase string) bool { return strings.Contains(lower, phrase) }
+	return slices.ContainsFunc(strings.Split(x.when, "|"), in) && in(x.also)
 }
 
 // Pages on which providers publish the meaning of their replies.
@@ -62,9 +63,7 @@ func says(c Class, text, page string) ReplyMeaning {
 var relayRules = []rule{
 	{relay, "message quota exceeded", "", "", blame(RateLimit, BlamesServer, Operator, FixRelay,
 		"The account at the relay has used up its quota.", "")},
-	{relay, "address is not verified", "", "", blame(SenderAddress, BlamesServer, Operator, FixRelay,
-		"The account at the relay may not send mail with this sender.", "")},
-	{relay, "not owned by user", "", "", blame(SenderAddress, BlamesServer, Operator, FixRelay,
+	{relay, "address is not verified|not owned by user", "", "", blame(SenderAddress, BlamesServer, Operator, FixRelay,
 		"The account at the relay may not send mail with this sender.", "")},
 }
 
@@ -94,9 +93,7 @@ var googleRules = []rule{
 		googlePage)},
 	{google, "ptr record", "", "", says(HostIdentity,
 		"The sending IP address has no PTR record, or its name does not lead back to it.", googlePage)},
-	{google, "", "", "7.23", says(HostIdentity,
-		"The sending IP address has no PTR record, or its name does not lead back to it.", googlePage)},
-	{google, "", "", "7.25", says(HostIdentity,
+	{google, "", "", "7.23|7.25", says(HostIdentity,
 		"The sending IP address has no PTR record, or its name does not lead back to it.", googlePage)},
 	{google, "didn't pass", "", "", says(Authentication,
 		"The email does not pass SPF or DKIM, which Google demands.", googlePage)},
@@ -112,10 +109,8 @@ var googleRules = []rule{
 		"The recipient's organization takes mail only from addresses on its own list.", googlePage)},
 	{google, "email policy", "", "", says(Policy, "A rule of the recipient's organization refuses the email.",
 		googlePage)},
-	{google, "not rfc 5322 compliant", "", "", blame(Protocol, BlamesMessage, You, ChangeContent,
-		"The header of the message violates RFC 5322.", googlePage)},
-	{google, "valid messageid", "", "", blame(Protocol, BlamesMessage, You, ChangeContent,
-		"The header of the message violates RFC 5322.", googlePage)},
+	{google, "not rfc 5322 compliant|valid messageid", "", "",
+		blame(Protocol, BlamesMessage, You, ChangeContent, "The header of the message violates RFC 5322.", googlePage)},
 	{google, "out of storage", "", "", says(MailboxFull, "The recipient's storage at Google is full.", googlePage)},
 	{google, "receiving mail at a rate", "", "", says(RecipientBusy,
 		"The recipient gets more mail than Google allows for one mailbox.", googlePage)},
@@ -125,22 +120,14 @@ var googleRules = []rule{
 }
 
 var microsoftRules = []rule{
-	{microsoft, "part of their network", "", "", says(Reputation,
-		"Microsoft blocks the network of the sending IP address for Outlook.com.", microsoftPage)},
-	{microsoft, "s3150", "", "", says(Reputation,
-		"Microsoft blocks the network of the sending IP address for Outlook.com.", microsoftPage)},
-	{microsoft, "rate limited due to ip reputation", "", "", says(Reputation,
+	{microsoft, "part of their network|s3150", "", "",
+		says(Reputation, "Microsoft blocks the network of the sending IP address for Outlook.com.", microsoftPage)},
+	{microsoft, "rate limited due to ip reputation|rp-00", "", "", says(Reputation,
 		"Microsoft takes only little mail from the sending IP address, because of its reputation.", microsoftPage)},
-	{microsoft, "rp-00", "", "", says(Reputation,
-		"Microsoft takes only little mail from the sending IP address, because of its reputation.", microsoftPage)},
-	{microsoft, "exceeded the connection limit", "", "", says(RateLimit,
-		"The sending IP address has more connections to Microsoft than it may have.", microsoftPage)},
-	{microsoft, "exceeded the maximum number of connections", "", "", says(RateLimit,
-		"The sending IP address has more connections to Microsoft than it may have.", microsoftPage)},
-	{microsoft, "banned sending ip", "", "", says(Reputation,
-		"Microsoft 365 has banned the sending IP address.", exchangePage)},
-	{microsoft, "banned sender", "", "", says(Reputation, "Microsoft 365 has banned the sending IP address.",
-		exchangePage)},
+	{microsoft, "exceeded the connection limit|exceeded the maximum number of connections", "", "",
+		says(RateLimit, "The sending IP address has more connections to Microsoft than it may have.", microsoftPage)},
+	{microsoft, "banned sending ip|banned sender", "", "",
+		says(Reputation, "Microsoft 365 has banned the sending IP address.", exchangePage)},
 	{microsoft, "sendinglimit", "", "", says(RateLimit, "Microsoft limits how much mail the sender may send.",
 		exchangePage)},
 	{microsoft, "traffic not accepted from this ip", "", "", says(Reputation,
@@ -168,10 +155,8 @@ var microsoftRules = []rule{
 		exchangePage)},
 	{microsoft, "server busy", "", "", says(RateLimit,
 		"Microsoft takes only little mail from the sending IP address for now.", exchangePage)},
-	{microsoft, "as(201806281)", "", "", says(UnknownAddress,
-		"The recipient's organization at Microsoft 365 has no such address.", exchangePage)},
-	{microsoft, "recipient not found by smtp address lookup", "", "", says(UnknownAddress,
-		"The recipient's organization at Microsoft 365 has no such address.", exchangePage)},
+	{microsoft, "as(201806281)|recipient not found by smtp address lookup", "", "",
+		says(UnknownAddress, "The recipient's organization at Microsoft 365 has no such address.", exchangePage)},
 	{microsoft, "access denied", "", "4.1", says(UnknownAddress,
 		"The recipient's organization at Microsoft 365 has no such address.", exchangePage)},
 	{microsoft, "restricted for sending", "", "", says(Policy,
@@ -194,15 +179,11 @@ var yahooRules = []rule{
 	{yahoo, "[tss", "", "", says(Reputation,
 		"Yahoo defers or refuses mail from the sending IP address, because of its volume or of complaints.",
 		yahooPage)},
-	{yahoo, "[ipts", "", "", says(Reputation,
-		"Yahoo defers mail from the sending IP address, because of its volume or of complaints.", yahooPage)},
-	{yahoo, "[ts0", "", "", says(Reputation,
+	{yahoo, "[ipts|[ts0", "", "", says(Reputation,
 		"Yahoo defers mail from the sending IP address, because of its volume or of complaints.", yahooPage)},
 	{yahoo, "[ph01]", "", "", says(Content, "Yahoo takes the content of the email for phishing.", yahooPage)},
-	{yahoo, "max message per connection", "", "", says(RateLimit,
-		"Yahoo takes only a number of emails over one connection.", yahooPage)},
-	{yahoo, "maximum number of messages per connection", "", "", says(RateLimit,
-		"Yahoo takes only a number of emails over one connection.", yahooPage)},
+	{yahoo, "max message per connection|maximum number of messages per connection", "", "",
+		says(RateLimit, "Yahoo takes only a number of emails over one connection.", yahooPage)},
 	{yahoo, "unauthenticated", "", "", says(Authentication, "Yahoo demands that mail passes SPF or DKIM.",
 		yahooPage)},
 	{yahoo, "unresolvable rfc.5321", "", "", says(SenderAddress,
@@ -224,12 +205,9 @@ var appleRules = []rule{
 	{apple, "[hme1]", "", "", says(Authentication, "The email failed both SPF and DKIM.", applePage)},
 	{apple, "dmarc policy", "", "", says(Authentication,
 		"The email does not pass DMARC, and your domain's policy says to refuse it.", applePage)},
-	{apple, "[hm08]", "", "", says(Content, "A rule of Apple refuses the content of the email.", applePage)},
-	{apple, "[cs01]", "", "", says(Content, "A rule of Apple refuses the content of the email.", applePage)},
-	{apple, "[hcm1]", "", "", says(RateLimit, "Apple takes only little mail from the sending IP address for now.",
-		applePage)},
-	{apple, "[bs02]", "", "", says(RateLimit, "Apple takes only little mail from the sending IP address for now.",
-		applePage)},
+	{apple, "[hm08]|[cs01]", "", "", says(Content, "A rule of Apple refuses the content of the email.", applePage)},
+	{apple, "[hcm1]|[bs02]", "", "",
+		says(RateLimit, "Apple takes only little mail from the sending IP address for now.", applePage)},
 	{apple, "inactive email address", "", "", says(MailboxDisabled, "The mailbox at Apple is not in use.",
 		applePage)},
 }
@@ -248,10 +226,8 @@ var filterRules = []rule{
 		"Mimecast takes no more mail from the sending IP address for a while.", mimecastPage)},
 	{mimecast, "content examination", "", "", says(Content,
 		"A rule of the recipient's organization refuses the content of the email.", mimecastPage)},
-	{mimecast, "envelope blocked", "", "", says(Policy, "The recipient's organization blocks the sender.",
-		mimecastPage)},
-	{mimecast, "administrative prohibition", "", "", says(Policy, "The recipient's organization blocks the sender.",
-		mimecastPage)},
+	{mimecast, "envelope blocked|administrative prohibition", "", "",
+		says(Policy, "The recipient's organization blocks the sender.", mimecastPage)},
 	{mimecast, "security policies", "", "", says(Policy, "A rule of the recipient's organization refuses the email.",
 		mimecastPage)},
 	{mimecast, "open relay not allowed", "", "", says(Relaying, "The domain is not set up at Mimecast.",
@@ -259,21 +235,16 @@ var filterRules = []rule{
 	{mimecast, "recipient temporarily unavailable", "", "", says(HostTrouble,
 		"Mimecast cannot ask the recipient's own server whether the address exists.", mimecastPage)},
 	{mimecast, "unable to process connection", "", "", says(HostTrouble, "Mimecast is overloaded.", mimecastPage)},
-	{nil, "blocked - see https://ipcheck.proofpoint.com", "", "", says(Reputation,
-		"Proofpoint blocks the sending IP address.", "Proofpoint: IP check")},
-	{nil, "proofpoint.com/dnsbl-lookup", "", "", says(Reputation, "Proofpoint blocks the sending IP address.",
-		"Proofpoint: IP check")},
-	{proofpoint, "local policy violation", "", "", says(Policy,
-		"A rule of the recipient's organization refuses the email.", "")},
-	{proofpoint, "delivery not authorized", "", "", says(Policy,
-		"A rule of the recipient's organization refuses the email.",
-		"")},
+	{nil, "blocked - see https://ipcheck.proofpoint.com|proofpoint.com/dnsbl-lookup", "", "",
+		says(Reputation, "Proofpoint blocks the sending IP address.", "Proofpoint: IP check")},
+	{proofpoint, "local policy violation|delivery not authorized", "", "",
+		says(Policy, "A rule of the recipient's organization refuses the email.", "")},
 	{nil, "verify your sending mail server is authorized", "", "", says(Reputation,
 		"The recipient's filter does not take mail from the sending IP address.", "")},
 	{orange, "ofr_416", "", "", says(UnknownAddress, "Orange does not know the address.", "")},
 	{orange, "ofr_417", "", "", says(MailboxFull, "The recipient's mailbox at Orange is full.", "")},
-	{orange, "ofr_104", "", "", says(RateLimit, "The sending IP address has too many connections to Orange.", "")},
-	{orange, "ofr104", "", "", says(RateLimit, "The sending IP address has too many connections to Orange.", "")},
+	{orange, "ofr_104|ofr104", "", "",
+		says(RateLimit, "The sending IP address has too many connections to Orange.", "")},
 	{orange, "ofr_", "", "", says(Reputation, "Orange limits the sending IP address, because of its reputation.",
 		"")},
 	{orange, "lpn007", "", "", says(Reputation, "La Poste limits the sending IP address, because of its "+
@@ -304,9 +275,7 @@ var listRules = func() (all []rule) {
 			spamhausPage)},
 		rule{nil, "starttls", "first", "", blame(TLS, BlamesServer, Operator, AskOperator,
 			"The recipient's mail server accepts mail only over TLS.", "")},
-		rule{nil, "encryption required", "", "", blame(TLS, BlamesServer, Operator, AskOperator,
-			"The recipient's mail server accepts mail only over TLS.", "")},
-		rule{nil, "requires encryption", "", "", blame(TLS, BlamesServer, Operator, AskOperator,
+		rule{nil, "encryption required|requires encryption", "", "", blame(TLS, BlamesServer, Operator, AskOperator,
 			"The recipient's mail server accepts mail only over TLS.", "")},
 		rule{nil, "temporarily deferred while", "", "", says(Greylisting, "", "")},
 		rule{nil, "cloudmark sender intelligence", "", "", says(Reputation,
@@ -314,8 +283,7 @@ var listRules = func() (all []rule) {
 		rule{nil, "trend micro email reputation", "", "", says(Reputation,
 			"The sending IP address is on a list of Trend Micro.", "Trend Micro: email reputation services")},
 		rule{nil, "spam or forged", "dnsbl", "", says(Reputation, "", "")},
-		rule{nil, "maximum number of concurrent", "", "", says(RateLimit, "", "")},
-		rule{nil, "too much mail from", "", "", says(RateLimit, "", "")},
+		rule{nil, "maximum number of concurrent|too much mail from", "", "", says(RateLimit, "", "")},
 		rule{nil, "helo command rejected", "", "", says(HostIdentity, "", "")},
 		rule{nil, "authentication is required", "relay", "", ReplyMeaning{Class: Credentials}},
 		rule{nil, "too many spams from your ip", "", "", says(Reputation, "", "")},
@@ -323,10 +291,7 @@ var listRules = func() (all []rule) {
 		rule{nil, "sender verify callout", "", "", says(SenderAddress,
 			"The recipient's mail server could not check whether the return path takes mail.", "")},
 		rule{nil, "reject, id=", "banned", "", says(Attachment, "", "")},
-		rule{nil, "reject, id=", "", "", says(Content, "", "")},
-		rule{nil, "spam points", "", "", says(Content, "", "")},
-		rule{nil, "dt:spm", "", "", says(Content, "", "")},
-		rule{nil, "mail content denied", "", "", says(Content, "", "")},
+		rule{nil, "reject, id=|spam points|dt:spm|mail content denied", "", "", says(Content, "", "")},
 		rule{nil, "frequency limited", "", "", says(RateLimit, "", "")},
 		rule{nil, "invalid helo", "", "", says(HostIdentity, "", "")},
 		rule{nil, "headers fail syntax", "", "", blame(Protocol, BlamesMessage, You, ChangeContent,

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/explain"
 )
 
-var emailPage = pageOf("email.html")
+var emailPage = pageOf("email.html", "fields.html")
 
 // emailView is the content of the page of one email.
 type emailView struct {

@@ -20,7 +20,7 @@ import (
 
 var (
 	receivingPage = pageOf("receiving.html", "saved.html")
-	receivedPage  = pageOf("received.html")
+	receivedPage  = pageOf("received.html", "fields.html")
 )
 
 // receivedList is the content of the page that lists the emails that the team received.

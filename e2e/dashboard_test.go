@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/postrider/postrider/internal/mail/smtpsink"
@@ -49,6 +51,34 @@ func TestDashboardByKeyboard(t *testing.T) {
 	r.readsBounce(n)
 	r.replaysWebhook(n)
 	r.releases(server.Addr(), sink)
+	r.countsInZone()
+	withoutBarriers() // on the page of metrics
+	r.exports()
+	withoutBarriers() // on the page of exports
+}
+
+// countsInZone opens the metrics in a browser whose time zone the server does not know yet. The page is counted in that
+// zone at once.
+func (r *reader) countsInZone() {
+	r.t.Helper()
+	if _, err := chromedp.Call(r.tab, emulation.SetTimezoneOverride,
+		emulation.SetTimezoneOverrideParams{TimezoneID: "Pacific/Kiritimati"}); err != nil {
+		r.t.Fatalf("set the time zone: %v", err)
+	}
+	r.open("/app/metrics")
+	r.sees("times in Pacific/Kiritimati")
+}
+
+// exports downloads the list of emails, and watches the page of exports show it without a reload.
+func (r *reader) exports() {
+	r.t.Helper()
+	r.open("/app/exports")
+	r.sees("No export since yesterday")
+	r.evaluates(`window.sameDocument = true; fetch("/app/emails/export").then((x) => x.text()); true`)
+	r.sees("in all. The file is in the downloads of your browser.")
+	if !r.evaluates(`window.sameDocument === true`) {
+		r.t.Error("the page was loaded again")
+	}
 }
 
 // verifiesDomain adds a domain, puts the records that the page shows into the DNS, and watches them turn verified.

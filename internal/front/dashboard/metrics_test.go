@@ -75,6 +75,7 @@ func TestMetricsInZones(t *testing.T) {
 			if strings.Contains(page, "data-zone") {
 				t.Error("a page whose address names the zone would be loaded again in that of the browser")
 			}
+			v.shows("/app/emails", 200, " "+name+`">`) // the exact time of an email
 			v.shows("/app/metrics?zone=Europe/Nowhere", 200, "times in "+name, "This time zone is not known",
 				`aria-invalid="true"`)
 		}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/postrider/postrider/internal/accounts/users"
 )
@@ -172,6 +173,9 @@ func (s *Site) write(w http.ResponseWriter, r *http.Request, status int, t *Temp
 		return fmt.Errorf("render a page: %w", err)
 	}
 	content := page.Bytes()
+	if zone := Zone(r); zone != time.UTC {
+		content = inZone(content, zone)
+	}
 	if of.Kept != nil {
 		var err error
 		if content, err = refill(content, of.Kept); err != nil {

@@ -122,7 +122,7 @@ func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC
 // when returns a time element with the date and time in UTC. A script replaces the text by the time in the visitor's
 // zone.
 func when(t time.Time) template.HTML {
-	return timeElement(t, "at", t.UTC().Format("2 Jan 2006, 15:04:05"))
+	return timeElement(t, "at", t.UTC().Format(atLayout))
 }
 
 // ago returns a time element with the time that has passed, such as "14 s", "9 min" and "3 h", and after a day the
@@ -134,7 +134,7 @@ func clock(t time.Time) template.HTML {
 	if time.Since(t) > 24*time.Hour {
 		return ago(t)
 	}
-	return timeElement(t, "clock", t.UTC().Format("15:04:05"))
+	return timeElement(t, "clock", t.UTC().Format(clockLayout))
 }
 
 // daytime returns a time element with the time of day. The date must be visible nearby.
@@ -144,8 +144,21 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
-	return template.HTML(`<time datetime="` + t.UTC().Format("2006-01-02T15:04:05.000Z") + `" data-t="` + kind +
-		`" title="` + t.UTC().Format("2 January 2006, 15:04:05") + ` UTC">` + template.HTMLEscapeString(text) + `</time>`)
+	return template.HTML(timeIn(t, time.UTC, kind, text))
+}
+
+// The layouts of times in time elements.
+const (
+	timeAttribute = "2006-01-02T15:04:05.000Z"
+	atLayout      = "2 Jan 2006, 15:04:05"
+	clockLayout   = "15:04:05"
+	dayLayout     = "2 Jan 15:04"
+)
+
+// timeIn returns a time element with the exact time in a zone as its title.
+func timeIn(t time.Time, zone *time.Location, kind, text string) string {
+	return `<time datetime="` + t.UTC().Format(timeAttribute) + `" data-t="` + kind + `" title="` +
+		t.In(zone).Format("2 January 2006, 15:04:05 ") + zone.String() + `">` + template.HTMLEscapeString(text) + `</time>`
 }
 
 func agoText(d time.Duration, t time.Time) string {
@@ -161,7 +174,7 @@ func agoText(d time.Duration, t time.Time) string {
 	case d < 24*time.Hour:
 		return fmt.Sprintf("%s%d h", ahead, int(d.Hours()))
 	}
-	return t.UTC().Format("2 Jan 15:04")
+	return t.UTC().Format(dayLayout)
 }
 
 // took formats a duration, such as "38 ms", "41.0 s" and "5 min 44 s".

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"regexp"
 	"time"
 )
 
@@ -30,4 +31,30 @@ func ParseZone(name string) (*time.Location, bool) {
 	}
 	zone, err := time.LoadLocation(name)
 	return zone, err == nil
+}
+
+// timePattern matches the elements that [timeElement] makes: the time, the kind and the text.
+var timePattern = regexp.MustCompile(
+	`<time datetime="([0-9T:.Z-]+)" data-t="(at|ago|clock)" title="[^"]*">([^<]*)</time>`)
+
+// inZone rewrites the times of a page, which templates write in UTC, in a zone, so that a page shows them right before
+// its script has run. The time that has passed since then stays.
+func inZone(page []byte, zone *time.Location) []byte {
+	return timePattern.ReplaceAllFunc(page, func(element []byte) []byte {
+		m := timePattern.FindSubmatch(element)
+		t, err := time.Parse(timeAttribute, string(m[1]))
+		if err != nil {
+			return element
+		}
+		kind, text := string(m[2]), string(m[3])
+		switch {
+		case kind == "at":
+			text = t.In(zone).Format(atLayout)
+		case kind == "clock":
+			text = t.In(zone).Format(clockLayout)
+		case text == t.Format(dayLayout):
+			text = t.In(zone).Format(dayLayout)
+		}
+		return []byte(timeIn(t, zone, kind, text))
+	})
 }

@@ -85,7 +85,7 @@ var otherPages = []string{"/app/emails/{bounced}", "/app/emails/{deferred}", "/a
 	"/nowhere", "/app/emails/00000000-0000-7000-8000-000000000000"}
 
 // guestPages are the pages that need no session.
-var guestPages = []string{"/sign-in", "/password/forgot", "/password/reset?token=x", "/invitations/x",
+var guestPages = []string{"/docs", "/sign-in", "/password/forgot", "/password/reset?token=x", "/invitations/x",
 	"/unsubscribe/{unsubscribe}", "{shared}", "/nowhere"}
 
 // freshPages are pages of a team that has not done anything yet.
@@ -192,8 +192,8 @@ func newSite(t *testing.T, n *node) *site {
 	return s
 }
 
-// each calls f for every page in a test of its own. The pages of the outbox come last, because they need emails that the
-// first pages of a new team must not show.
+// each calls f for every page in a test of its own. The pages of the outbox come last, because they need emails, which
+// the first pages of a new team must not show.
 func (g *gallery) each(t *testing.T, f func(t *testing.T, p shownPage)) {
 	t.Helper()
 	show := func(pages []shownPage) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"fmt"
+	"html/template"
 	"net"
 	"net/http"
 	"strings"
@@ -72,7 +73,8 @@ func (n *Node) newPages() error {
 		SavedFilters: n.SavedFilters,
 		Checker:      preflight.Checker{Domains: n.Domains, DNS: n.checkedDNS()},
 		Metrics:      n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
-		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit, Docs: n.docsSections})
+		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit, Docs: n.docsSections, Version: n.o.Version,
+		Reference: func() (template.HTML, error) { return n.api.Reference() }})
 	if err != nil {
 		return err
 	}
@@ -80,6 +82,7 @@ func (n *Node) newPages() error {
 	pages.Register(n.mux)
 	board.Register(n.mux)
 	board.RegisterComponents(n.mux)
+	board.RegisterDocumentation(n.mux)
 	n.site.Handle(n.mux, "GET /{$}", n.showStart)
 	n.site.Handle(n.mux, "GET "+developerPath, n.signDeveloperIn)
 	return nil

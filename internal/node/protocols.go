@@ -49,7 +49,7 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 		switch {
 		case tracked.Serves(path):
 			tracked.ServeHTTP(w, r)
-		case isPublicLink(path), web.IsAsset(path): // pages at an alias of the public URL load assets from there
+		case isPublicLink(path), isReference(r), web.IsAsset(path): // pages at an alias load assets from there
 			n.mux.ServeHTTP(w, r)
 		case auth.Serves(path):
 			auth.ServeHTTP(w, r)
@@ -76,6 +76,11 @@ func isPublicLink(path string) bool {
 		}
 	}
 	return false
+}
+
+// isReference reports whether a request is for the API reference, which is also served at aliases of the public URL.
+func isReference(r *http.Request) bool {
+	return r.URL.Path == web.DocsPath && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 func (n *Node) newAPI() *api.API {

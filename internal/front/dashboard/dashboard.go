@@ -27,6 +27,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
@@ -117,8 +118,10 @@ type Deps struct {
 	Keeps     func() teams.Retention
 	RateLimit int // default limit on a team's requests per second; 0 means no limit
 
-	// Docs returns the headings of the documentation.
-	Docs func() []DocsSection
+	// Docs returns the headings of the API reference, and Reference its HTML.
+	Docs      func() []DocsSection
+	Reference func() (template.HTML, error)
+	Version   string // of the program
 
 	// Explain explains the delivery of a team's email.
 	Explain func(ctx context.Context, by teams.Actor, emailID string) (explain.Answer, error)

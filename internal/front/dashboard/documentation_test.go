@@ -1,6 +1,8 @@
 package dashboard_test
 
 import (
+	"html"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +16,7 @@ import (
 func TestDocumentationLinks(t *testing.T) {
 	t.Parallel()
 	v := newBoard(t, map[string]string{"data_dir": t.TempDir()}).visitor(teams.Viewer)
-	documentation := v.shows("/docs", 200, `href="/app/emails"`)
+	documentation := v.shows("/docs", 200, `href="/app/emails"`, "Skip to content")
 	files, err := filepath.Glob("pages/*.html")
 	v.must(err)
 	found := 0
@@ -29,5 +31,37 @@ func TestDocumentationLinks(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no page has such a link")
+	}
+}
+
+// The API reference lists every operation, for members and for guests, and loads nothing from elsewhere.
+func TestAPIReference(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t, map[string]string{"data_dir": t.TempDir()})
+	guest := &visitor{board: b, c: http.DefaultClient}
+	page := guest.shows("/docs", 200, "Skip to content", "/sign-in?next=")
+	if foreign := regexp.MustCompile(`(?:src|href)="[^"/#]`).FindString(page); foreign != "" {
+		t.Errorf("the page loads something from elsewhere: %s", foreign)
+	}
+	for _, other := range []string{"/app/emails", "/dev/outbox"} {
+		if strings.Contains(page, other) {
+			t.Errorf("a guest gets a link to %s", other)
+		}
+	}
+	listed := 0
+	for path, operations := range b.api("GET", "/openapi.json", "")["paths"].(map[string]any) {
+		for method, o := range operations.(map[string]any) {
+			o := o.(map[string]any)
+			summary := html.EscapeString(o["summary"].(string))
+			if o["tags"] == nil {
+				continue
+			}
+			if listed++; !strings.Contains(page, summary) {
+				t.Errorf("the page lacks %s %s", method, path)
+			}
+		}
+	}
+	if listed < 100 {
+		t.Errorf("only %d operations", listed)
 	}
 }

@@ -70,6 +70,9 @@ type Counts func(ctx context.Context, v *Visitor, teamID string) (map[string]int
 // Crumb is a step of the path that leads to a page. The last step is the page itself and has no Href.
 type Crumb struct{ Label, Href string }
 
+// DocsPath is the address of the API reference.
+const DocsPath = "/docs"
+
 // AppPath reports whether a path belongs to the dashboard.
 func AppPath(path string) bool { return path == "/app" || strings.HasPrefix(path, "/app/") }
 
@@ -91,7 +94,11 @@ func (s *Site) shell(r *http.Request, of *layoutData, o *options) {
 		of.Class = strings.TrimSpace(o.class + " tool")
 	}
 	if !ok {
-		of.Guest, of.Nav = true, []NavSection{{"", []NavItem{outboxLink(r)}}}
+		links := []NavItem{{Href: DocsPath, Label: "Documentation", Icon: "book", Current: r.URL.Path == DocsPath}}
+		if s.Development() {
+			links = append(links, outboxLink(r))
+		}
+		of.Guest, of.Nav = true, []NavSection{{"", links}}
 		return
 	}
 	var counts map[string]int64

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -65,7 +66,7 @@ type Server struct {
 	unavailableLog lograte.Limiter // limits log lines about unavailable dependencies
 	overloadLog    lograte.Limiter // limits log lines about overload, so that they do not hide failures
 	document       func() []byte
-	docsPage       func() ([]byte, error)
+	reference      func() (template.HTML, error)
 }
 
 // Capacity contains the pools that all requests on this node share. No single team can use up a pool; see package
@@ -100,7 +101,7 @@ func New(o Options) *Server {
 		Exports:      fairshare.New(exportsMax, streamsGreed),
 		LongLists:    fairshare.New(longListsMax, streamsGreed),
 		EventStreams: fairshare.New(eventStreamsMax, streamsGreed)}}
-	s.document, s.docsPage = sync.OnceValue(s.makeDocument), sync.OnceValues(s.makeDocsPage)
+	s.document, s.reference = sync.OnceValue(s.makeDocument), sync.OnceValues(s.makeReference)
 	s.routes = s.router(s.authenticate)
 	return s
 }
@@ -128,7 +129,6 @@ func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) c
 		})
 	}
 	router.Get("/openapi.json", s.serveDocument)
-	router.Get("/docs", s.serveDocsPage)
 	return router
 }
 
@@ -150,7 +150,7 @@ func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
 // path may belong to the API although no operation serves it.
 func (s *Server) HasResource(path string) bool {
 	path = normalized(path)
-	if path == "/" || path == "/openapi.json" || path == "/docs" {
+	if path == "/" || path == "/openapi.json" {
 		return true
 	}
 	first := firstSegment(path)

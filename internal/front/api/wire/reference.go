@@ -1,11 +1,9 @@
 package wire
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,26 +11,27 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-//go:embed docs.html
-var docsText string
+//go:embed reference.html
+var referenceText string
 
-// docsOperation represents an operation on the documentation page.
+// docsOperation represents an operation in the API reference.
 type docsOperation struct {
 	Method, Path, Summary, ID string
 	Params                    []string
 	Body, Response            string
 }
 
-// docsData holds the data for the documentation page, with operations grouped by tag.
+// docsData holds the data for the API reference, with operations grouped by tag.
 type docsData struct {
-	Version    string
 	Tags       []string
 	Operations map[string][]docsOperation
 }
 
-// makeDocsPage returns the API documentation page as HTML.
-func (s *Server) makeDocsPage() ([]byte, error) {
-	p := docsData{Version: s.opts.Version, Operations: map[string][]docsOperation{}}
+// Reference returns the API reference as HTML that a page contains. Its classes are those of the pages' style sheet.
+func (s *Server) Reference() (template.HTML, error) { return s.reference() }
+
+func (s *Server) makeReference() (template.HTML, error) {
+	p := docsData{Operations: map[string][]docsOperation{}}
 	schemas := s.openAPI().Components.Schemas
 	for i := range s.opts.Operations {
 		o := &s.opts.Operations[i]
@@ -49,25 +48,25 @@ func (s *Server) makeDocsPage() ([]byte, error) {
 		}
 		p.Operations[o.Tag] = append(p.Operations[o.Tag], d)
 	}
-	t, err := template.New("docs").Funcs(template.FuncMap{"id": tagID}).Parse(docsText)
+	t, err := template.New("reference").Funcs(template.FuncMap{"id": tagID}).Parse(referenceText)
 	if err != nil {
-		return nil, fmt.Errorf("parse the documentation page: %w", err)
+		return "", fmt.Errorf("parse the API reference: %w", err)
 	}
-	var b bytes.Buffer
+	var b strings.Builder
 	if err := t.Execute(&b, p); err != nil {
-		return nil, fmt.Errorf("render the documentation page: %w", err)
+		return "", fmt.Errorf("render the API reference: %w", err)
 	}
-	return b.Bytes(), nil
+	return template.HTML(b.String()), nil
 }
 
-// Section is a heading of the documentation page.
+// Section is a heading of the API reference.
 type Section struct {
 	Title  string
 	Detail string // method and path of an operation, or "" for a group of operations
 	Path   string // address of the section
 }
 
-// Sections returns the headings of the documentation page, in the order of the page.
+// Sections returns the headings of the API reference, in their order.
 func (s *Server) Sections() (all []Section) {
 	for i := range s.opts.Operations {
 		o := &s.opts.Operations[i]
@@ -82,21 +81,8 @@ func (s *Server) Sections() (all []Section) {
 	return all
 }
 
-// tagID returns the id of a group's heading on the documentation page.
+// tagID returns the id of a group's heading in the API reference.
 func tagID(tag string) string { return "group-" + strings.ReplaceAll(strings.ToLower(tag), " ", "-") }
-
-// serveDocsPage serves the API documentation page.
-func (s *Server) serveDocsPage(w http.ResponseWriter, r *http.Request) {
-	page, err := s.docsPage()
-	if err != nil {
-		s.fail(w.(*recorder), r, err)
-		return
-	}
-	h := w.Header()
-	h["Content-Type"] = []string{"text/html; charset=utf-8"}
-	h["Content-Security-Policy"] = []string{"default-src 'none'; style-src 'unsafe-inline'"}
-	w.Write(page)
-}
 
 // outline formats a type's JSON schema as text with one line per field.
 func outline(r huma.Registry, t reflect.Type) string {

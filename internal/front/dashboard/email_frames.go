@@ -1,11 +1,13 @@
 package dashboard
 
 import (
+	"bufio"
 	"io"
 	"net/http"
 
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -43,7 +45,37 @@ func (c *call) emailHTML() error {
 	if size > mailMax {
 		return c.showHTML(tooLarge(size))
 	}
-	return c.showHTML(*e.HTML)
+	return c.showWithImages(&e)
+}
+
+// showWithImages writes the HTML of a sent email for a frame, with its inline images. It reserves memory for the images,
+// and writes the HTML as it encodes them.
+func (c *call) showWithImages(e *emails.Email) error {
+	images, memory, err := c.Emails.InlineImages(c.ctx(), e)
+	if err != nil {
+		return err
+	}
+	if len(images) == 0 {
+		return c.showHTML(*e.HTML)
+	}
+	release, err := c.ReserveMemory(c.ctx(), c.team.TeamID, memory)
+	if err != nil {
+		return err
+	}
+	defer release()
+	files, err := c.Emails.ReadInline(c.ctx(), e, images)
+	if err != nil {
+		return err
+	}
+	web.MailHeaders(c.w.Header(), c.Site.MayLoadImages(c.r, c.id()) != "")
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	w := bufio.NewWriterSize(parts{c}, 256<<10)
+	if err := mailparse.WriteWithImages(w, *e.HTML, files, 2*emails.InlineImagesSize); err != nil || w.Flush() != nil {
+		panic(http.ErrAbortHandler) // the header is sent, so the browser must see that the email is incomplete
+	}
+	return nil
 }
 
 // downloadHTML responds with the HTML of an email whose bodies have the given size. The bodies were read if they are

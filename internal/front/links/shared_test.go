@@ -100,7 +100,7 @@ func TestSharedHostileEmails(t *testing.T) {
 			"--r\nContent-Type: text/html; charset=utf-8\n\n"+hostile+"<img src='cid:i'>\n"+
 			"--r\nContent-Type: image/svg+xml\nContent-ID: <i>\n\n<svg onload=alert(6)>\n--r--\n--a--\n"+
 			"--m\nContent-Type: text/html\nContent-Disposition: attachment; filename=\"a<script>.html\"\n\n<p>\n--m--\n")
-		image := "<img src='data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoNik+'>"
+		image := "<img src='cid:i'>" // SVG images could run something
 		for id, wantHTML := range map[string]string{sent: hostile, received: hostile + image} {
 			w := s.do(t, "", s.share(t, "acme", id, ""), "")
 			if w.Code != 200 {

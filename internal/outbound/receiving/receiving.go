@@ -187,14 +187,16 @@ type Content struct {
 	memory *reservation
 }
 
-// WriteHTML writes the HTML with inline images embedded as data URIs, if Content was read with the format CID. Unlike
-// the format DataURI, it needs no memory for what it writes. WriteHTML fails if writing to w fails or if the HTML could
-// not be read.
+// WriteHTML writes the HTML for a browser, with inline images of safe types embedded as data URIs, if Content was read
+// with the format CID. Unlike the format DataURI, it needs no memory for what it writes. WriteHTML fails if writing to w
+// fails or if the HTML could not be read.
 func (c *Content) WriteHTML(w io.Writer) (err error) {
 	if c.HTML == nil {
 		return nil
 	}
-	if !c.s.catchPanic(c.id, func() { err = writeWithImages(w, *c.HTML, c.files) }) {
+	if !c.s.catchPanic(c.id, func() {
+		err = mailparse.WriteWithImages(w, *c.HTML, mailparse.SafeImages(c.files), inlineMax)
+	}) {
 		return errors.New("the inline images of a received email could not be read")
 	}
 	return err

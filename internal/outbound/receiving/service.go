@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -75,7 +76,9 @@ func texts(p *mailparse.Parsed, format string) (html, text *string) {
 	if p.HasHTML {
 		html = new(p.HTML())
 		if format == DataURI {
-			*html = withImages(*html, p.Files)
+			var b strings.Builder
+			mailparse.WriteWithImages(&b, *html, p.Files, inlineMax) // writing to a Builder never fails
+			*html = b.String()
 		}
 	}
 	return html, text

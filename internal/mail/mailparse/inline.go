@@ -1,33 +1,39 @@
-package receiving
+package mailparse
 
 import (
 	"encoding/base64"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
-
-	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// withImages returns HTML with embedded inline images (see writeWithImages).
-func withImages(html string, files []mailparse.File) string {
-	var b strings.Builder
-	writeWithImages(&b, html, files) // writing to a Builder never fails
-	return b.String()
+// safeImages are the types of images that browsers show without running anything. SVG is none of them, because an SVG
+// file may contain scripts and load other files.
+var safeImages = []string{"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "image/avif", "image/bmp"}
+
+// SafeImages returns those files to which HTML may refer as images and that run nothing in a browser.
+func SafeImages(files []File) []File {
+	return slices.DeleteFunc(slices.Clone(files), func(f File) bool {
+		return f.ContentID == "" || !IsSafeImage(f.ContentType)
+	})
 }
 
-// writeWithImages writes HTML and replaces the cid: URLs (RFC 2392) of attached files with data URIs. The cid: URLs of
-// unknown files are kept. After the HTML has grown by inlineMax, writeWithImages also keeps all remaining cid: URLs,
-// because the HTML may refer to one image many times. The memory use of writeWithImages does not depend on the size of
-// its output. An error is returned only if writing to w fails.
-func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
-	byID := map[string]*mailparse.File{}
+// IsSafeImage reports whether browsers show a file of a media type as an image and run nothing in it.
+func IsSafeImage(mediaType string) bool { return slices.Contains(safeImages, mediaType) }
+
+// WriteWithImages writes HTML and replaces the cid: URLs (RFC 2392) of attached files with data URIs. The cid: URLs of
+// unknown files are kept. After the HTML has grown by the given number of bytes, WriteWithImages also keeps all
+// remaining cid: URLs, because the HTML may refer to one image many times. The memory use of WriteWithImages does not
+// depend on the size of its output. An error is returned only if writing to w fails.
+func WriteWithImages(w io.Writer, html string, files []File, most int) error {
+	byID := map[string]*File{}
 	for i := range files {
 		if cid := files[i].ContentID; cid != "" && byID[cid] == nil {
 			byID[cid] = &files[i]
 		}
 	}
-	left := inlineMax
+	left := most
 	for {
 		before, rest, found := html, "", false
 		if len(byID) > 0 {
@@ -58,7 +64,7 @@ func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 }
 
 // writeDataURI writes a file as a data URI (RFC 2397) and returns the URI's length in bytes.
-func writeDataURI(w io.Writer, f *mailparse.File) (n int, err error) {
+func writeDataURI(w io.Writer, f *File) (n int, err error) {
 	head := "data:" + mediaType(f.ContentType) + ";base64,"
 	if _, err := io.WriteString(w, head); err != nil {
 		return 0, err
@@ -89,7 +95,7 @@ func isWord(c byte) bool {
 	return c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-func lookUp(byID map[string]*mailparse.File, ref string) *mailparse.File {
+func lookUp(byID map[string]*File, ref string) *File {
 	if f := byID[ref]; f != nil {
 		return f
 	}

@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"bytes"
 	_ "embed" // the HTML of the emails
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"io"
 	"net"
 	"net/http"
@@ -316,12 +320,28 @@ func (s *sample) receives(day int) {
 		mail("Sofia Rossi <sofia.rossi@studio.example>", "Re: Your order 1063 has shipped", "Thank you, it arrived today.")
 	case 8:
 		mail("Henrik <henrik@fjord.example>", "Cannot sign in", "The link in the email says that it has expired.")
-		parts := map[string][]byte{"picture.png": random(s.t, 5_000), "report.pdf": random(s.t, 300_000),
+		parts := map[string][]byte{"picture.png": picture(s.t), "report.pdf": random(s.t, 300_000),
 			"naïve café.txt": []byte("one\r\ntwo\r\n")}
 		if err := inject(s.mx, "anyone@acme.example", multipart(parts)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// picture returns a PNG image.
+func picture(t *testing.T) []byte {
+	t.Helper()
+	m := image.NewNRGBA(image.Rect(0, 0, 240, 120))
+	for x := range 240 {
+		for y := range 120 {
+			m.SetNRGBA(x, y, color.NRGBA{R: uint8(x / 2), G: 110, B: uint8(90 + y/2), A: 255})
+		}
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, m); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // broadcasts sends a broadcast to the people.

@@ -40,6 +40,8 @@ type emailView struct {
 	Content    contentView
 	Checks     sentChecks
 	Back       string
+	Newer      string // leads to the email before it in the list that it was opened from
+	Older      string
 	MayStop    bool
 	Shared     string // a link that was just created
 	Problem    string
@@ -110,8 +112,10 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 	if c.r.Method == http.MethodPost {
 		c.standAt(emailPath(e.ID), "")
 	}
-	data := emailView{base: c.base(), Email: e, Back: "/app/emails", Problem: problem, Resume: typed,
+	data := emailView{base: c.base(), Email: e, Problem: problem, Resume: typed,
 		MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
+	query := listQuery(c.r.URL)
+	data.Back, data.Newer, data.Older = "/app/emails"+query, emailPath(e.ID)+"/newer"+query, emailPath(e.ID)+"/older"+query
 	if len(shared) > 0 {
 		data.Shared = shared[0]
 	}

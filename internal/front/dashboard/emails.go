@@ -101,7 +101,8 @@ func spanOf(in string) (from, to time.Time, label string, err error) {
 // emailRow is a row of the list.
 type emailRow struct {
 	ID, To, Subject string
-	More            int // how many recipients there are besides To
+	Href            string // its page, which knows the filter of the list
+	More            int    // how many recipients there are besides To
 	State           emails.State
 	Said            string // the last event in words
 	At              time.Time
@@ -148,6 +149,7 @@ func (c *call) emails() error {
 	}
 	for i := range some {
 		row := rowOf(&some[i])
+		row.Href = emailPath(row.ID) + listQuery(c.r.URL)
 		if row.State == emails.Delivered && c.Site.Development() &&
 			!c.Domains.IsSandbox(row.To[strings.LastIndexByte(row.To, '@')+1:]) {
 			row.State = capturedState

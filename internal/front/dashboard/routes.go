@@ -42,6 +42,8 @@ func (p *Pages) routes() []route {
 		{pattern: "POST /app/emails/filters/{id}/delete", scope: teams.EmailsRead, own: true,
 			serve: deleteFilter(savedfilters.Emails)},
 		{pattern: "GET /app/emails/{id}", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).email},
+		{pattern: "GET /app/emails/{id}/newer", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).newerEmail},
+		{pattern: "GET /app/emails/{id}/older", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).olderEmail},
 		{pattern: "GET /app/emails/{id}/html", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emailHTML},
 		{pattern: "GET /app/emails/{id}/raw", scope: teams.EmailsRead, whileSuspended: true, serve: (*call).emailRaw},
 		{pattern: "GET /app/emails/{id}/files/{file}", scope: teams.EmailsRead, whileSuspended: true,

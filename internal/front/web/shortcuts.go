@@ -11,8 +11,8 @@ type shortcut struct {
 var allShortcuts = []shortcut{
 	{Key: "Ctrl K", Text: "Search or jump to", Mod: true},
 	{Key: "/", Text: "Search in this list", Does: "search"},
-	{Key: "j", Text: "Next row", Does: "next"},
-	{Key: "k", Text: "Row before", Does: "previous"},
+	{Key: "j", Text: "Next row, or older email", Does: "next"},
+	{Key: "k", Text: "Row before, or newer email", Does: "previous"},
 	{Key: "Enter", Text: "Open the row; in a wide window, again to go to the pane"},
 	{Key: "c", Text: "Copy the ID", Does: "copy"},
 	{Key: "?", Text: "This list", Does: "help"},

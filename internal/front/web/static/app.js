@@ -112,7 +112,7 @@
 	const rows = () => $$("main tr:has(a.whole), main li:has(> a.whole)").filter(r => !r.closest("#pane"));
 	const move = by => {
 		const all = rows();
-		if (!all.length) return;
+		if (!all.length) return $(`.top a[rel=${by > 0 ? "next" : "prev"}]`)?.click();
 		let now = all.findIndex(r => r.contains(document.activeElement));
 		if (now < 0) now = all.findIndex(r => r.matches(".chosen"));
 		const next = all[Math.min(Math.max(now + by, 0), all.length - 1)];

@@ -29,7 +29,7 @@ func TestAuditSentences(t *testing.T) {
 			`title="`+gone, `title="domain.updated `))
 		for _, want := range []string{"Laura Meyer renamed the team", "API key production changed the domain acme.example",
 			"API key production created the API key worker &lt;b&gt;",
-			"API key production deleted the webhook " + gone[:8] + "…" + gone[len(gone)-6:],
+			"API key production deleted the webhook Copy " + gone[:8] + "…" + gone[len(gone)-6:],
 			"API key production created the contact laura@example.org", "former@example.org invited new@example.org as admin"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the page lacks %q:\n%s", want, page)

@@ -138,7 +138,7 @@ func clock(t time.Time) template.HTML {
 }
 
 // daytime returns a time element with the time of day. The date must be visible nearby.
-func daytime(t time.Time) template.HTML { return timeElement(t, "clock", t.UTC().Format("15:04:05")) }
+func daytime(t time.Time) template.HTML { return timeElement(t, "clock", t.UTC().Format(clockLayout)) }
 
 func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {

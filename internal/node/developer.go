@@ -74,6 +74,7 @@ func (n *Node) newPages() error {
 		Checker:      preflight.Checker{Domains: n.Domains, DNS: n.checkedDNS()},
 		Metrics:      n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
 		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit, Docs: n.docsSections, Version: n.o.Version,
+		Captures:  func() bool { return n.developer != nil && n.Config.Transport == "capture" },
 		Reference: func() (template.HTML, error) { return n.api.Reference() }})
 	if err != nil {
 		return err

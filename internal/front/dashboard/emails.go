@@ -150,7 +150,7 @@ func (c *call) emails() error {
 	for i := range some {
 		row := rowOf(&some[i])
 		row.Href = emailPath(row.ID) + listQuery(c.r.URL)
-		if row.State == emails.Delivered && c.Site.Development() &&
+		if row.State == emails.Delivered && c.Captures() &&
 			!c.Domains.IsSandbox(row.To[strings.LastIndexByte(row.To, '@')+1:]) {
 			row.State = capturedState
 		}

@@ -109,6 +109,23 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// If the answer to a commit is lost, the form says that it may have been carried out, and keeps what was typed.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	proxy := dbtest.ProxyTo(t, dbtest.PostgresURL(t))
+	b := newBoard(t, map[string]string{"data_dir": t.TempDir(), "database_url": proxy.URL()})
+	v := b.visitor(teams.Owner)
+	proxy.LoseAnswers(1000) // the node commits too
+	w, page := v.exchange("POST", "/app/settings/name", url.Values{"team": {v.teamID}, "name": {"Better name"}})
+	b.must(proxy.Pass())
+	if w.StatusCode != 503 || w.Header.Get("Retry-After") == "" || !strings.Contains(page, "Look before you repeat it.") ||
+		!strings.Contains(page, `value="Better name"`) || strings.Contains(page, "nothing was changed") {
+		t.Errorf("%d\n%s", w.StatusCode, page)
+	}
+	b.eventually("the page is back", func() bool { status, _ := v.get("/app/settings"); return status == 200 })
+	v.shows("/app/settings", 200, "Better name") // the commit succeeded
+}
+
 // Live updates begin with 503 while the database is away, and an open page is told of changes when it is back.
 func TestLiveOutage(t *testing.T) {
 	t.Parallel()

@@ -70,10 +70,19 @@ func (s *Site) outage(w http.ResponseWriter, r *http.Request, e *fault.Error) er
 		if away {
 			data.Message, data.Retry = "The database cannot be reached at present, so nothing was changed.", "/readyz"
 		}
-		if data.Again = s.repeated(w, r); data.Again != nil {
-			data.Message += " This page keeps what you typed. Submit it again in a moment."
-		} else {
-			data.Message += " This page cannot keep what you typed. Go back and submit it again in a moment."
+		most := int64(formMax)
+		select { // the visitor is unknown, so the number of large forms in memory is limited
+		case s.largeForms <- struct{}{}:
+			defer func() { <-s.largeForms }()
+			most = largeFormMax
+		default:
+		}
+		if data.Again = s.repeated(w, r, most); data.Again == nil {
+			data.Message += " This page cannot keep what you typed. Go back to the form."
+			break
+		}
+		if data.Message += " This page keeps what you typed."; away {
+			data.Message += " Submit it again in a moment."
 		}
 	}
 	of := layoutData{Data: data}
@@ -82,20 +91,13 @@ func (s *Site) outage(w http.ResponseWriter, r *http.Request, e *fault.Error) er
 	return s.write(w, r, http.StatusServiceUnavailable, outagePage, of, &o)
 }
 
-// repeated returns a request's form for a second try, or nil if the form cannot be read. An outage may have stopped the
-// request before its form was read.
-func (s *Site) repeated(w http.ResponseWriter, r *http.Request) *repeatedForm {
+// repeated returns a request's form of at most the given size for a second try, or nil if the form cannot be read. An
+// outage may have stopped the request before its form was read.
+func (s *Site) repeated(w http.ResponseWriter, r *http.Request, most int64) *repeatedForm {
 	var form url.Values
 	if v, _ := r.Context().Value(visitKey{}).(*visit); v != nil && v.form != nil {
 		form = v.form
 	} else {
-		most := int64(formMax)
-		select { // the visitor is unknown, so the number of large forms in memory is limited
-		case s.largeForms <- struct{}{}:
-			defer func() { <-s.largeForms }()
-			most = largeFormMax
-		default:
-		}
 		var err error
 		if form, err = readForm(w, r, most); err != nil {
 			return nil

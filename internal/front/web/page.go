@@ -183,6 +183,9 @@ func (s *Site) write(w http.ResponseWriter, r *http.Request, status int, t *Temp
 		}
 	}
 	h := w.Header()
+	if status == http.StatusServiceUnavailable {
+		retryAfter(h)
+	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", o.policy())
 	if s.mayCompress(r) {

@@ -65,7 +65,7 @@ type Site struct {
 	log     *slog.Logger
 	origins *http.CrossOriginProtection
 
-	largeForms chan struct{} // see [Site.repeated]
+	largeForms chan struct{} // see [Site.outage]
 }
 
 // New returns a site. The caller must have validated PublicURL.

@@ -15,7 +15,7 @@ func TestCapturedAndReplies(t *testing.T) {
 		v := b.visitor(teams.Member)
 		id := b.send("laura@example.org", "One")
 		b.delivered(id)
-		page := v.shows("/app/emails/"+id, 200, "Captured", "captured by this installation", "No limit was recorded")
+		page := v.shows("/app/emails/"+id, 200, "Captured", "captured by this installation", "No limit was reached")
 		for _, text := range []string{">Delivered", "The cause was not recorded", "word for word"} {
 			if strings.Contains(page, text) {
 				t.Errorf("the page of a captured email has %q", text)

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"math"
 	"net/http"
+	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
@@ -28,6 +29,7 @@ type exportRow struct {
 	Label, Href string // of the list
 	One, Many   string // nouns for its items
 	Percent     int
+	Took        time.Duration
 	Width       string // of the bar
 }
 
@@ -48,8 +50,8 @@ func (c *call) exportRuns() error {
 		}
 	}
 	for _, r := range all {
-		row := exportRow{Run: r, Label: r.List, One: "row", Many: "rows", Percent: int(math.Floor(100 * r.Progress())),
-			Width: web.Percent(r.Progress(), 1, 1)}
+		row := exportRow{Run: r, Took: r.UpdatedAt.Sub(r.StartedAt), Label: r.List, One: "row", Many: "rows",
+			Percent: int(math.Floor(100 * r.Progress())), Width: web.Percent(r.Progress(), 1, 1)}
 		for _, x := range exportLists {
 			if x.Name == r.List {
 				row.Label, row.One, row.Many, row.Href = x.Label, x.One, x.Many, x.Href

@@ -3,7 +3,6 @@ package dashboard_test
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,16 +93,15 @@ func TestMetricsOfManyDomains(t *testing.T) {
 		slot := time.Now().Add(-2*time.Hour).Unix() / 900
 		broadcast, ids := id.New(), make([]string, 20_001)
 		count := func(ids []string, broadcast string) {
-			for some := range slices.Chunk(ids, 1000) {
-				b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
-					for _, x := range some {
-						tx.Queue(t.Context(), `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail,
-							events, recipients) VALUES ($1, $2, $3, $4, 3, '', 1, 1)`, db.ID(b.other.TeamID), slot, db.ID(x),
-							db.OrNoID(broadcast))
-					}
-					return nil
-				}))
+			domains := make([]db.ID, len(ids))
+			for i, x := range ids {
+				domains[i] = db.ID(x)
 			}
+			b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.InsertRows(t.Context(), `email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events,
+					recipients)`, "", db.ID(b.other.TeamID), slot, domains, db.OrNoID(broadcast), int64(3), "", int64(1), int64(1))
+				return err
+			}))
 		}
 		for i := range ids {
 			ids[i] = id.New()

@@ -87,7 +87,7 @@ var reasons = map[Reason]struct {
 	enqueuing: {byPostrider, "The delivery was not enqueued yet. Files that the email names by a URL are " +
 		"fetched first."},
 	queue:     {byUnknown, "The email waited in the queue. The cause was not recorded."},
-	claimWait: {byPostrider, "The email was in the queue until a worker claimed it. No limit was recorded."},
+	claimWait: {byPostrider, "The email was in the queue until a worker claimed it. No limit was reached."},
 	repeated: {byPostrider, "The delivery was begun and ended without an attempt, for example because a " +
 		"node stopped or its broadcast paused. The cause was not recorded."},
 	teamShare: {byLimit, "The email waited in the queue, because the team used its whole share of the " +

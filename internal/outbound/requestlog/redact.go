@@ -128,16 +128,15 @@ func (r *redactor) body(stored *string) error {
 	if err != nil {
 		return err
 	}
+	shown := r.masked(raw)
 	before := len(r.out)
-	if err := r.scalar(raw); err != nil {
-		return err
-	}
-	if of, ok := newReference(raw, r.cutAt(int(r.d.InputOffset())-1), *stored); ok {
-		end := len(r.out)
-		r.out = of.appendTo(r.out[:before])
-		r.replaced += end - len(r.out)
+	if of, ok := newReference(raw, shown, r.cutAt(int(r.d.InputOffset())-1), *stored); ok {
+		r.out = of.appendTo(r.out)
+		r.replaced += len(shown) - (len(r.out) - before)
 		r.refers = true
+		return nil
 	}
+	r.out = append(r.out, shown...)
 	return nil
 }
 
@@ -287,13 +286,19 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 		return errTooLong
 	}
 	if raw.Kind() == '"' {
-		raw = maskSecrets(raw)
-		if r.hideCredentials {
-			raw = masked(raw, queries)
-		}
+		raw = r.masked(raw)
 	}
 	r.out = append(r.out, raw...)
 	return nil
+}
+
+// masked returns a JSON string with its secrets masked.
+func (r *redactor) masked(raw jsontext.Value) jsontext.Value {
+	raw = maskSecrets(raw)
+	if r.hideCredentials {
+		raw = masked(raw, queries)
+	}
+	return raw
 }
 
 // shorten cuts the strings in a JSON text that exceed the given length in bytes, before the text is parsed. A large

@@ -26,8 +26,9 @@ type reference struct {
 }
 
 // newReference returns a reference to a stored body for its JSON source in a request, from which more bytes were cut
-// off. If the log would not show the same string with the reference, ok is false.
-func newReference(source jsontext.Value, more int, stored string) (r reference, ok bool) {
+// off. The parameter shown is the source with its secrets masked. If the log would not show the same string with the
+// reference, ok is false.
+func newReference(source, shown jsontext.Value, more int, stored string) (r reference, ok bool) {
 	own := source
 	if more > 0 {
 		own = append(source[:len(source)-len(cutMark(more))-1:len(source)-len(cutMark(more))-1], '"')
@@ -42,7 +43,17 @@ func newReference(source jsontext.Value, more int, stored string) (r reference, 
 		return r, false
 	}
 	quoted := r.quote(stored)
-	return r, bytes.Equal(quoted, source) || sameString(maskSecrets(quoted), maskSecrets(source))
+	if bytes.Equal(quoted, source) {
+		return r, true
+	}
+	// The client escaped other characters. Source and quoted are the same string, unless their secrets differ.
+	masked := maskSecrets(quoted)
+	return r, isUnchanged(masked, quoted) && isUnchanged(shown, source) || sameString(masked, shown)
+}
+
+// isUnchanged reports whether maskSecrets returned its argument.
+func isUnchanged(masked, source []byte) bool {
+	return len(masked) == len(source) && (len(source) == 0 || &masked[0] == &source[0])
 }
 
 // sameString reports whether two JSON strings have the same value.

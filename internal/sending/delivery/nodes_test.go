@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/smtpsink"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
@@ -62,6 +63,12 @@ func (c *counter) add(n int) {
 	defer c.mu.Unlock()
 	c.now += n
 	c.most = max(c.most, c.now)
+}
+
+func (c *counter) open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
 }
 
 func (c *counter) peak() int {
@@ -178,6 +185,8 @@ func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 		}
 	}
 	members[2].stop()
+	// The server may notice only later that the stopped node has closed its connections.
+	testnode.Until(t, "the connections of the stopped node are closed", func() bool { return server.open() <= limit-limit/3 })
 	f.flood(f.Acme, from, count, address)
 	f.await(events.EmailDelivered, 2*count)
 	if most := server.peak(); most != limit {

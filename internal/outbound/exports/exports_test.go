@@ -198,13 +198,14 @@ func TestExportWhileRowsChange(t *testing.T) {
 // hostile contains strings that break files if the writer does not escape them correctly.
 var hostile = []string{"", " ", " a ", "a,b", `a"b`, `""`, "a\nb", "a\r\nb", "a\rb", "\r", "\n", ",", "=1+1", "+1",
 	"-1", "@SUM(A1)", "\t=1", "'=1", "''=1", "'a", ";", "a;b", "\ufeff", "ü\u2028\u0000x", "\u202e", "{}", `\`, `\"`,
-	"=HYPERLINK(\"x\")", "＝1+1", "＋1", "－1", "＠SUM(A1)", "'＝1", "\xef\xbc"}
+	"=HYPERLINK(\"x\")", "＝1+1", "＋1", "－1", "＠SUM(A1)", "'＝1"}
 
 // FuzzRoundTrip: any string survives writing and reading in either format, and formula quoting can be undone.
 func FuzzRoundTrip(f *testing.F) {
 	for i := range hostile {
 		f.Add(hostile[i], hostile[len(hostile)-1-i])
 	}
+	f.Add("\xef\xbc", "＝") // not UTF-8, which no database stores
 	f.Fuzz(func(t *testing.T, a, b string) {
 		given := []string{a, b}
 		for _, quote := range []bool{false, true} {

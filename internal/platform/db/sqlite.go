@@ -29,13 +29,13 @@ const (
 // PRAGMA statement sent to a pool affects only one connection.
 var pragmas = []string{
 	"busy_timeout(10000)", // busy_timeout comes first, because other pragmas may wait for a lock
-	// Two pages hold the body of a typical email. The size applies to a new file, before it gets its write-ahead log; the
+	// Two pages hold the body of a typical email. The size applies to a new file, before it gets its write-ahead log. The
 	// driver would sort two entries by name. With the log, readers never wait for the writer.
 	"page_size(8192); PRAGMA journal_mode(WAL)",
 	"synchronous(FULL)",        // a COMMIT returns only when it is on disk
 	"foreign_keys(1)",          // SQLite must check foreign keys, as PostgreSQL does
 	"temp_store(MEMORY)",       // sorting does not create temporary files
-	"wal_autocheckpoint(4000)", // a checkpoint, which delays commits, runs after every 32 MB of log
+	"wal_autocheckpoint(2000)", // a checkpoint, which delays commits, runs after every 16 MB of log
 	"journal_size_limit(67108864)",
 }
 
@@ -115,7 +115,7 @@ func (s *sqliteDB) connect(ctx context.Context, o Options) (err error) {
 			s.disconnect()
 		}
 	}()
-	if s.write, err = s.open("cache_size(-32768)"); err != nil {
+	if s.write, err = s.open("cache_size(-16384)"); err != nil {
 		return fmt.Errorf("open %s: %w", s.path, err)
 	}
 	s.write.SetMaxOpenConns(1)

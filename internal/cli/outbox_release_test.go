@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/mail/smtptest"
+	"github.com/postrider/postrider/internal/node/testnode"
 )
 
 // released is the response to a release.
@@ -76,13 +77,16 @@ func TestOutboxReleases(t *testing.T) {
 		if n.mustOutbox("GET", "", "", &list); list.Data[0].ReleasedAt != r.ReleasedAt || list.Data[0].Read {
 			t.Errorf("%+v", list)
 		}
-		var sent struct {
-			LastEvent string `json:"last_event"`
-		}
-		_, text := n.ask(key, "GET", "/emails/"+m.EmailID, "")
-		if err := json.Unmarshal([]byte(text), &sent); err != nil || sent.LastEvent != "delivered" {
-			t.Errorf("%v: %s", err, text)
-		}
+		testnode.Until(t, "the email is delivered", func() bool {
+			var sent struct {
+				LastEvent string `json:"last_event"`
+			}
+			_, text := n.ask(key, "GET", "/emails/"+m.EmailID, "")
+			if err := json.Unmarshal([]byte(text), &sent); err != nil {
+				t.Errorf("%v: %s", err, text)
+			}
+			return sent.LastEvent == "delivered"
+		})
 	})
 }
 

@@ -13,7 +13,7 @@ func TestNextRows(t *testing.T) {
 		took, rest time.Duration
 		want       int
 	}{
-		{100, 0, 40 * ms, 200}, {100, ms, 40 * ms, 200}, {1600, ms, 40 * ms, 2000}, {400, 20 * ms, 15 * ms, 300},
+		{100, 0, 40 * ms, 200}, {100, ms, 40 * ms, 200}, {400, ms, 40 * ms, 500}, {400, 20 * ms, 15 * ms, 300},
 		{400, 300 * ms, ms, 100}, {100, ms, -ms, 100},
 	} {
 		if got := nextRows(c.rows, c.took, c.rest); got != c.want {

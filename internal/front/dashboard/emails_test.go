@@ -49,7 +49,7 @@ func TestBouncedEmail(t *testing.T) {
 		b.eventually("the email bounces", func() bool {
 			return b.api("GET", "/emails/"+id, "")["last_event"] == "bounced"
 		})
-		v.shows("/app/emails", 200, `href="/app/emails/`+id+`"`, ">Refused</td>")
+		v.shows("/app/emails", 200, `href="/app/emails/`+id+`"`, ">Unknown address</td>")
 		v.shows("/app/emails/"+id, 200, "bounced@resend.dev", "Who must act")
 	})
 }
@@ -74,7 +74,10 @@ func TestOtherTeam(t *testing.T) {
 			!strings.Contains(page, "You chose another team") {
 			t.Errorf("a form of another team: %d\n%s", status, page)
 		}
-		own.shows("/app/emails/"+id, 200, "Cancel email")
+		page := own.shows("/app/emails/"+id, 200, "Cancel email", "<dt>Accepted</dt>", "The email is scheduled for <time ")
+		if strings.Contains(page, "<dt>Sent</dt>") || strings.Contains(page, " UTC and has not been sent") {
+			t.Errorf("a scheduled email that looks sent, or a time in another zone:\n%s", page)
+		}
 		if status, page := own.post("/app/emails/"+id+"/reschedule",
 			url.Values{"scheduled_at": {"the day before"}}); status != 422 ||
 			!strings.Contains(page, `value="the day before"`) {

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -13,6 +15,10 @@ var bounceWords = map[string]string{"NoEmail": "Unknown address", "MailboxFull":
 	"MessageTooLarge": "Message too large", "ContentRejected": "Content rejected",
 	"AttachmentRejected": "Attachment rejected"}
 
+// unknownAddress matches the reply of a host that does not know the address (RFC 3463, section 3.2). Its bounce has the
+// sub-type General, as Resend's has.
+var unknownAddress = regexp.MustCompile(`\b5[0-9]{2}[ -]5\.1\.1\b`)
+
 // lastEvent returns the newest event of an email in words, and the time that belongs to it: that of the next attempt.
 // It returns "" if the state says everything.
 func lastEvent(n events.Newest) (said string, at time.Time) {
@@ -22,6 +28,9 @@ func lastEvent(n events.Newest) (said string, at time.Time) {
 	case "bounced":
 		if words, ok := bounceWords[bounce.SubType]; ok {
 			return words, time.Time{}
+		}
+		if slices.ContainsFunc(bounce.DiagnosticCode, unknownAddress.MatchString) {
+			return "Unknown address", time.Time{}
 		}
 		return "Refused", time.Time{}
 	case "delivery_delayed":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 var functions = template.FuncMap{
 	"date": date, "shown": visible.Show, "confirmation": Confirmation, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago,
 	"clock": clock, "num": num, "size": size, "took": took, "initials": initials, "dict": dict, "plural": plural,
-	"middle": middle, "daytime": daytime, "shortcuts": func() []shortcut { return allShortcuts },
+	"middle": middle, "daytime": daytime, "timed": timed, "shortcuts": func() []shortcut { return allShortcuts },
 }
 
 // icon returns an icon, which screen readers skip.
@@ -135,6 +136,26 @@ func clock(t time.Time) template.HTML {
 		return ago(t)
 	}
 	return timeElement(t, "clock", t.UTC().Format(clockLayout))
+}
+
+// writtenTime matches the times in sentences that the services write.
+var writtenTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`)
+
+// timed returns a sentence with a time element in place of each time in it, so that the times of a page have one zone.
+func timed(sentence string) template.HTML {
+	var b strings.Builder
+	end := 0
+	for _, m := range writtenTime.FindAllStringIndex(sentence, -1) {
+		t, err := time.Parse("2006-01-02 15:04:05 UTC", sentence[m[0]:m[1]])
+		if err != nil {
+			continue
+		}
+		b.WriteString(template.HTMLEscapeString(sentence[end:m[0]]))
+		b.WriteString(string(when(t)))
+		end = m[1]
+	}
+	b.WriteString(template.HTMLEscapeString(sentence[end:]))
+	return template.HTML(b.String())
 }
 
 // daytime returns a time element with the time of day. The date must be visible nearby.

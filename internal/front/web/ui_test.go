@@ -41,3 +41,13 @@ func TestWith(t *testing.T) {
 		t.Errorf("without parameters, it is %s", got)
 	}
 }
+
+// Times in a sentence become time elements, which pages show in the visitor's zone; the text around them is escaped.
+func TestTimed(t *testing.T) {
+	got := string(timed("A <b> at 2026-11-30 10:39:14 UTC, not 2026-99-30 10:39:14 UTC."))
+	want := "A &lt;b&gt; at " + string(when(time.Date(2026, 11, 30, 10, 39, 14, 0, time.UTC))) +
+		", not 2026-99-30 10:39:14 UTC."
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

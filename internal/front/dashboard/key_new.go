@@ -74,16 +74,14 @@ func (c *call) createKey() error {
 		}
 		return c.newKeyPage(status, newKey{Form: form})
 	}
-	from, to, err := c.sample(k.DomainID)
-	if err != nil {
-		return err
-	}
+	// The key exists, and no later page shows its token. Therefore, an error only makes the example more general.
+	from, to, _ := c.sample(k.DomainID)
 	return c.newKeyPage(http.StatusOK, newKey{Token: token, Name: k.Name,
 		Snippets: snippetsFor(c.PublicURL, c.submissionAddress(), token, from, to)})
 }
 
 // sample returns the sender and the recipient of an example: an address at the given domain, or at the newest domain of
-// the team, and the visitor's own address.
+// the team, and the visitor's own address. After an error, the sender is the one that every team may use.
 func (c *call) sample(domainID string) (from, to string, err error) {
 	from, to = "onboarding@resend.dev", c.v.User.Email
 	if strings.HasSuffix(to, ".localhost") {
@@ -94,7 +92,10 @@ func (c *call) sample(domainID string) (from, to string, err error) {
 	}
 	if domainID != "" {
 		d, err := c.Domains.Get(c.ctx(), c.team.TeamID, domainID)
-		return "hello@" + d.Name, to, err
+		if err != nil {
+			return from, to, err
+		}
+		return "hello@" + d.Name, to, nil
 	}
 	domain, err := c.senderDomain()
 	if domain != "" {

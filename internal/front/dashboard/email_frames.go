@@ -48,8 +48,8 @@ func (c *call) emailHTML() error {
 	return c.showWithImages(&e)
 }
 
-// showWithImages writes the HTML of a sent email for a frame, with its inline images. It reserves memory for the images,
-// and writes the HTML as it encodes them.
+// showWithImages writes the HTML of a sent email for a frame, with its inline images. It reserves memory for the
+// images, and writes the HTML as it encodes them.
 func (c *call) showWithImages(e *emails.Email) error {
 	images, memory, err := c.Emails.InlineImages(c.ctx(), e)
 	if err != nil {

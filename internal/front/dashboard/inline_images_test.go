@@ -71,3 +71,21 @@ func TestInlineImages(t *testing.T) {
 		}
 	})
 }
+
+// While files cannot be read, the frame of a sent email shows the HTML without its images.
+func TestUnreadableImages(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		id := b.sendJSON(map[string]any{"from": "billing@acme.example", "to": "laura@example.org", "subject": "Picture",
+			"html": `<p>Hello</p><img src="cid:logo">`, "attachments": []map[string]any{{"filename": "logo.png",
+				"content_type": "image/png", "content_id": "logo",
+				"content": base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 100<<10)))}}})
+		b.delivered(id)
+		b.storeAway()
+		w, html := v.exchange(http.MethodGet, "/app/emails/"+id+"/html", nil)
+		if w.StatusCode != 200 || html != `<p>Hello</p><img src="cid:logo">` {
+			t.Errorf("%d %s", w.StatusCode, html)
+		}
+	})
+}

@@ -3,8 +3,10 @@ package dashboard_test
 import (
 	"bufio"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -124,6 +126,56 @@ func TestLostAnswer(t *testing.T) {
 	}
 	b.eventually("the page is back", func() bool { status, _ := v.get("/app/settings"); return status == 200 })
 	v.shows("/app/settings", 200, "Better name") // the commit succeeded
+}
+
+// While the files of emails cannot be read, the views of an email that need them say so and reload themselves.
+func TestStoreAway(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		id := b.sendJSON(map[string]any{"from": "billing@acme.example", "to": "laura@example.org", "subject": "File",
+			"text": "Hello", "attachments": []map[string]any{{"filename": "a.txt", "content": "eHh4"}}})
+		b.delivered(id)
+		back := b.storeAway()
+		for _, path := range []string{"/app/emails/" + id + "?view=raw", "/app/emails/" + id + "/raw"} {
+			w, page := v.exchange(http.MethodGet, path, nil)
+			for _, text := range []string{"cannot be read at present.", "This page tries again by itself.", reloadTag,
+				`data-retry="` + path + `"`} {
+				if w.StatusCode != 503 || w.Header.Get("Retry-After") != "5" || !strings.Contains(page, text) {
+					t.Errorf("%s: %d without %s\n%s", path, w.StatusCode, text, page)
+				}
+			}
+		}
+		back()
+		v.shows("/app/emails/"+id+"?view=raw", 200, "a.txt")
+	})
+}
+
+// storeAway makes the files of emails unreadable: it puts a folder in the place of each.
+func (b *board) storeAway() (back func()) {
+	b.t.Helper()
+	const beside = ".away"
+	var files []string
+	b.must(filepath.WalkDir(filepath.Join(b.Config.DataDir, "blobs"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files = append(files, path)
+		return nil
+	}))
+	if len(files) == 0 {
+		b.t.Fatal("the store has no files")
+	}
+	for _, path := range files {
+		b.must(os.Rename(path, path+beside))
+		b.must(os.Mkdir(path, 0o700))
+	}
+	return func() {
+		for _, path := range files {
+			b.must(os.Remove(path))
+			b.must(os.Rename(path+beside, path))
+		}
+	}
 }
 
 // Live updates begin with 503 while the database is away, and an open page is told of changes when it is back.

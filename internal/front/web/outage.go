@@ -11,14 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// A page that cannot be shown because the database is away tries again by itself: a script asks for the page until the
+// A page that cannot be shown because the database or the store of files is away tries again by itself: a script asks for the page until the
 // server can show it, and browsers without JavaScript reload it. A form is never submitted again by itself, because the
 // visitor may have changed their mind. Instead, the response contains what was typed and a button that submits it.
 
 const (
 	outageRetry  = 5 // seconds until a page tries again
 	outageLarge  = 8 // forms of more than 64 KB that are read during an outage at the same time
-	outageAgain  = "The database cannot be reached at present. This page tries again by itself."
+	outageAgain  = "This page tries again by itself."
 	outageFields = 200 // values of a form that a page repeats
 )
 
@@ -64,8 +64,11 @@ func (s *Site) outage(w http.ResponseWriter, r *http.Request, e *fault.Error) er
 		data.Title = "The database is away"
 	}
 	switch {
-	case r.Method != http.MethodPost && away:
-		data.Message, data.Reload, data.Retry = outageAgain, true, Local(r.URL.RequestURI())
+	case r.Method != http.MethodPost && (away || fault.IsOutage(e)):
+		if away {
+			data.Message = "The database cannot be reached at present."
+		}
+		data.Message, data.Reload, data.Retry = data.Message+" "+outageAgain, true, Local(r.URL.RequestURI())
 	case r.Method == http.MethodPost:
 		if away {
 			data.Message, data.Retry = "The database cannot be reached at present, so nothing was changed.", "/readyz"

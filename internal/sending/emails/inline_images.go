@@ -2,6 +2,7 @@ package emails
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -43,7 +44,8 @@ func (s *Service) InlineImages(ctx context.Context, e *Email) (shown []Attachmen
 	return shown, memory, nil
 }
 
-// ReadInline reads images of one email. Images whose content is lost are left out.
+// ReadInline reads images of one email. Images that cannot be read are left out, because the HTML without them is more
+// useful than an error.
 func (s *Service) ReadInline(ctx context.Context, e *Email, images []Attachment) ([]mailparse.File, error) {
 	var inMessage []mailparse.File
 	var files []mailparse.File
@@ -53,10 +55,10 @@ func (s *Service) ReadInline(ctx context.Context, e *Email, images []Attachment)
 		if _, number, ok := strings.Cut(a.blobKey, fileMark); ok {
 			if inMessage == nil {
 				text, err := s.raw(ctx, e.TeamID, e.ID)
-				if err != nil && !isLost(err) {
+				if err != nil && !isUnreadable(err) {
 					return nil, err
 				}
-				inMessage = append(mailparse.Parse(text).Files, mailparse.File{}) // not nil, also without files
+				inMessage = append([]mailparse.File{}, mailparse.Parse(text).Files...) // not nil, also without files
 			}
 			if n, err := strconv.Atoi(number); err == nil && n < len(inMessage) {
 				f.Content = inMessage[n].Content
@@ -65,7 +67,7 @@ func (s *Service) ReadInline(ctx context.Context, e *Email, images []Attachment)
 			continue
 		}
 		content, err := s.readContent(ctx, a)
-		if isLost(err) {
+		if isUnreadable(err) {
 			continue
 		}
 		if err != nil {
@@ -75,4 +77,10 @@ func (s *Service) ReadInline(ctx context.Context, e *Email, images []Attachment)
 		files = append(files, f)
 	}
 	return files, nil
+}
+
+// isUnreadable reports whether an error means that a file is lost or cannot be read at present.
+func isUnreadable(err error) bool {
+	_, ok := errors.AsType[*FileError](err)
+	return ok || isLost(err)
 }

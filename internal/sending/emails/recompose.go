@@ -52,7 +52,10 @@ func (s *Service) Recompose(ctx context.Context, teamID, emailID string, most in
 	} else {
 		r, err = s.recompose(ctx, &e, size, most)
 	}
-	if _, ok := errors.AsType[*FileError](err); ok && !fault.IsOutage(err) {
+	if _, ok := errors.AsType[*FileError](err); ok && fault.IsOutage(err) {
+		err = fault.New(fault.Unavailable, "", "The stored files of this email cannot be read at present. Try again in a "+
+			"moment.").Because(err)
+	} else if ok {
 		err = fault.NotFoundf("A part of this email is not kept any more, so its message cannot be shown.").Because(err)
 	}
 	return r, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/visible"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // The pages of a contact and of a broadcast refuse ids of nothing and of other teams, show hostile texts as text, and
@@ -77,6 +78,66 @@ func TestConfirmsVisibleNames(t *testing.T) {
 			}
 			if status, _ := v.post(at+"/delete", url.Values{"confirm": {typed}}); status != 404 {
 				t.Errorf("the key %q can be deleted twice: %d", name, status)
+			}
+		}
+	})
+}
+
+// Keyboards add joiners and variation selectors to emoji and to words of some scripts. A name with them is confirmed by
+// typing it, with and without them.
+func TestConfirmsTypedJoiners(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Admin)
+		const name = "\u2764\ufe0f \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+		for _, typed := range []string{name, "\u2764 \u0645\u06cc\u062e\u0648\u0627\u0647\u0645"} {
+			key, _, err := b.Teams.CreateKey(t.Context(), b.acme, teams.NewKey{Name: name})
+			b.must(err)
+			at := "/app/keys/" + key.ID
+			_, page := v.post(at+"/delete", url.Values{"confirm": {"x"}})
+			if strings.ContainsFunc(asItIs.ReplaceAllString(page, ""), visible.Hidden) {
+				t.Errorf("the error has an invisible character\n%s", page)
+			}
+			status, page := v.post(at+"/delete", url.Values{"confirm": {typed}})
+			if status != 200 || strings.ContainsFunc(asItIs.ReplaceAllString(page, ""), visible.Hidden) {
+				t.Errorf("%q does not confirm the deletion of %q: %d\n%s", typed, name, status, page)
+			}
+		}
+	})
+}
+
+// A host cannot put invisible characters into the page of an email by its answer.
+func TestHostileAnswer(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		id := b.send("bounced@resend.dev", "One")
+		b.eventually("it bounces", func() bool {
+			_, page := v.get("/app/emails/" + id)
+			return strings.Contains(page, "The simulated answer:")
+		})
+		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE email_events SET reply = $2 WHERE email_id = $1 AND reply IS NOT NULL`, db.ID(id),
+				"550 5.1.1 "+rightToLeft+"moc.knab")
+			return err
+		}))
+		page := v.shows("/app/emails/"+id, 200, "550 5.1.1 [U&#43;202E]moc.knab")
+		if strings.ContainsFunc(asItIs.ReplaceAllString(page, ""), visible.Hidden) {
+			t.Errorf("the page has an invisible character\n%s", page)
+		}
+	})
+}
+
+// A parameter whose value ends with an equals sign is not empty, and stays in the address of a list.
+func TestKeepsEqualsSign(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		for query, want := range map[string]string{"q=abc=": "", "q=a&tag=": "/app/emails?q=a", "q==&tag=": "/app/emails?q==",
+			"tag=x%3D": "", "status=": "/app/emails"} {
+			w, _ := v.exchange(http.MethodGet, "/app/emails?"+query, nil)
+			if at := w.Header.Get("Location"); at != want {
+				t.Errorf("%s leads to %q, want %q", query, at, want)
 			}
 		}
 	})

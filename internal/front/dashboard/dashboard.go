@@ -261,7 +261,7 @@ func withoutEmpty(u *url.URL) string {
 	var kept []string
 	all := strings.Split(u.RawQuery, "&")
 	for _, field := range all {
-		if !strings.HasSuffix(field, "=") {
+		if name, value, ok := strings.Cut(field, "="); !ok || name == "" || value != "" { // "=" may be part of a value
 			kept = append(kept, field)
 		}
 	}

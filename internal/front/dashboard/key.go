@@ -61,7 +61,7 @@ func (c *call) deleteKey() error {
 	}
 	if !web.Confirms(c.form.Get("confirm"), k.Name) {
 		return c.keyPage(http.StatusUnprocessableEntity, keyView{Deleting: true, Confirm: c.form.Get("confirm"),
-			Refused: confirmError(k.Name)})
+			Refused: confirmError(web.Confirmation(k.Name))})
 	}
 	if err := c.Teams.DeleteKey(c.ctx(), c.team.TeamID, k.ID); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -208,7 +209,14 @@ func Confirmation(name string) string {
 	return name
 }
 
-// Confirms reports whether a visitor typed the text that [Confirmation] returns for a name. Spaces do not matter.
+// Confirms reports whether a visitor typed the text that [Confirmation] returns for a name. Spaces do not matter, and
+// neither do joiners and variation selectors, which keyboards add to emoji and to words of some scripts.
 func Confirms(typed, name string) bool {
+	typed = strings.Map(func(r rune) rune {
+		if visible.Joiner(r) || unicode.Is(unicode.Variation_Selector, r) {
+			return -1
+		}
+		return r
+	}, typed)
 	return strings.Join(strings.Fields(norm.NFC.String(typed)), " ") == Confirmation(name)
 }

@@ -38,7 +38,7 @@ var timePattern = regexp.MustCompile(
 	`<time datetime="([0-9T:.Z-]+)" data-t="(at|ago|clock)" title="[^"]*">([^<]*)</time>`)
 
 // inZone rewrites the times of a page, which templates write in UTC, in a zone, so that a page shows them right before
-// its script has run. The time that has passed since then stays.
+// its script has run. Relative times, such as 3 h, stay as they are.
 func inZone(page []byte, zone *time.Location) []byte {
 	return timePattern.ReplaceAllFunc(page, func(element []byte) []byte {
 		m := timePattern.FindSubmatch(element)

@@ -271,7 +271,7 @@
 		d.showModal();
 	});
 	// A typed confirmation: the button is off until the text matches. The server checks it too.
-	const plain = text => text.normalize("NFC").trim().replace(/\s+/g, " ");
+	const plain = text => text.replace(/[\u200c\u200d\p{Variation_Selector}]/gu, "").normalize("NFC").trim().replace(/\s+/g, " ");
 	const confirmed = f => { $("button.danger", f).disabled = plain($("[name=confirm]", f).value) !== f.dataset.confirm; };
 	document.addEventListener("input", e => {
 		const f = e.target.closest("form[data-confirm]");

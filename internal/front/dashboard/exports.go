@@ -25,7 +25,7 @@ const exportTime = time.Hour
 
 // exportFilters lists the parameters of the lists that can be exported.
 var exportFilters = map[string][]string{
-	"/app/emails":       {"q", "from", "status", "domain", "key", "tag", "template", "broadcast", "in"},
+	"/app/emails":       emailFilters,
 	"/app/suppressions": {"q", "origin"},
 	"/app/logs":         {"path", "status", "method", "key", "in"},
 	"/app/metrics":      {"domain", "broadcast", "span", "by", "zone"},

@@ -2,9 +2,9 @@
 //
 // # Invariants
 //
-// A run belongs to one user in one team, and no other member sees it. A user has at most 20 runs in a team. A run has
-// nothing of the file and of its filter, so that it contains no personal data of others. Runs are shown for a day. They
-// are deleted with the membership and with the team, and old ones when the user begins another export.
+// A run belongs to one user in one team, and no other member sees it. A user has at most 20 runs in a team. A run
+// stores neither the content nor the filter of its file, so it contains no personal data of others. Runs are shown for a
+// day. They are deleted with the membership and with the team, and old ones when the user begins another export.
 //
 // # Failures
 //
@@ -48,8 +48,8 @@ const (
 
 var states = db.NewNames("export_runs.state", map[State]int16{Running: 1, Complete: 2, Stopped: 3})
 
-// Run is the record of a file that a member downloads, or has downloaded. It contains nothing of the file and of its
-// filter, so that it has no personal data of others.
+// Run is the record of a file that a member downloads, or has downloaded. It stores neither the content nor the filter
+// of the file, so it contains no personal data of others.
 type Run struct {
 	ID        string
 	List      string // the list that is exported, such as emails

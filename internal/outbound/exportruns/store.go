@@ -53,7 +53,7 @@ func update(ctx context.Context, tx *db.Tx, teamID, userID string, x *Run) {
 		states.Number(x.State), x.Items, x.UpdatedAt.UnixMicro(), micro(x.Reached))
 }
 
-// removeOldRuns deletes the runs of a user in a team that began before a time, and those beyond the newest most.
+// removeOld deletes the runs of a user in a team that began before a time, and those beyond the newest most.
 func removeOld(ctx context.Context, tx *db.Tx, teamID, userID string, before time.Time) error {
 	_, err := tx.Exec(ctx, `DELETE FROM export_runs WHERE team_id = $1 AND user_id = $2 AND (started_at < $3
 		OR started_at < (SELECT x.started_at FROM export_runs x WHERE x.team_id = $1 AND x.user_id = $2

@@ -8,7 +8,7 @@ import (
 )
 
 // missing matches the message of a fault for fields without a value.
-var missing = regexp.MustCompile("^Missing (.+) field\\b")
+var missing = regexp.MustCompile(`^Missing (.+) field\b`)
 
 // named matches a name in a message of a fault.
 var named = regexp.MustCompile("`([^`]*)`")

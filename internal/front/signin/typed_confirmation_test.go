@@ -66,12 +66,12 @@ func TestConfirmationsUnderAttack(t *testing.T) {
 			}
 			isMember(bob.ID)
 		}
-		o.post(remove(bob.ID), form(x.Other.TeamID, bob.Email)).want(403)     // a team of others
-		o.post(remove(bob.ID), form("", bob.Email)).want(403)                 // no team
-		o.post(remove("%00"), form(x.Acme.TeamID, bob.Email)).want(404)       // nobody
-		o.post(remove(id.New()), form(x.Acme.TeamID, "x")).want(404)          // nobody
-		o.post(remove(owner.ID), form(x.Acme.TeamID, owner.Email))            // the last owner
-		o.post("/app/people/leave", form(x.Acme.TeamID, "Acme"))              // the last owner
+		o.post(remove(bob.ID), form(x.Other.TeamID, bob.Email)).want(403) // a team of others
+		o.post(remove(bob.ID), form("", bob.Email)).want(403)             // no team
+		o.post(remove("%00"), form(x.Acme.TeamID, bob.Email)).want(404)   // nobody
+		o.post(remove(id.New()), form(x.Acme.TeamID, "x")).want(404)      // nobody
+		o.post(remove(owner.ID), form(x.Acme.TeamID, owner.Email))        // the last owner
+		o.post("/app/people/leave", form(x.Acme.TeamID, "Acme"))          // the last owner
 		isMember(owner.ID)
 
 		x.browser(t).signIn(viewer.Email).post(remove(bob.ID), form(x.Acme.TeamID, bob.Email)).want(403)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A kept form is returned once, for its page and within an hour. There are at most 500, and at most 20 of a user.
+// A kept form is returned once, for its page and within an hour. At most 500 are kept, 20 of them of one user.
 func TestKeptForms(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

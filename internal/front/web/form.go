@@ -194,8 +194,8 @@ func (f *Form) SetError(err error) (status int, ours error) {
 }
 
 // Confirmation returns the text that a visitor types to confirm what is done to an object with a name: the name without
-// invisible characters and with single spaces, because a person cannot type what is not visible. If nothing else is left of the
-// name, the text is "confirm".
+// invisible characters and with single spaces, because a person cannot type what is not visible. If nothing else is
+// left of the name, the text is "confirm".
 func Confirmation(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if visible.Hidden(r) {

@@ -11,9 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// A page that cannot be shown because the database or the store of files is away tries again by itself: a script asks for the page until the
-// server can show it, and browsers without JavaScript reload it. A form is never submitted again by itself, because the
-// visitor may have changed their mind. Instead, the response contains what was typed and a button that submits it.
+// A page that cannot be shown because the database or the store of files is away tries again by itself: a script asks
+// for the page until the server can show it, and browsers without JavaScript reload it. A form is never submitted
+// again by itself, because the visitor may have changed their mind. Instead, the response contains what was typed and
+// a button that submits it.
 
 const (
 	outageRetry  = 5 // seconds until a page tries again

@@ -3,8 +3,8 @@
 // # Invariants
 //
 // A run belongs to one user in one team, and no other member sees it. A user has at most 20 runs in a team. A run
-// stores neither the content nor the filter of its file, so it contains no personal data of others. Runs are shown for a
-// day. They are deleted with the membership and with the team, and old ones when the user begins another export.
+// stores neither the content nor the filter of its file, so it contains no personal data of others. Runs are shown for
+// a day. They are deleted with the membership and with the team, and old ones when the user begins another export.
 //
 // # Failures
 //

@@ -188,8 +188,8 @@ type Content struct {
 }
 
 // WriteHTML writes the HTML for a browser, with inline images of safe types embedded as data URIs, if Content was read
-// with the format CID. Unlike the format DataURI, it needs no memory for what it writes. WriteHTML fails if writing to w
-// fails or if the HTML could not be read.
+// with the format CID. Unlike the format DataURI, it needs no memory for what it writes. WriteHTML fails if writing to
+// w fails or if the HTML could not be read.
 func (c *Content) WriteHTML(w io.Writer) (err error) {
 	if c.HTML == nil {
 		return nil

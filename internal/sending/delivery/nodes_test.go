@@ -186,7 +186,9 @@ func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 	}
 	members[2].stop()
 	// The server may notice only later that the stopped node has closed its connections.
-	testnode.Until(t, "the connections of the stopped node are closed", func() bool { return server.open() <= limit-limit/3 })
+	testnode.Until(t, "the connections of the stopped node are closed", func() bool {
+		return server.open() <= limit-limit/3
+	})
 	f.flood(f.Acme, from, count, address)
 	f.await(events.EmailDelivered, 2*count)
 	if most := server.peak(); most != limit {

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/lib/visible"
@@ -57,10 +56,9 @@ func TestOutboxHostileEmails(t *testing.T) {
 		for _, path := range []string{"/dev/outbox", own, own + "?view=phone", own + "?view=text", own + "?view=html",
 			own + "?view=raw", own + "?pane=headers", own + "?pane=links", own + "?pane=files", own + "?pane=checks",
 			own + "?do=release"} {
-			begun := time.Now()
 			page := b.shows(path, 200)
-			if took := time.Since(begun); took > 10*time.Second || len(page) > 4<<20 {
-				t.Errorf("%s of %s: %s, %d bytes", path, name, took, len(page))
+			if len(page) > 4<<20 {
+				t.Errorf("%s of %s: %d bytes", path, name, len(page))
 			}
 			text := unchanged.ReplaceAllString(page, "")
 			if i := strings.IndexFunc(text, visible.Hidden); i >= 0 {

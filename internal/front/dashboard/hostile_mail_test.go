@@ -30,18 +30,18 @@ const (
 // asItIs matches the parts of a page that contain a text of the email as it is.
 var asItIs = regexp.MustCompile(`(?s)<pre[ >].*?</pre>|<textarea.*?</textarea>|<input [^>]*>`)
 
-// hostilePage requests a page and checks that it is a whole page in little time and memory, that the email is text in
+// hostilePage requests a page and checks that it is a whole page in little memory, that the email is text in
 // it, and that no invisible character changes what a person reads.
 func (v *visitor) hostilePage(path string) string {
 	v.t.Helper()
-	const most, mostMemory = 10 * time.Second, 400 << 20
+	const mostMemory = 400 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begun := time.Now()
 	w, page := v.exchange(http.MethodGet, path, nil)
 	took := time.Since(begun)
 	runtime.ReadMemStats(&after)
-	if w.StatusCode != 200 || took > most || after.TotalAlloc-before.TotalAlloc > mostMemory || len(page) > 4<<20 {
+	if w.StatusCode != 200 || after.TotalAlloc-before.TotalAlloc > mostMemory || len(page) > 4<<20 {
 		v.t.Errorf("%s: %d after %s, %d MB allocated, %d bytes\n%.2000s", path, w.StatusCode, took,
 			(after.TotalAlloc-before.TotalAlloc)>>20, len(page), page)
 	}
@@ -67,13 +67,12 @@ func (v *visitor) hostilePage(path string) string {
 // hostileFrame requests the frame of an email and checks that its headers confine it.
 func (v *visitor) hostileFrame(path string) string {
 	v.t.Helper()
-	begun := time.Now()
 	w, html := v.exchange(http.MethodGet, path+"/html", nil)
 	policy := w.Header.Get("Content-Security-Policy")
-	if w.StatusCode != 200 || time.Since(begun) > 10*time.Second || policy != "sandbox; default-src 'none'; "+
+	if w.StatusCode != 200 || policy != "sandbox; default-src 'none'; "+
 		"style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'" ||
 		w.Header.Get("Content-Type") != "text/html; charset=utf-8" || len(html) > 6<<20 {
-		v.t.Errorf("%s/html: %d after %s with %d bytes and %q", path, w.StatusCode, time.Since(begun), len(html), policy)
+		v.t.Errorf("%s/html: %d with %d bytes and %q", path, w.StatusCode, len(html), policy)
 	}
 	return html
 }

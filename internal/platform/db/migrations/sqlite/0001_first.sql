@@ -776,7 +776,7 @@ CREATE TABLE contact_texts (
 	property_id BLOB NOT NULL,
 	value TEXT NOT NULL,
 	PRIMARY KEY (contact_id, property_id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX contact_texts_value ON contact_texts (property_id, value, contact_id);
 
@@ -786,7 +786,7 @@ CREATE TABLE contact_numbers (
 	property_id BLOB NOT NULL,
 	value REAL NOT NULL,
 	PRIMARY KEY (contact_id, property_id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX contact_numbers_value ON contact_numbers (property_id, value, contact_id);
 
@@ -815,7 +815,7 @@ CREATE TABLE contact_topics (
 	source_id BLOB,
 	updated_at INTEGER NOT NULL,
 	PRIMARY KEY (team_id, contact_id, topic_id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- Filters find the subscriptions to a topic in the index alone.
 CREATE INDEX contact_topics_choice ON contact_topics (topic_id, contact_id, subscription);
@@ -840,7 +840,7 @@ CREATE TABLE contact_segments (
 	contact_id BLOB NOT NULL,
 	created_at INTEGER NOT NULL,
 	PRIMARY KEY (segment_id, contact_id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX contact_segments_contact ON contact_segments (contact_id, segment_id);
 

@@ -20,6 +20,31 @@ func listEmails(flags *flag.FlagSet) action {
 	team := flags.String("team", "", "the team whose emails are listed, by id or exact name")
 	limit := flags.Int("limit", 20, "the number of emails, at most 100")
 	after := flags.String("after", "", "the id of an email: the list continues after it")
+	filter := emailFilterFlags(flags)
+	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
+		if *team == "" {
+			return errNoTeam
+		}
+		if *limit < 1 || *limit > 100 {
+			return errors.New("--limit must be a number from 1 to 100")
+		}
+		f, err := filter()
+		if err != nil {
+			return err
+		}
+		return withTeam(ctx, n, *team, func(t teams.Team) error {
+			found, err := n.Emails.Search(ctx, teams.System(t.ID), f, page.Page{Limit: *limit,
+				After: strings.ToLower(*after)})
+			if err != nil {
+				return err
+			}
+			return printEmails(e, found)
+		})
+	}
+}
+
+// emailFilterFlags adds the filters of GET /emails as flags. The returned function reads the flags after they are parsed.
+func emailFilterFlags(flags *flag.FlagSet) func() (emails.Filter, error) {
 	var f emails.Filter
 	var status, tag, since, until string
 	for _, x := range []struct {
@@ -35,31 +60,21 @@ func listEmails(flags *flag.FlagSet) action {
 		{&until, "created-before", "the end, which is excluded"}} {
 		flags.StringVar(x.dst, x.name, "", x.text)
 	}
-	return func(ctx context.Context, e *env, n *node.Node, _ []string) (err error) {
-		if *team == "" {
-			return errNoTeam
-		}
-		if *limit < 1 || *limit > 100 {
-			return errors.New("--limit must be a number from 1 to 100")
+	return func() (_ emails.Filter, err error) {
+		for name, address := range map[string]string{"from": f.From, "to": f.To} {
+			if _, err := parseMoment("", address); address != "" && err == nil {
+				return f, fmt.Errorf("--%s is an address or a domain; use --created-after and --created-before for times", name)
+			}
 		}
 		if status != "" {
 			f.Status = strings.Split(status, ",")
 		}
 		f.TagName, f.TagValue, _ = strings.Cut(tag, ":")
 		if f.CreatedAfter, err = parseMoment("--created-after", since); err != nil {
-			return err
+			return f, err
 		}
-		if f.CreatedBefore, err = parseMoment("--created-before", until); err != nil {
-			return err
-		}
-		return withTeam(ctx, n, *team, func(t teams.Team) error {
-			found, err := n.Emails.Search(ctx, teams.System(t.ID), f, page.Page{Limit: *limit,
-				After: strings.ToLower(*after)})
-			if err != nil {
-				return err
-			}
-			return printEmails(e, found)
-		})
+		f.CreatedBefore, err = parseMoment("--created-before", until)
+		return f, err
 	}
 }
 

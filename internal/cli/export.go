@@ -15,13 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/platform/audit"
-	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
 const exportUsage = `use one of
   postrider export contacts --team TEAM     [--segment ID]
-  postrider export emails --team TEAM       [--from TIME] [--to TIME]
+  postrider export emails --team TEAM       [--to ADDRESS] [--from ADDRESS] [--subject TEXT] [--status S,S] [--q TEXT]
+                                            [--tag NAME[:VALUE]] [--domain-id ID] [--api-key-id ID] [--template-id ID]
+                                            [--broadcast-id ID] [--created-after TIME] [--created-before TIME]
   postrider export suppressions --team TEAM [--origin bounce|complaint|manual]
   postrider export logs --team TEAM         [--from TIME] [--to TIME] [--status 4xx] [--method M] [--endpoint PATH]
                                             [--user-agent TEXT] [--api-key-id ID]
@@ -46,10 +47,10 @@ func exportContacts(flags *flag.FlagSet) action {
 }
 
 func exportEmails(flags *flag.FlagSet) action {
-	var within emails.Span
-	spanFlags(flags, &within.From, &within.To)
+	filter := emailFilterFlags(flags)
 	return writeExport(flags, true, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
-		return s.Emails(teamID, within), nil
+		f, err := filter()
+		return s.Emails(teams.System(teamID), f), err
 	})
 }
 

@@ -59,6 +59,12 @@ func TestExport(t *testing.T) {
 			"2090-01-01T00:00:00Z", "--method", "post", "--status", "2xx"); strings.Count(said, "POST,/suppressions,201,") != 1 {
 			t.Error(said)
 		}
+		for filter, rows := range map[string]int{"--to=b@one.example": 1, "--status=bounced,failed": 0,
+			"--from=resend.dev": 1, "--created-before=2020-01-01": 0} {
+			if said := p.must("export", "emails", "--team", "Acme", filter); strings.Count(said, ",b@one.example,to,") != rows {
+				t.Errorf("%s: %s", filter, said)
+			}
+		}
 		of := []string{"export", "contacts", "--team", "Acme", "--segment", strings.ToUpper(segment)}
 		if said := p.must(of...); !strings.HasPrefix(said, "email,") || strings.Contains(said, "@") {
 			t.Error(said)
@@ -75,7 +81,10 @@ func TestExport(t *testing.T) {
 			{"no team with the name", []string{"emails", "--team", "Nobody"}},
 			{"`csv` or `ndjson`", []string{"emails", "--team", "Acme", "--format", "xml"}},
 			{"`keep` or `quote`", []string{"emails", "--team", "Acme", "--formulas", "no"}},
-			{"a date such as", []string{"emails", "--team", "Acme", "--from", "yesterday"}},
+			{"a date such as", []string{"emails", "--team", "Acme", "--created-after", "yesterday"}},
+			{"--created-after", []string{"emails", "--team", "Acme", "--from", "2026-01-01"}},
+			{"an email address or a domain", []string{"emails", "--team", "Acme", "--to", "no one", "--output", file}},
+			{"a date such as", []string{"logs", "--team", "Acme", "--from", "yesterday"}},
 			{"Audience not found", []string{"contacts", "--team", "Other", "--segment", segment, "--output", file}},
 			{"`origin` parameter", []string{"suppressions", "--team", "Acme", "--origin", "x", "--output", file}},
 			{"no such file or directory", []string{"emails", "--team", "Acme", "--output", filepath.Join(dir, "x", "y")}},

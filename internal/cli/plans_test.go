@@ -260,7 +260,8 @@ func (d *driver) everything(otherKey string) {
 	}
 	d.pages("/emails")
 	d.searches(email, domain)
-	for _, path := range []string{"/emails/export", "/emails/export?from=2020-01-01&to=2090-01-01", "/contacts/export",
+	for _, path := range []string{"/emails/export", "/emails/export?created_after=2020-01-01&created_before=2090-01-01",
+		"/emails/export?status=bounced&to=one.example", "/contacts/export",
 		"/contacts/topics@one.example/export", "/contacts/erasures", "/suppressions/export",
 		"/suppressions/export?origin=manual", "/logs/export", "/logs/export?status=2xx&method=GET"} {
 		d.do("GET", path, "")

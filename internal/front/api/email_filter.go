@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/search"
 )
 
-// emailsQuery lists the query parameters that filter sent emails. The public API does not have these parameters.
+// emailsQuery lists the query parameters that filter sent emails, in lists and in exports. The public API does not have
+// these parameters.
 var emailsQuery = []string{"q", "to", "from", "subject", "status", "tag", "domain_id", "api_key_id", "template_id",
 	"broadcast_id", "created_after", "created_before"}
 
@@ -58,6 +59,12 @@ func emailFilter(q url.Values) (f emails.Filter, err error) {
 	f = emails.Filter{Query: q.Get("q"), To: q.Get("to"), From: q.Get("from"), Subject: q.Get("subject"),
 		DomainID: q.Get("domain_id"), KeyID: q.Get("api_key_id"), TemplateID: q.Get("template_id"),
 		BroadcastID: q.Get("broadcast_id")}
+	for _, name := range []string{"to", "from"} {
+		if _, err := parseDate(name, q.Get(name), time.UTC); err == nil {
+			return f, fault.Invalidf(name, "The `%s` parameter must be an email address or a domain. Use `created_after` and "+
+				"`created_before` for times.", name)
+		}
+	}
 	if f.Status, err = splitList(q, "status"); err != nil {
 		return f, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/outbound/exports"
-	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
@@ -39,9 +38,8 @@ func (a *API) exportContacts(ctx context.Context, c *wire.Call) (*exports.Export
 }
 
 func (a *API) exportEmails(_ context.Context, c *wire.Call) (*exports.Export, error) {
-	var within emails.Span
-	err := readSpan(c.Query(), &within.From, &within.To)
-	return a.Services.Exports.Emails(c.TeamID, within), err
+	f, err := emailFilter(c.Query())
+	return a.Services.Exports.Emails(c.Actor, f), err
 }
 
 func (a *API) exportSuppressions(_ context.Context, c *wire.Call) (*exports.Export, error) {

@@ -43,7 +43,7 @@ func responseHeaders(o *wire.Operation, success bool) map[string]*huma.Header {
 func queryParam(o *wire.Operation, name string) *huma.Param {
 	p := &huma.Param{Name: name, In: "query", Schema: &huma.Schema{Type: "string"}}
 	d, ok := queryParams[name]
-	if o.Path == "/emails" {
+	if o.Path == "/emails" || o.Path == "/emails/export" {
 		if special, found := emailsParams[name]; found {
 			d, ok = special, true
 		}
@@ -120,12 +120,12 @@ var queryParams = map[string]paramDescription{
 	"origin": {schema: enumSchema(nil, "bounce", "complaint", "manual")},
 }
 
-// emailsParams maps the names of the query parameters of GET /emails to their descriptions, where these differ from
-// queryParams.
+// emailsParams maps the names of the query parameters that filter sent emails to their descriptions, where these differ
+// from queryParams.
 var emailsParams = map[string]paramDescription{
 	"q": {text: "An email's ID, or texts separated by spaces. Each text is an address or its beginning, a domain after " +
 		"an @, or the beginnings of words in the subject or an address. All of them must match. Upper case and accents " +
-		"make no difference. Postrider only, as all filters of this list."},
+		"make no difference. Postrider only, as all filters of emails."},
 	"to":      {text: "Only emails to this address, or to this domain: in to, cc or bcc."},
 	"from":    {text: "Only emails from this address, or from this domain."},
 	"subject": {text: "Only emails whose subjects have words with these beginnings."},

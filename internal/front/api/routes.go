@@ -155,7 +155,7 @@ func (a *API) routes() []route {
 		{get, "/emails/metrics", teams.EmailsRead, 200, "Emails", "Retrieve email metrics", metricsQuery,
 			wire.Endpoint(a.getMetrics)},
 		{get, "/emails/export", teams.EmailsRead, 200, "Emails", "Export emails with the states of their recipients",
-			append(exportQuery, "from", "to"), exportHandler[exports.EmailRow](a.exportEmails)},
+			append(exportQuery, emailsQuery...), exportHandler[exports.EmailRow](a.exportEmails)},
 		{get, "/emails/{email_id}", teams.EmailsRead, 200, "Emails", "Retrieve an email", nil, wire.Endpoint(a.getEmail)},
 		{patch, "/emails/{email_id}", teams.EmailsWrite, 200, "Emails", "Reschedule an email", nil,
 			wire.Endpoint(a.updateEmail)},

@@ -13,7 +13,6 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/outbound/exportruns"
 	"github.com/postrider/postrider/internal/outbound/exports"
-	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
@@ -71,10 +70,7 @@ func (c *call) exportEmails() error {
 	if err != nil {
 		return err
 	}
-	if f.Empty() {
-		return c.export(teams.EmailsRead, "emails.exported", c.Exports.Emails(c.team.TeamID, emails.Span{}), time.Time{})
-	}
-	return c.export(teams.EmailsRead, "emails.exported", c.Exports.FoundEmails(c.actor, f), f.CreatedAfter)
+	return c.export(teams.EmailsRead, "emails.exported", c.Exports.Emails(c.actor, f), f.CreatedAfter)
 }
 
 // exportSuppressions exports the suppressions with an origin, or all. It refuses a search, which finds one address,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -128,7 +129,8 @@ func TestBatchesUseIndexes(t *testing.T) {
 		now := time.Now()
 		for _, e := range []*Export{s.Suppressions(mine, ""), s.Suppressions(mine, suppressions.Manual),
 			s.Logs(mine, requestlog.Filter{}), s.Logs(mine, requestlog.Filter{Status: "4xx", From: now, To: now}),
-			s.Emails(mine, emails.Span{}), s.Emails(mine, emails.Span{From: now.Add(-time.Hour), To: now})} {
+			s.Emails(teams.System(mine), emails.Filter{}),
+			s.Emails(teams.System(mine), emails.Filter{CreatedAfter: now.Add(-time.Hour), CreatedBefore: now})} {
 			for _, after := range []string{"", number(5)} {
 				if _, _, err := e.readBatch(t.Context(), after); err != nil {
 					t.Fatal(err)
@@ -371,7 +373,7 @@ func TestExportOfEmails(t *testing.T) {
 					[]string{"b@two.example", "c@two.example"}[i%2], []int{5, 8}[i%2], created.UnixMicro()}
 			})
 		}
-		lines, err := parse(read(t, s.Emails(mine, emails.Span{}), Options{}))
+		lines, err := parse(read(t, s.Emails(teams.System(mine), emails.Filter{}), Options{}))
 		if err != nil || len(lines) != 1201 {
 			t.Fatalf("%d lines, %v", len(lines), err)
 		}
@@ -383,8 +385,8 @@ func TestExportOfEmails(t *testing.T) {
 				t.Fatalf("line %d: %s", i, diff)
 			}
 		}
-		within := emails.Span{From: at.Add(10 * time.Second), To: at.Add(300 * time.Second)}
-		rows := json.NewDecoder(strings.NewReader(read(t, s.Emails(mine, within), Options{Format: NDJSON})))
+		within := emails.Filter{CreatedAfter: at.Add(10 * time.Second), CreatedBefore: at.Add(300 * time.Second)}
+		rows := json.NewDecoder(strings.NewReader(read(t, s.Emails(teams.System(mine), within), Options{Format: NDJSON})))
 		for n := 299; ; n-- {
 			var row EmailRow
 			err := rows.Decode(&row)

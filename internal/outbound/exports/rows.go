@@ -169,19 +169,14 @@ func (e *EmailRow) lines(w *table) {
 var emailColumns = []string{"created_at", "scheduled_at", "from", "recipient", "recipient_kind", "recipient_state",
 	"recipient_updated_at", "subject", "last_event", "tags", "topic_id", "template_id", "broadcast_id", "message_id", "id"}
 
-// Emails exports a team's sent emails that were accepted within a time span, newest first.
-func (s *Service) Emails(teamID string, within emails.Span) *Export {
+// Emails exports the sent emails of an actor's team that a filter selects, newest first.
+func (s *Service) Emails(by teams.Actor, f emails.Filter) *Export {
 	return &Export{Name: "emails", columns: emailColumns,
 		readBatch: func(ctx context.Context, after string) ([]row, string, error) {
-			some, next, err := s.emails.ListPage(ctx, teamID, within, after)
-			return toRows(some, next, err, emailRow)
-		}}
-}
-
-// FoundEmails exports the emails of an actor's team that a filter selects, newest first.
-func (s *Service) FoundEmails(by teams.Actor, f emails.Filter) *Export {
-	return &Export{Name: "emails", columns: emailColumns,
-		readBatch: func(ctx context.Context, after string) ([]row, string, error) {
+			if f.Empty() {
+				some, next, err := s.emails.ListPage(ctx, by.TeamID, after)
+				return toRows(some, next, err, emailRow)
+			}
 			some, next, err := s.emails.SearchPage(ctx, by, f, after)
 			return toRows(some, next, err, emailRow)
 		}}

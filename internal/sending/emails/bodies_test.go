@@ -65,7 +65,7 @@ func TestBodies(t *testing.T) {
 		trace.Take()
 		_, _, err = f.Emails.List(ctx, team, page.Page{})
 		f.Must(err)
-		_, _, err = f.Emails.ListPage(ctx, team, emails.Span{}, "")
+		_, _, err = f.Emails.ListPage(ctx, team, "")
 		f.Must(err)
 		_, _, err = f.Emails.ListPageTo(ctx, team, a, "")
 		f.Must(err)

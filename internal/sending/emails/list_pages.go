@@ -3,7 +3,6 @@ package emails
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -21,14 +20,11 @@ type EmailWithRecipients struct {
 	Recipients []Recipient
 }
 
-// Span is a time range. The range includes From but not To. If From or To is zero, the range has no limit on that side.
-type Span struct{ From, To time.Time }
-
-// ListPage returns the next 250 of a team's emails that were accepted within a time range, newest first, starting after
-// the given cursor. The result next is the cursor of the next page, or "" after the last page.
-func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
-	next string, err error) {
-	all, next, err := emailsPage(ctx, s.DB, teamID, within, after)
+// ListPage returns the next 250 of a team's emails, newest first, starting after the given cursor. The result next is
+// the cursor of the next page, or "" after the last page.
+func (s *Service) ListPage(ctx context.Context, teamID, after string) (some []EmailWithRecipients, next string,
+	err error) {
+	all, next, err := emailsPage(ctx, s.DB, teamID, after)
 	if err != nil || len(all) == 0 {
 		return nil, next, err
 	}

@@ -59,7 +59,7 @@ func (f *fixture) happen(w twins, all ...events.Event) {
 func (f *fixture) shown(t *testing.T, emailID string) emails.Recipient {
 	t.Helper()
 	for after := ""; ; {
-		some, next, err := f.Emails.ListPage(t.Context(), f.Acme.TeamID, emails.Span{}, after)
+		some, next, err := f.Emails.ListPage(t.Context(), f.Acme.TeamID, after)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -310,7 +310,7 @@ func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 }
 
 func listEmails(ctx context.Context, d *db.DB, teamID string, p page.Page) ([]Email, bool, error) {
-	return page.Query(ctx, d.Reader, emailsWithin(d, teamID, Span{}), p, scanEmail)
+	return page.Query(ctx, d.Reader, emailsOf(d, teamID), p, scanEmail)
 }
 
 // recipientsOf returns the recipients of the given emails, in envelope order, as a map keyed by email id. The map lacks

@@ -2,38 +2,21 @@ package emails
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"time"
 
-	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/sending/search"
 )
 
-// emailsWithin selects a team's emails within a time range. With bounds on the id, the database can use the index. The
-// bounds on the time are exact.
-func emailsWithin(d *db.DB, teamID string, within Span) page.Select {
-	s := page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
+// emailsOf selects a team's emails.
+func emailsOf(d *db.DB, teamID string) page.Select {
+	return page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
 		InSpans: !d.Alone(), Args: []any{db.ID(teamID)}}
-	for _, bound := range []struct {
-		at   time.Time
-		sign string
-		id   string
-	}{{within.From, ">=", id.First(within.From)}, {within.To, "<", id.First(within.To.Add(search.Lateness))}} {
-		if !bound.at.IsZero() {
-			s.Args = append(s.Args, db.ID(bound.id), bound.at.UnixMicro())
-			s.Text += fmt.Sprintf(" AND e.id %s $%d AND e.created_at %s $%d", bound.sign, len(s.Args)-1, bound.sign,
-				len(s.Args))
-		}
-	}
-	return s
 }
 
-func emailsPage(ctx context.Context, d *db.DB, teamID string, within Span, after string) ([]Email, string, error) {
-	s := emailsWithin(d, teamID, within)
+func emailsPage(ctx context.Context, d *db.DB, teamID, after string) ([]Email, string, error) {
+	s := emailsOf(d, teamID)
 	return page.Part(ctx, d.Reader, s, s, after, pageRows, scanEmail, func(e Email) string { return e.ID })
 }
 
@@ -49,7 +32,7 @@ const pageToRows = 2000 // number of emails that one call to ListPageTo searches
 
 func emailsPageTo(ctx context.Context, d *db.DB, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
-	r, all := d.Reader, emailsWithin(d, teamID, Span{})
+	r, all := d.Reader, emailsOf(d, teamID)
 	to := page.Select{Text: all.Text + ` AND (LOWER(e.recipient) LIKE $2 ESCAPE '\' OR e.recipient = ''
 		AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0)`,
 		ID: all.ID, InSpans: all.InSpans, Args: []any{db.ID(teamID), a.Like()}}

@@ -130,7 +130,7 @@ func TestUsersCommand(t *testing.T) {
 		link = p.must("users", "invite", "ada@example.com", "--team", "Acme", "--role", "owner")
 		if !strings.Contains(link, "/invitations/") {
 			t.Errorf("printed %q", link)
-		} else if _, err := n.Members.Accept(ctx, link[strings.LastIndex(link, "/")+1:], out.User.ID); err != nil {
+		} else if _, err := n.Members.Accept(ctx, link[strings.LastIndex(link, "/")+1:], out.User.ID, nil); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := n.Members.ListByUser(ctx, out.User.ID); err != nil || len(all) != 1 || all[0].Role != teams.Owner {

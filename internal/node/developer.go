@@ -206,11 +206,9 @@ func (n *Node) signDeveloperIn(w http.ResponseWriter, r *http.Request) error {
 			users.Client{Address: from, UserAgent: r.UserAgent()})
 		return err
 	})
-	if err == nil {
-		err = n.site.SignIn(w, r, session)
-	}
 	if err != nil {
 		return err
 	}
+	n.site.SignIn(w, r, session)
 	return web.Redirect(w, r, "/app/emails")
 }

@@ -256,9 +256,16 @@ func (s *Service) renew(ctx context.Context, by teams.Actor, invitationID string
 }
 
 // Accept accepts the invitation with the given token for a user, who becomes a member of the team. The user must have
-// the invited address.
-func (s *Service) Accept(ctx context.Context, token, userID string) (Membership, error) {
-	return s.accept(ctx, token, func(context.Context, *db.Tx, Invitation) (string, error) { return userID, nil })
+// the invited address. If the last parameter is not nil, Accept calls it in the same transaction, for example to show
+// the team to the user. If the transaction is retried, the function is called again.
+func (s *Service) Accept(ctx context.Context, token, userID string, then func(ctx context.Context, tx *db.Tx,
+	teamID string) error) (Membership, error) {
+	return s.accept(ctx, token, func(ctx context.Context, tx *db.Tx, v Invitation) (string, error) {
+		if then != nil {
+			return userID, then(ctx, tx, v.TeamID)
+		}
+		return userID, nil
+	})
 }
 
 // AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. If the last

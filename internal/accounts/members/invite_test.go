@@ -43,11 +43,11 @@ func TestInvitation(t *testing.T) {
 			t.Error("the token is stored")
 		}
 		ann := b.user("ann@one.example")
-		m, err := b.Members.Accept(ctx, token, ann.ID)
+		m, err := b.Members.Accept(ctx, token, ann.ID, nil)
 		if err != nil || m.Role != teams.Admin || m.TeamID != b.Acme.TeamID || m.UserID != ann.ID {
 			t.Fatalf("%+v, %v", m, err)
 		}
-		_, err = b.Members.Accept(ctx, token, ann.ID)
+		_, err = b.Members.Accept(ctx, token, ann.ID, nil)
 		wantKind(t, err, fault.NotFound, "not valid")
 		_, err = b.Members.Invitation(ctx, token)
 		wantKind(t, err, fault.NotFound, "not valid")
@@ -112,7 +112,7 @@ func TestInvitationRefused(t *testing.T) {
 		} {
 			v := b.invited("ann@one.example", teams.Viewer)
 			token, who := spoil(v, b.token("ann@one.example"))
-			_, err := b.Members.Accept(ctx, token, who.ID)
+			_, err := b.Members.Accept(ctx, token, who.ID, nil)
 			wantKind(t, err, fault.NotFound, "not valid")
 			_, err = b.Members.AcceptAsNew(ctx, token, users.NewUser{}, nil)
 			wantKind(t, err, fault.NotFound, "not valid")
@@ -122,7 +122,7 @@ func TestInvitationRefused(t *testing.T) {
 		}
 		v := b.invited("ann@one.example", teams.Viewer)
 		token := b.token("ann@one.example")
-		_, err := b.Members.Accept(ctx, token, eve.ID) // the link was forwarded
+		_, err := b.Members.Accept(ctx, token, eve.ID, nil) // the link was forwarded
 		wantKind(t, err, fault.Forbidden, "another address")
 		if got := b.acts(); got[len(got)-1] != "user eve@one.example: invitation.refused (sent to ann@one.example)" {
 			t.Errorf("audit log:\n%s", strings.Join(got, "\n"))
@@ -146,7 +146,7 @@ func TestInvitationRefused(t *testing.T) {
 			t.Errorf("%+v, %v", again, err)
 		}
 		b.Must(b.Teams.Delete(ctx, b.Queue, b.Acme.TeamID))
-		_, err = b.Members.Accept(ctx, token, ann.ID)
+		_, err = b.Members.Accept(ctx, token, ann.ID, nil)
 		wantKind(t, err, fault.NotFound, "not valid")
 		_, err = b.Members.Invite(ctx, b.Acme, "late@one.example", teams.Viewer)
 		wantKind(t, err, fault.NotFound, "Team")
@@ -219,7 +219,7 @@ func TestInvitationEndsWithItsMaker(t *testing.T) {
 			c.end(by)
 			_, err = b.Members.Invitation(ctx, tokens[0])
 			wantKind(t, err, fault.NotFound, "not valid")
-			_, err = b.Members.Accept(ctx, tokens[0], invited[0].ID)
+			_, err = b.Members.Accept(ctx, tokens[0], invited[0].ID, nil)
 			wantKind(t, err, fault.NotFound, "not valid")
 			all, _, err := b.Members.Invitations(ctx, b.Acme.TeamID, page.Page{Limit: 100})
 			b.Must(err)
@@ -231,7 +231,7 @@ func TestInvitationEndsWithItsMaker(t *testing.T) {
 					b.Must(b.Members.Revoke(ctx, owner, v.ID))
 				}
 			}
-			if _, err := b.Members.Accept(ctx, tokens[1], invited[1].ID); err != nil {
+			if _, err := b.Members.Accept(ctx, tokens[1], invited[1].ID, nil); err != nil {
 				t.Errorf("%s: the owner's: %v", name, err)
 			}
 			if t.Failed() {
@@ -293,7 +293,7 @@ func TestAcceptAtTheSameTime(t *testing.T) {
 		errs := make([]error, 8)
 		var wg sync.WaitGroup
 		for i := range errs {
-			wg.Go(func() { _, errs[i] = b.Members.Accept(ctx, token, ann.ID) })
+			wg.Go(func() { _, errs[i] = b.Members.Accept(ctx, token, ann.ID, nil) })
 		}
 		wg.Wait()
 		accepted := 0
@@ -325,7 +325,7 @@ func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 			token := b.token(u.Email)
 			var joined, removed error
 			var wg sync.WaitGroup
-			wg.Go(func() { _, joined = b.Members.Accept(ctx, token, u.ID) })
+			wg.Go(func() { _, joined = b.Members.Accept(ctx, token, u.ID, nil) })
 			wg.Go(func() { removed = b.Members.Remove(ctx, owner, by.ID) })
 			wg.Wait()
 			b.Must(removed)
@@ -528,7 +528,7 @@ func TestAcceptWhileItIsSentAgain(t *testing.T) {
 			return nil
 		}
 		go func() {
-			_, err := n.Members.Accept(t.Context(), links[0], u.ID)
+			_, err := n.Members.Accept(t.Context(), links[0], u.ID, nil)
 			ends <- err
 		}()
 		for waiting := 0; waiting == 0; {
@@ -545,6 +545,6 @@ func TestAcceptWhileItIsSentAgain(t *testing.T) {
 	_, err = n.Members.Resend(ctx, n.Acme, v.ID)
 	n.Must(err)
 	wantKind(t, <-ends, fault.NotFound, "replaced")
-	_, err = n.Members.Accept(ctx, links[1], u.ID)
+	_, err = n.Members.Accept(ctx, links[1], u.ID, nil)
 	n.Must(err)
 }

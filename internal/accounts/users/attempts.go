@@ -113,6 +113,7 @@ func networks(address string) []string {
 // consumeAttempts counts one attempt against each limit. If a limit is already reached, consumeAttempts counts nothing
 // and returns a TooFast fault that says how long to wait.
 func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
+	ctx = db.WithoutAddition(ctx) // the caller asked for something else
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		now := s.now()
 		for _, l := range limits {
@@ -131,7 +132,8 @@ func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 // refundAttempt refunds an attempt whose password or code could not be checked because of the given error, and returns
 // that error. Without the refund, users who retry while the server is busy would reach the limit.
 func (s *Service) refundAttempt(ctx context.Context, limits []limit, err error) error {
-	failed := s.DB.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error {
+	ctx = db.WithoutAddition(context.WithoutCancel(ctx))
+	failed := s.DB.Update(ctx, func(tx *db.Tx) error {
 		refundAttempts(ctx, tx, limits)
 		return nil
 	})

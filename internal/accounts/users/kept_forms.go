@@ -48,6 +48,7 @@ type KeptForm struct {
 // KeepForm keeps a form of a user for an hour, and returns the token with which [Service.TakeForm] returns it. The
 // token is "" if too many forms are kept already, of the user or in all.
 func (s *Service) KeepForm(ctx context.Context, userID string, f KeptForm) (token string, err error) {
+	ctx = db.WithoutAddition(ctx)
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		of, _, err := countAttempt(ctx, tx, "kept:"+userID, s.now())
 		if err != nil || of > keptUser {
@@ -72,6 +73,7 @@ func (s *Service) TakeForm(ctx context.Context, token, page string) (f KeptForm,
 	if len(token) != tokenLength {
 		return f, false, nil
 	}
+	ctx = db.WithoutAddition(ctx)
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		f, ok, err = takeForm(ctx, tx, hashToken(token), page, s.now())
 		return err

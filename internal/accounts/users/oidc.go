@@ -28,7 +28,8 @@ const (
 	oidcFailed = 5 * time.Second  // how long the error of a failed discovery is cached
 	identities = 10               // of a user
 	maxSubject = 255              // maximum length of a subject, in bytes (OpenID Connect Core section 2)
-	cookieMost = 4096
+	cookieMost = 4096             // bytes of a cookie's name and value that browsers accept (RFC 6265bis section 5.7)
+	cookieName = 100              // bytes of these for the name
 )
 
 const (
@@ -138,7 +139,25 @@ type flow struct {
 	Verifier  string `json:"verifier"`          // for PKCE
 	SessionID string `json:"session,omitempty"` // id of the session whose user is to be linked
 	Expires   int64  `json:"expires"`           // microseconds
+
+	User *providerUser `json:"user,omitempty"` // set after the code was exchanged
 }
+
+// providerUser is the content of a verified ID token.
+type providerUser struct {
+	Issuer   string `json:"issuer"`
+	Subject  string `json:"subject"`
+	Email    string `json:"email"`
+	Verified bool   `json:"verified"` // whether the provider has verified the email address
+	Name     string `json:"name"`
+}
+
+// Limits on the texts of a providerUser, in bytes. They exceed what an account may have, so that a text that is too long
+// is still too long after it was cut.
+const (
+	providerEmail = 300
+	providerName  = 1000
+)
 
 // BeginOIDC begins a sign-in at the OIDC provider. If session is not nil, BeginOIDC starts linking a provider account
 // to the session's user, which requires a recent proof of identity. The provider redirects the browser to
@@ -187,6 +206,9 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 // in. A user with another way to sign in must use it and then link the provider's account. This rule protects the user
 // from somebody who controls the email address at the provider. If no user has the address, the provider's account is
 // returned as Unknown.
+//
+// The flow can be completed once. If FinishOIDC fails temporarily after it has exchanged the code, the result has the
+// cookie with which the caller can repeat the request.
 func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
 	c Client) (OIDCResult, error) {
 	var f flow
@@ -201,29 +223,61 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 		s.Log.Info("the OIDC provider refused a sign-in", "error", cut(providerError, 200), "address", c.Address)
 		return OIDCResult{}, fault.Forbiddenf("", "The provider refused the sign-in.")
 	}
+	cookie = ""
+	if f.User == nil {
+		if err := s.identify(ctx, code, &f, c); err != nil {
+			return OIDCResult{}, err
+		}
+		cookie = s.continuing(&f)
+	}
+	result, err := s.finishOIDC(ctx, session, &f, c)
+	result.Cookie = cookie
+	return result, err
+}
+
+// identify exchanges the code for the identity of the user, which it stores in the flow.
+func (s *Service) identify(ctx context.Context, code string, f *flow, c Client) error {
 	// Anybody can begin a sign-in and send made-up codes to the callback, so the number of resulting requests to the
 	// provider is limited.
 	limits := networkLimits("oidc", c, perNetwork)
 	if err := s.consumeAttempts(ctx, limits); err != nil {
-		return OIDCResult{}, err
+		return err
 	}
-	token, said, err := s.exchange(ctx, code, &f)
-	if err == nil {
-		err = s.DB.Update(ctx, func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
-	}
+	who, err := s.exchange(ctx, code, f)
 	if err != nil {
-		return OIDCResult{}, err
+		return err
 	}
+	f.User = &who
+	return s.refundAttempt(ctx, limits, nil) // if it fails, the attempt counts, which is better than to lose the code
+}
+
+// continuing returns a cookie with which a flow continues after its code was exchanged, or "" if the cookie would be too
+// large for a browser.
+func (s *Service) continuing(f *flow) string {
+	cookie, err := s.sealJSON(sealFlow, f)
+	if err != nil {
+		s.Log.Error("a sign-in cannot be continued if it fails now", "error", err)
+		return ""
+	}
+	if len(cookie) > cookieMost-cookieName {
+		return ""
+	}
+	return cookie
+}
+
+// finishOIDC completes a flow whose user is known.
+func (s *Service) finishOIDC(ctx context.Context, session *Session, f *flow, c Client) (OIDCResult, error) {
+	who := f.User
 	if session != nil {
-		return s.linkTo(ctx, session, token, said, &f, c)
+		return s.linkTo(ctx, session, who, f, c)
 	}
-	userID, err := identityUser(ctx, s.DB.Reader, token.Issuer, token.Subject)
+	userID, err := identityUser(ctx, s.DB.Reader, who.Issuer, who.Subject)
 	if err != nil {
 		return OIDCResult{}, err
 	}
 	email, valid := "", false
-	if said.Verified {
-		email, err = Address(said.Email)
+	if who.Verified {
+		email, err = Address(who.Email)
 		valid = err == nil
 	}
 	if userID == "" && valid {
@@ -233,49 +287,50 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 	}
 	switch {
 	case userID != "":
-		return s.authenticateOIDC(ctx, userID, token, email, &f, c)
+		return s.authenticateOIDC(ctx, userID, email, f, c)
 	case !valid:
 		s.Log.Info("a sign-in failed", "address", c.Address, "reason", "the OIDC provider has not verified the address")
 		return OIDCResult{}, fault.Forbiddenf("", "The provider has not verified your email address, so it cannot be "+
 			"told who you are.")
 	}
-	return s.unknown(token, email, said, &f)
+	return s.unknown(email, f)
 }
 
 // exchange exchanges an authorization code for an ID token and verifies the token.
-func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDToken, claims, error) {
+func (s *Service) exchange(ctx context.Context, code string, f *flow) (providerUser, error) {
 	p, err := s.provider(ctx)
 	if err != nil {
-		return nil, claims{}, err
+		return providerUser{}, err
 	}
 	ctx = s.oidcContext(ctx)
 	got, err := s.oauthConfig(p).Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
 	if err != nil {
 		if _, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 			s.Log.Warn("the OIDC provider refused a code", "error", err)
-			return nil, claims{}, errFlow.Because(err)
+			return providerUser{}, errFlow.Because(err)
 		}
 		s.Log.Error("the request to the OIDC provider failed", "error", err)
-		return nil, claims{}, errProvider.Because(err)
+		return providerUser{}, errProvider.Because(err)
 	}
 	raw, _ := got.Extra("id_token").(string)
 	token, err := p.Verifier(&oidc.Config{ClientID: s.c.OIDC.ClientID, Now: s.now}).Verify(ctx, raw)
 	if err != nil {
 		s.Log.Error("an ID token of the OIDC provider is not valid", "error", err)
-		return nil, claims{}, errProvider.Because(err)
+		return providerUser{}, errProvider.Because(err)
 	}
 	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(f.Nonce)) != 1 {
-		return nil, claims{}, errFlow
+		return providerUser{}, errFlow
 	}
 	if token.Subject == "" || len(token.Subject) > maxSubject || clean(token.Subject) != token.Subject {
-		return nil, claims{}, errProvider
+		return providerUser{}, errProvider
 	}
 	var said claims
 	if err := token.Claims(&said); err != nil {
 		s.Log.Error("an ID token of the OIDC provider cannot be read", "error", err)
-		return nil, claims{}, errProvider.Because(err)
+		return providerUser{}, errProvider.Because(err)
 	}
-	return token, said, nil
+	return providerUser{token.Issuer, token.Subject, cut(said.Email, providerEmail), bool(said.Verified),
+		cut(said.Name, providerName)}, nil
 }
 
 // unlinkedUser returns the id of the user with the given email address if that user has no password, passkey or linked
@@ -301,8 +356,7 @@ func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error
 }
 
 // authenticateOIDC signs a user in, and links the provider's account to the user if the link does not exist yet.
-func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oidc.IDToken, email string, f *flow,
-	c Client) (OIDCResult, error) {
+func (s *Service) authenticateOIDC(ctx context.Context, userID, email string, f *flow, c Client) (OIDCResult, error) {
 	u, err := getRow(ctx, s.DB.Reader, userID)
 	if err != nil {
 		return OIDCResult{}, err
@@ -311,7 +365,7 @@ func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oi
 		if err := useFlow(ctx, tx, f); err != nil {
 			return err
 		}
-		linked, err := identityUser(ctx, tx.Reader, token.Issuer, token.Subject)
+		linked, err := identityUser(ctx, tx.Reader, f.User.Issuer, f.User.Subject)
 		switch {
 		case err != nil:
 			return err
@@ -320,7 +374,7 @@ func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oi
 		case linked != "" || now.HasPassword || now.Email != email:
 			return errFlow // the user or the link has changed since the first check
 		}
-		return s.addIdentity(ctx, tx, now.User, token, email, c)
+		return s.addIdentity(ctx, tx, now.User, f.User, email, c)
 	}, c, byProvider)
 	if errors.Is(err, errWrong) {
 		err = fault.New(fault.BadCredential, "", "This account may not sign in.")
@@ -329,8 +383,8 @@ func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oi
 }
 
 // linkTo links the provider's account to the session's user.
-func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDToken, said claims,
-	f *flow, c Client) (OIDCResult, error) {
+func (s *Service) linkTo(ctx context.Context, session *Session, who *providerUser, f *flow, c Client) (OIDCResult,
+	error) {
 	result := OIDCResult{Linked: true}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := useFlow(ctx, tx, f); err != nil {
@@ -341,7 +395,7 @@ func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDTo
 			return err
 		}
 		result.User = u
-		linked, err := identityUser(ctx, tx.Reader, token.Issuer, token.Subject)
+		linked, err := identityUser(ctx, tx.Reader, f.User.Issuer, f.User.Subject)
 		switch {
 		case err != nil:
 			return err
@@ -357,7 +411,7 @@ func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDTo
 		if len(all) >= identities {
 			return fault.Invalidf("", "There may be %d linked accounts. Remove one first.", identities)
 		}
-		return s.addIdentity(ctx, tx, u, token, cut(said.Email, 254), c)
+		return s.addIdentity(ctx, tx, u, who, cut(who.Email, 254), c)
 	})
 	if err != nil {
 		return OIDCResult{}, s.identityTaken(err)
@@ -382,12 +436,11 @@ func useFlow(ctx context.Context, tx *db.Tx, f *flow) error {
 	return err
 }
 
-func (s *Service) addIdentity(ctx context.Context, tx *db.Tx, u User, token *oidc.IDToken, email string,
-	c Client) error {
-	insertIdentity(ctx, tx, &Identity{ID: id.New(), Issuer: token.Issuer, Email: email, CreatedAt: s.now()},
-		token.Subject, u.ID)
+func (s *Service) addIdentity(ctx context.Context, tx *db.Tx, u User, who *providerUser, email string, c Client) error {
+	insertIdentity(ctx, tx, &Identity{ID: id.New(), Issuer: who.Issuer, Email: email, CreatedAt: s.now()},
+		who.Subject, u.ID)
 	s.changed(tx, u.ID)
-	return s.recordByUser(ctx, tx, u, audit.IdentityLinked, token.Issuer, c)
+	return s.recordByUser(ctx, tx, u, audit.IdentityLinked, who.Issuer, c)
 }
 
 // person is the content of the Token field of a [Person].
@@ -400,12 +453,12 @@ type person struct {
 	Expires int64  `json:"expires"`
 }
 
-func (s *Service) unknown(token *oidc.IDToken, email string, said claims, f *flow) (OIDCResult, error) {
-	name, err := checkName(said.Name)
+func (s *Service) unknown(email string, f *flow) (OIDCResult, error) {
+	name, err := checkName(f.User.Name)
 	if err != nil {
 		name = ""
 	}
-	p := person{token.Issuer, token.Subject, email, name, f.State, db.Micros(s.now().Add(oidcFlow))}
+	p := person{f.User.Issuer, f.User.Subject, email, name, f.State, db.Micros(s.now().Add(oidcFlow))}
 	sealed, err := s.sealJSON(sealPerson, p)
 	if err != nil {
 		return OIDCResult{}, err
@@ -430,7 +483,7 @@ func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (
 	if err != nil {
 		return User{}, err
 	}
-	return u, s.addIdentity(ctx, tx, u, &oidc.IDToken{Issuer: p.Issuer, Subject: p.Subject}, p.Email, Client{})
+	return u, s.addIdentity(ctx, tx, u, &providerUser{Issuer: p.Issuer, Subject: p.Subject}, p.Email, Client{})
 }
 
 // Identities returns the provider accounts that are linked to a user.

@@ -185,14 +185,17 @@ func (s *Service) EndSessions(ctx context.Context, userID, except string) error 
 
 // SetTeam stores the team that the session's user is viewing.
 func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
-	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		userID, err := setTeam(ctx, tx, sessionID, teamID)
-		if err != nil {
-			return err
-		}
-		s.changed(tx, userID)
-		return nil
-	})
+	return s.DB.Update(ctx, func(tx *db.Tx) error { return s.SetTeamIn(ctx, tx, sessionID, teamID) })
+}
+
+// SetTeamIn is like [Service.SetTeam], in the caller's transaction.
+func (s *Service) SetTeamIn(ctx context.Context, tx *db.Tx, sessionID, teamID string) error {
+	userID, err := setTeam(ctx, tx, sessionID, teamID)
+	if err != nil {
+		return err
+	}
+	s.changed(tx, userID)
+	return nil
 }
 
 // cut truncates an untrusted string to at most n bytes. The truncated string is valid UTF-8 without NUL characters,

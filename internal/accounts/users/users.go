@@ -222,6 +222,11 @@ type OIDCFlow struct {
 // linked to the provider's account.
 type OIDCResult struct {
 	Outcome
+
+	// Cookie replaces the cookie of the flow, if it is not "". With it, the same request can be repeated after a failure,
+	// although the provider accepts its code only once. It is also set if FinishOIDC returns an error.
+	Cookie string
+
 	Linked  bool    // whether the account was linked to the signed-in user
 	Unknown *Person // the person with a verified address, if no such user exists
 }

@@ -98,11 +98,13 @@ func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return p.badInvitation(w, r, err)
 	}
-	var m members.Membership
 	var session string
 	switch {
 	case of.SignedIn:
-		m, err = p.Members.Accept(r.Context(), r.PathValue("token"), v.User.ID)
+		_, err = p.Members.Accept(r.Context(), r.PathValue("token"), v.User.ID, func(ctx context.Context, tx *db.Tx,
+			teamID string) error {
+			return p.Users.SetTeamIn(ctx, tx, v.Session.ID, teamID)
+		})
 	case of.Known:
 		return web.Redirect(w, r, with("/sign-in", "next", of.Path))
 	default:
@@ -110,7 +112,7 @@ func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 			err = fault.Invalidf("password", "Choose a password.")
 			break
 		}
-		m, err = p.Members.AcceptAsNew(r.Context(), r.PathValue("token"), users.NewUser{Name: typed.Get("name"),
+		_, err = p.Members.AcceptAsNew(r.Context(), r.PathValue("token"), users.NewUser{Name: typed.Get("name"),
 			Password: typed.Get("password")}, func(ctx context.Context, tx *db.Tx, u users.User) (err error) {
 			session, err = p.Users.StartIn(ctx, tx, u, "invitation", client(r))
 			return err
@@ -127,13 +129,7 @@ func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 		return p.Site.Show(w, r, status, invitationPage, of, web.Bare())
 	}
 	if session != "" {
-		if err := p.Site.SignIn(w, r, session); err != nil {
-			return err
-		}
-		return web.Redirect(w, r, "/app/people?done=joined")
-	}
-	if err := p.Users.SetTeam(r.Context(), v.Session.ID, m.TeamID); err != nil {
-		return err
+		p.Site.SignIn(w, r, session)
 	}
 	return web.Redirect(w, r, "/app/people?done=joined")
 }

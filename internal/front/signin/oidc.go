@@ -61,34 +61,57 @@ func (p *Pages) unlink(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.accountDone(w, r, v, "unlinked", err)
 }
 
-// finishOIDC handles the request that follows the redirect back from the provider.
+// finishOIDC handles the request that follows the redirect back from the provider. A HEAD request has no effect: the
+// page of an outage sends it to learn whether the database is back.
 func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
-	cookie, next := p.Site.Cookie(r, "oidc"), p.takeNext(w, r)
+	if r.Method == http.MethodHead {
+		return p.DB.Ready(r.Context())
+	}
+	cookie := p.Site.Cookie(r, "oidc")
 	if cookie == "" {
+		p.deleteNext(w, r)
 		return errNoCookie
 	}
-	p.Site.DeleteCookie(w, "oidc")
-	v, ok, err := p.Site.Visitor(r)
-	if err != nil {
-		return err
+	next := p.readNext(r)
+	of, err := p.completeOIDC(r, cookie, next)
+	switch {
+	case err == nil || !canRetry(err):
+		p.Site.DeleteCookie(w, "oidc")
+		p.deleteNext(w, r)
+	case of.Cookie != "":
+		p.Site.SetCookie(w, "oidc", of.Cookie, oidcLifetime)
 	}
-	var session *users.Session
-	if ok && next == linking { // package users checks whether the sign-in was started for linking
-		session = &v.Session
-	}
-	next = web.Local(next)
-	q := r.URL.Query()
-	of, err := p.Users.FinishOIDC(r.Context(), session, cookie, q.Get("state"), q.Get("code"), q.Get("error"),
-		client(r))
 	switch {
 	case err != nil:
 		return err
 	case of.Linked:
 		return web.Redirect(w, r, "/app/account?done=linked")
-	case of.Unknown != nil:
-		return p.unknown(w, r, of.Unknown, next)
 	}
-	return p.completeSignIn(w, r, of.Outcome, next)
+	return p.completeSignIn(w, r, of.Outcome, web.Local(next))
+}
+
+// canRetry reports whether a sign-in at the provider may succeed if the same request is repeated later. Only then the
+// browser keeps its cookies. Package users completes each sign-in at most once.
+func canRetry(err error) bool { return fault.Ours(err) || fault.KindOf(err) == fault.TooFast }
+
+// completeOIDC completes a sign-in at the provider, or links the provider's account. If it returns an error, the result
+// may have another cookie for a further try.
+func (p *Pages) completeOIDC(r *http.Request, cookie, next string) (users.OIDCResult, error) {
+	v, ok, err := p.Site.Visitor(r)
+	if err != nil {
+		return users.OIDCResult{}, err
+	}
+	var session *users.Session
+	if ok && next == linking { // package users checks whether the sign-in was started for linking
+		session = &v.Session
+	}
+	q := r.URL.Query()
+	of, err := p.Users.FinishOIDC(r.Context(), session, cookie, q.Get("state"), q.Get("code"), q.Get("error"),
+		client(r))
+	if err == nil && of.Unknown != nil {
+		of.Outcome, err = p.createFromOIDC(r, of.Unknown, web.Local(next))
+	}
+	return of, err
 }
 
 // nextCookieBytes is how many bytes of the next page's encoded address fit in one cookie. Browsers reject cookies whose
@@ -117,35 +140,49 @@ func (p *Pages) storeNext(w http.ResponseWriter, next string) {
 
 func nextCookie(i int) string { return "oidc-next" + strconv.Itoa(i) }
 
-// takeNext returns the address that storeNext stored, and deletes the cookies. If a cookie is missing, takeNext returns
-// "".
-func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
-	first := p.Site.Cookie(r, nextCookie(0))
-	if first == "" {
-		return ""
-	}
-	n, text := min(int(first[0]-'0'), nextCookiesMax), first[1:]
-	p.Site.DeleteCookie(w, nextCookie(0))
-	whole := true
-	for i := 1; i < n; i++ {
+// readNext returns the address that storeNext stored. If a cookie is missing, readNext returns "".
+func (p *Pages) readNext(r *http.Request) string {
+	text := ""
+	for i := range p.nextCookies(r) {
 		chunk := p.Site.Cookie(r, nextCookie(i))
-		whole = whole && chunk != ""
+		if chunk == "" {
+			return ""
+		}
+		if i == 0 {
+			chunk = chunk[1:]
+		}
 		text += chunk
-		p.Site.DeleteCookie(w, nextCookie(i))
 	}
 	next, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || !whole {
+	if err != nil {
 		return ""
 	}
 	return string(next)
 }
 
-// unknown creates an account for a person whom the provider has authenticated but who has no account yet. Either the
-// person must have followed an invitation to the same address, or the installation must allow the address's domain.
-func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Person, next string) error {
+// nextCookies returns the number of cookies that storeNext stored.
+func (p *Pages) nextCookies(r *http.Request) int {
+	first := p.Site.Cookie(r, nextCookie(0))
+	if first == "" {
+		return 0
+	}
+	return min(max(int(first[0])-'0', 1), nextCookiesMax)
+}
+
+// deleteNext deletes the cookies that storeNext stored.
+func (p *Pages) deleteNext(w http.ResponseWriter, r *http.Request) {
+	for i := range p.nextCookies(r) {
+		p.Site.DeleteCookie(w, nextCookie(i))
+	}
+}
+
+// createFromOIDC creates an account for a person whom the provider has authenticated but who has no account yet, and
+// starts a session. Either the person must have followed an invitation to the same address, or the installation must
+// allow the address's domain.
+func (p *Pages) createFromOIDC(r *http.Request, who *users.Person, next string) (users.Outcome, error) {
 	if !who.Allowed {
 		if err := p.invited(r.Context(), who.Email, next); err != nil {
-			return err
+			return users.Outcome{}, err
 		}
 	}
 	var token string
@@ -156,10 +193,7 @@ func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Perso
 		}
 		return err
 	})
-	if err := p.Users.AddressError(err); err != nil {
-		return err
-	}
-	return p.completeSignIn(w, r, users.Outcome{Token: token}, next)
+	return users.Outcome{Token: token}, p.Users.AddressError(err)
 }
 
 // invited returns a fault if the page is not an invitation to the given email address.

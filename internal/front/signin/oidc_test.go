@@ -5,9 +5,11 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +29,9 @@ type provider struct {
 	*httptest.Server
 	claims map[string]any
 	nonce  string // nonce from the last authorization request
+	codes  int    // number of authorization codes so far; the last one works once
+	used   int    // the last authorization code that was exchanged
+	asked  func() // called when a code is exchanged; may be nil
 }
 
 func newProvider(t *testing.T) *provider {
@@ -37,8 +42,13 @@ func newProvider(t *testing.T) *provider {
 	p := &provider{}
 	mux := http.NewServeMux()
 	answer := func(path string, with func() any) {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
+			if path == "/token" && !p.exchange(r.FormValue("code")) {
+				w.WriteHeader(http.StatusBadRequest)
+				io.WriteString(w, `{"error":"invalid_grant"}`)
+				return
+			}
 			if err := json.NewEncoder(w).Encode(with()); err != nil {
 				t.Error(err)
 			}
@@ -72,6 +82,16 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
+// exchange reports whether a code is the last one and was not exchanged before (RFC 6749 section 4.1.2).
+func (p *provider) exchange(code string) bool {
+	if p.asked != nil {
+		p.asked()
+	}
+	ok := code == strconv.Itoa(p.codes) && p.used != p.codes
+	p.used = p.codes
+	return ok
+}
+
 // through simulates a user who follows a link to the provider, signs in, and returns to the callback. The provider's ID
 // token contains the given subject and email.
 func (p *provider) through(b *browser, address, subject, email string) *browser {
@@ -82,7 +102,9 @@ func (p *provider) through(b *browser, address, subject, email string) *browser 
 	}
 	p.nonce = u.Query().Get("nonce")
 	p.claims = map[string]any{"sub": subject, "email": email, "email_verified": true, "name": "Olga"}
-	return b.get("/sign-in/oidc/callback?" + url.Values{"state": {u.Query().Get("state")}, "code": {"1"}}.Encode())
+	p.codes++
+	return b.get("/sign-in/oidc/callback?" + url.Values{"state": {u.Query().Get("state")},
+		"code": {strconv.Itoa(p.codes)}}.Encode())
 }
 
 // begin requests a page that redirects to the provider, and returns the target of the redirect.

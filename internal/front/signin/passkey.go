@@ -45,9 +45,7 @@ func (p *Pages) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Site.SignIn(w, r, o.Token); err != nil {
-		return err
-	}
+	p.Site.SignIn(w, r, o.Token)
 	return answer(w, http.StatusOK, next{cmp.Or(web.Local(m.Next), "/app/emails")})
 }
 

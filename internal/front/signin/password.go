@@ -52,9 +52,7 @@ func (p *Pages) completeSignIn(w http.ResponseWriter, r *http.Request, o users.O
 		p.Site.SetCookie(w, "code", o.Pending, pendingLifetime)
 		return web.Redirect(w, r, with("/sign-in/code", "next", web.Local(next)))
 	}
-	if err := p.Site.SignIn(w, r, o.Token); err != nil {
-		return err
-	}
+	p.Site.SignIn(w, r, o.Token)
 	p.Site.DeleteCookie(w, "code")
 	return web.Redirect(w, r, cmp.Or(web.Local(next), "/app/emails"))
 }

@@ -93,9 +93,7 @@ func (p *Pages) setup(w http.ResponseWriter, r *http.Request) error {
 	session, err := p.makeOwner(r, token, owner{users.NewUser{Email: typed.Get("email"), Name: typed.Get("name"),
 		Password: typed.Get("password")}, typed.Get("team"), typed.Get("new_team")})
 	if err == nil {
-		if err := p.Site.SignIn(w, r, session); err != nil {
-			return err
-		}
+		p.Site.SignIn(w, r, session)
 		return web.Redirect(w, r, "/app/emails")
 	}
 	if fault.KindOf(err) == fault.NotFound && p.Users.CheckSetup(r.Context(), token) != nil {

@@ -20,6 +20,7 @@ const (
 	outageRetry  = 5 // seconds until a page tries again
 	outageLarge  = 8 // forms of more than 64 KB that are read during an outage at the same time
 	outageAgain  = "This page tries again by itself."
+	outageStored = "What you submitted is stored already, or a part of it."
 	outageFields = 200 // values of a form that a page repeats
 )
 
@@ -27,7 +28,7 @@ var outagePage = Page(`{{define "title"}}{{.Title}}{{end}}
 {{define "head"}}{{if .Reload}}<noscript><meta http-equiv="refresh" content="{{.Seconds}}"></noscript>{{end}}{{end}}
 {{define "main"}}<h1>{{.Title}}</h1>
 <p class="second" role="status"{{if .Retry}} data-retry="{{.Retry}}" data-seconds="{{.Seconds}}"{{end}}
-{{- if .Again}} data-back="The database can be reached again. Submit the form again."{{end}}>{{.Message}}</p>
+{{- if .Again}} data-back="The database can be reached again. {{if .Stored}}Look before you submit{{else}}Submit{{end}} the form again."{{end}}>{{.Message}}</p>
 {{- with .Again}}
 <form method="post" action="{{.Action}}">
 {{- range .Hidden}}<input type="hidden" name="{{.Name}}" value="{{.Value}}">{{end}}
@@ -41,6 +42,7 @@ type outageView struct {
 	Retry          string // the address that the script asks for until the server can show it, or ""
 	Reload         bool   // whether browsers without JavaScript reload the page
 	Seconds        int
+	Stored         bool          // whether the form changed something before the outage
 	Again          *repeatedForm // the form that could not be carried out, or nil
 }
 
@@ -71,8 +73,14 @@ func (s *Site) outage(w http.ResponseWriter, r *http.Request, e *fault.Error) er
 		}
 		data.Message, data.Reload, data.Retry = data.Message+" "+outageAgain, true, Local(r.URL.RequestURI())
 	case r.Method == http.MethodPost:
-		if away {
+		data.Stored = stored(r)
+		switch {
+		case away && data.Stored:
+			data.Message, data.Retry = "The database cannot be reached at present. "+outageStored, "/readyz"
+		case away:
 			data.Message, data.Retry = "The database cannot be reached at present, so nothing was changed.", "/readyz"
+		case data.Stored:
+			data.Message += " " + outageStored
 		}
 		most := int64(formMax)
 		select { // the visitor is unknown, so the number of large forms in memory is limited
@@ -85,7 +93,11 @@ func (s *Site) outage(w http.ResponseWriter, r *http.Request, e *fault.Error) er
 			data.Message += " This page cannot keep what you typed. Go back to the form."
 			break
 		}
-		if data.Message += " This page keeps what you typed."; away {
+		data.Message += " This page keeps what you typed."
+		switch {
+		case data.Stored:
+			data.Message += " Look before you submit it again."
+		case away:
 			data.Message += " Submit it again in a moment."
 		}
 	}
@@ -93,6 +105,12 @@ func (s *Site) outage(w http.ResponseWriter, r *http.Request, e *fault.Error) er
 	o := options{bare: true}
 	s.frame(r, &of, &o)
 	return s.write(w, r, http.StatusServiceUnavailable, outagePage, of, &o)
+}
+
+// stored reports whether a request has changed something.
+func stored(r *http.Request) bool {
+	v, _ := r.Context().Value(visitKey{}).(*visit)
+	return v != nil && v.commits.Any()
 }
 
 // repeated returns a request's form of at most the given size for a second try, or nil if the form cannot be read. An

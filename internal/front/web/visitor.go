@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // cookieLifetime is the lifetime of the session cookie in the browser. Package users ends the session earlier.
@@ -45,6 +46,7 @@ type visit struct {
 	ok      bool
 	kept    *users.KeptForm // the form that the page must show as it was typed, or nil
 	form    url.Values      // the form of the request, if it has been read
+	commits *db.Commits     // whether the request has changed something
 }
 
 type visitKey struct{}
@@ -79,20 +81,17 @@ func (s *Site) visitor(ctx context.Context, token string) (v Visitor, ok bool, e
 }
 
 // SignIn sets the session cookie to a token that package users has just created. SignIn also ends any earlier session
-// of the browser, so that an attacker who planted that session cannot use it.
-func (s *Site) SignIn(w http.ResponseWriter, r *http.Request, token string) error {
+// of the browser, so that an attacker who planted that session cannot use it. If the earlier session cannot be ended,
+// SignIn logs it: the new session exists, and the visitor may have no other way to it, such as after an invitation.
+func (s *Site) SignIn(w http.ResponseWriter, r *http.Request, token string) {
 	before, had, err := s.Visitor(r)
-	if err != nil {
-		return err
+	if err == nil && had {
+		err = s.users.EndSession(r.Context(), before.User.ID, before.Session.ID)
 	}
-	if had {
-		if err := s.users.EndSession(r.Context(), before.User.ID, before.Session.ID); err != nil &&
-			fault.KindOf(err) != fault.NotFound {
-			return err
-		}
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		s.log.Warn("the earlier session of a browser could not be ended at a sign-in", "error", err)
 	}
 	s.setCookie(w, "", token, cookieLifetime)
-	return nil
 }
 
 // SignOut ends the browser's session, if it has one.

@@ -31,6 +31,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Config holds the settings for the pages.
@@ -84,7 +85,8 @@ func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site
 // client accepts only JSON. The function f must not write a response before it returns an error or panics.
 func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(audit.With(context.WithValue(r.Context(), visitKey{}, &visit{}), client(r)))
+		ctx, commits := db.WithCommits(r.Context())
+		r = r.WithContext(audit.With(context.WithValue(ctx, visitKey{}, &visit{commits: commits}), client(r)))
 		setHeaders(w.Header())
 		if err := s.run(w, r, f); err != nil {
 			s.fail(w, r, err)

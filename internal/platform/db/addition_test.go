@@ -184,3 +184,38 @@ func TestAdditionsTogether(t *testing.T) {
 		}
 	})
 }
+
+// Commits notes only changes that were committed, of an update that its caller asked for.
+func TestCommits(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		broken := errors.New("broken")
+		for name, update := range committing(d) {
+			ctx, commits := db.WithCommits(t.Context())
+			is := func(want bool, when string) {
+				t.Helper()
+				if commits.Any() != want {
+					t.Errorf("%s: after %s, a commit is noted: %v", name, when, commits.Any())
+				}
+			}
+			if err := update(ctx, func(tx *db.Tx) error { put(ctx, tx, "undone"); return broken }); !errors.Is(err, broken) {
+				t.Error(err)
+			}
+			is(false, "a failure")
+			if err := update(ctx, func(tx *db.Tx) error { return tx.Serialize(ctx, "name") }); err != nil {
+				t.Error(err)
+			}
+			is(false, "an update without a change")
+			without := db.WithoutAddition(ctx)
+			if err := update(without, func(tx *db.Tx) error { put(ctx, tx, "aside "+name); return nil }); err != nil {
+				t.Error(err)
+			}
+			is(false, "a change that the caller did not ask for")
+			inner := adding(ctx, "added "+name)
+			if err := update(inner, func(tx *db.Tx) error { put(ctx, tx, "stored "+name); return nil }); err != nil {
+				t.Error(err)
+			}
+			is(true, "a change")
+		}
+	})
+}

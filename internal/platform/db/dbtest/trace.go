@@ -62,9 +62,15 @@ func PostgresTracedAt(t *testing.T, url string) (*db.DB, *Trace) {
 
 func traced(t *testing.T, url string) (*db.DB, *Trace) {
 	t.Helper()
+	return TracedWith(t, db.Options{URL: url})
+}
+
+// TracedWith opens a migrated database with the given options, and with a trace of the SQL statements.
+func TracedWith(t *testing.T, o db.Options) (*db.DB, *Trace) {
+	t.Helper()
 	trace := &Trace{left: -1}
-	trace.d = open(t, db.Options{URL: url, MaxConns: maxConns, Log: slog.New(slog.DiscardHandler), Trace: trace.Record,
-		Break: trace.Break})
+	o.MaxConns, o.Log, o.Trace, o.Break = maxConns, slog.New(slog.DiscardHandler), trace.Record, trace.Break
+	trace.d = open(t, o)
 	return trace.d, trace
 }
 

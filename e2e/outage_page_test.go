@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -48,4 +49,28 @@ func TestBrowserOutage(t *testing.T) {
 		back()
 		r.sees("Name of the team")
 	}
+}
+
+// TestBrowserFrameOutage takes the database away while a page loads the frame with an email. The page loads the frame
+// again when the database is back.
+func TestBrowserFrameOutage(t *testing.T) {
+	proxy := dbtest.ProxyTo(t, dbtest.PostgresURL(t))
+	n := start(t, []string{"POSTRIDER_DATABASE_URL=" + proxy.URL()})
+	r := &reader{t: t, tab: chromium(t), url: n.localhost()}
+	r.signsIn(n)
+	var sent struct{ ID string }
+	n.must("POST", "/emails", `{"from":"onboarding@resend.dev","to":"delivered@resend.dev","subject":"Frame",
+		"html":"<p>Hello</p><iframe></iframe><iframe></iframe>"}`, &sent)
+	r.open("/app/emails/" + sent.ID)
+	const frame = `document.querySelector("iframe").contentWindow`
+	r.evaluates(`document.querySelector("iframe").scrollIntoView(); true`)
+	eventually(t, 20*time.Second, "the frame shows the email", func() bool { return r.evaluates(frame + `.length === 2`) })
+	proxy.Refuse()
+	r.evaluates(`document.querySelector("iframe").src += ""; true`)
+	eventually(t, 20*time.Second, "the frame shows an error", func() bool { return r.evaluates(frame + `.length === 1`) })
+	if err := proxy.Pass(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the frame shows the email again",
+		func() bool { return r.evaluates(frame + `.length === 2`) })
 }

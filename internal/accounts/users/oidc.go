@@ -152,8 +152,8 @@ type providerUser struct {
 	Name     string `json:"name"`
 }
 
-// Limits on the texts of a providerUser, in bytes. They exceed what an account may have, so that a text that is too long
-// is still too long after it was cut.
+// Limits on the texts of a providerUser, in bytes. They exceed what an account may have, so that a text that is too
+// long is still too long after it was cut.
 const (
 	providerEmail = 300
 	providerName  = 1000
@@ -251,8 +251,8 @@ func (s *Service) identify(ctx context.Context, code string, f *flow, c Client) 
 	return s.refundAttempt(ctx, limits, nil) // if it fails, the attempt counts, which is better than to lose the code
 }
 
-// continuing returns a cookie with which a flow continues after its code was exchanged, or "" if the cookie would be too
-// large for a browser.
+// continuing returns a cookie with which a flow continues after its code was exchanged, or "" if the cookie would be
+// too large for a browser.
 func (s *Service) continuing(f *flow) string {
 	cookie, err := s.sealJSON(sealFlow, f)
 	if err != nil {

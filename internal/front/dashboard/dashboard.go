@@ -181,6 +181,7 @@ type route struct {
 	whileSuspended bool
 
 	stream bool // see [Route.Stream]
+	frame  bool // a page shows the response in a frame
 	large  bool // the form may have up to 1 MB
 
 	searches bool // the page has a form for searching, whose empty fields stay out of the address
@@ -191,7 +192,11 @@ type route struct {
 // Register adds the pages to a mux.
 func (p *Pages) Register(mux *http.ServeMux) {
 	for _, x := range p.routes() {
-		p.Site.HandleSignedIn(mux, x.pattern, func(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+		handle := p.Site.HandleSignedIn
+		if x.frame {
+			handle = p.Site.HandleFrame
+		}
+		handle(mux, x.pattern, func(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 			return p.serve(w, r, v, &x)
 		})
 	}

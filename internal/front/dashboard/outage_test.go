@@ -2,14 +2,17 @@ package dashboard_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/dashboard"
@@ -76,7 +79,17 @@ func TestOutage(t *testing.T) {
 				t.Errorf("%s: %d, Retry-After %q\n%s", x.Pattern, w.StatusCode, w.Header.Get("Retry-After"), page)
 			}
 			want := []string{awaySays, reloadTag, `data-retry="` + path + `?in=a%22b"`}
-			if method == http.MethodPost {
+			switch policy := w.Header.Get("Content-Security-Policy"); {
+			case strings.HasSuffix(path, "/html"):
+				want = []string{`<p role="status">The database is not available at present.`,
+					`<p><a href="` + path + `?in=a%22b">Load it again</a></p>`}
+				if w.Header.Get("X-Frame-Options") != "" || !strings.HasPrefix(policy, "sandbox;") ||
+					!strings.HasSuffix(policy, "frame-ancestors 'self'") {
+					t.Errorf("%s cannot be shown in a frame: %v", x.Pattern, w.Header)
+				}
+			case w.Header.Get("X-Frame-Options") != "DENY":
+				t.Errorf("%s can be shown in a frame: %v", x.Pattern, w.Header)
+			case method == http.MethodPost:
 				want = []string{unchanged, `<form method="post" action="` + path + `">`,
 					`<input type="hidden" name="name" value="A &#34;&lt;b&gt;"><input type="hidden" name="name" value="second">`,
 					`name="text" value="` + "\nline\nline" + `"`, `name="team" value="` + v.teamID + `"`,
@@ -236,4 +249,41 @@ func (v *visitor) exchange(method, path string, form url.Values) (w *http.Respon
 		return w.StatusCode != http.StatusTooManyRequests
 	})
 	return w, body
+}
+
+// Slow visitors who are not signed in cannot take the memory in which the forms of members are kept during an outage.
+func TestLargeFormsInOutage(t *testing.T) {
+	t.Parallel()
+	eachAway(t, func(t *testing.T, b *board, away func() func()) {
+		v := b.visitor(teams.Member)
+		v.get("/app/settings") // sets the cookie that names the user
+		back := away()
+		defer back()
+		const guests = 20
+		for range guests {
+			b.slowForm("postrider=" + strings.Repeat("x", 43))
+		}
+		large := strings.Repeat("x", 100<<10)
+		if _, page := v.exchange("POST", "/app/emails/new", url.Values{"html": {large}}); !strings.Contains(page, large) {
+			t.Errorf("the form of a member is lost: %.1000s", page)
+		}
+	})
+}
+
+// slowForm begins to submit a large form with the given cookies, and returns when the server reads the form.
+func (b *board) slowForm(cookies string) {
+	b.t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+	b.must(err)
+	b.t.Cleanup(func() { c.Close() })
+	b.must(c.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = fmt.Fprintf(c, "POST /app/emails/new HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\nContent-Length: 100000\r\n"+
+		"Content-Type: application/x-www-form-urlencoded\r\nExpect: 100-continue\r\n\r\n",
+		strings.TrimPrefix(b.url, "http://"), cookies)
+	b.must(err)
+	line, err := bufio.NewReader(c).ReadString('\n')
+	b.must(err)
+	if !strings.HasPrefix(line, "HTTP/1.1 100") {
+		b.t.Fatalf("the server does not read the form: %s", line)
+	}
 }

@@ -185,7 +185,8 @@ var home = &url.URL{Scheme: "https", Host: strings.TrimPrefix(testnode.PublicURL
 
 // cookies returns the browser's cookies of a sign-in at the provider.
 func (b *browser) cookies() []*http.Cookie {
-	all := slices.DeleteFunc(b.c.Jar.Cookies(home), func(c *http.Cookie) bool { return !strings.Contains(c.Name, "-oidc") })
+	all := slices.DeleteFunc(b.c.Jar.Cookies(home),
+		func(c *http.Cookie) bool { return !strings.Contains(c.Name, "-oidc") })
 	for _, c := range all {
 		c.Path, c.Secure = "/", true
 	}

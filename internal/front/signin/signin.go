@@ -124,9 +124,12 @@ func isUnder(path, prefix string) bool {
 // Register adds the sign-in pages to a mux.
 func (p *Pages) Register(mux *http.ServeMux) {
 	for _, x := range p.routes() {
-		if x.signedIn == nil {
+		switch {
+		case x.signedIn == nil:
 			p.Site.Handle(mux, x.pattern, x.public)
-		} else {
+		case x.frame:
+			p.Site.HandleFrame(mux, x.pattern, p.withProof(x.signedIn))
+		default:
 			p.Site.HandleSignedIn(mux, x.pattern, p.withProof(x.signedIn))
 		}
 	}
@@ -161,6 +164,7 @@ type route struct {
 	pattern  string
 	public   func(w http.ResponseWriter, r *http.Request) error
 	signedIn func(w http.ResponseWriter, r *http.Request, v web.Visitor) error
+	frame    bool // whether a page shows the response in a frame
 }
 
 func (p *Pages) routes() []route {
@@ -212,7 +216,7 @@ func (p *Pages) routes() []route {
 
 		{pattern: "GET /app/approvals", signedIn: p.showApprovals},
 		{pattern: "GET /app/approvals/{id}", signedIn: p.showApproval},
-		{pattern: "GET /app/approvals/{id}/html", signedIn: p.showMail},
+		{pattern: "GET /app/approvals/{id}/html", signedIn: p.showMail, frame: true},
 		{pattern: "GET /app/approvals/{id}/files/{number}", signedIn: p.showFile},
 		{pattern: "POST /app/approvals/{id}/send", signedIn: p.approve},
 		{pattern: "POST /app/approvals/{id}/reject", signedIn: p.reject},

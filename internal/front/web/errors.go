@@ -88,6 +88,10 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}{message})
 		return
 	}
+	if isFrame(r) {
+		s.failFrame(w, r, status, message)
+		return
+	}
 	if status == http.StatusServiceUnavailable {
 		if err := s.outage(w, r, e); err != nil {
 			s.log.Error("rendering the page of an outage failed", "error", err)

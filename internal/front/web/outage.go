@@ -18,7 +18,6 @@ import (
 
 const (
 	outageRetry  = 5 // seconds until a page tries again
-	outageLarge  = 8 // forms of more than 64 KB that are read during an outage at the same time
 	outageAgain  = "This page tries again by itself."
 	outageStored = "What you submitted is stored already, or a part of it."
 	outageFields = 200 // values of a form that a page repeats
@@ -28,7 +27,7 @@ var outagePage = Page(`{{define "title"}}{{.Title}}{{end}}
 {{define "head"}}{{if .Reload}}<noscript><meta http-equiv="refresh" content="{{.Seconds}}"></noscript>{{end}}{{end}}
 {{define "main"}}<h1>{{.Title}}</h1>
 <p class="second" role="status"{{if .Retry}} data-retry="{{.Retry}}" data-seconds="{{.Seconds}}"{{end}}
-{{- if .Again}} data-back="The database can be reached again. {{if .Stored}}Look before you submit{{else}}Submit{{end}} the form again."{{end}}>{{.Message}}</p>
+{{- with .Back}} data-back="{{.}}"{{end}}>{{.Message}}</p>
 {{- with .Again}}
 <form method="post" action="{{.Action}}">
 {{- range .Hidden}}<input type="hidden" name="{{.Name}}" value="{{.Value}}">{{end}}
@@ -42,7 +41,7 @@ type outageView struct {
 	Retry          string // the address that the script asks for until the server can show it, or ""
 	Reload         bool   // whether browsers without JavaScript reload the page
 	Seconds        int
-	Stored         bool          // whether the form changed something before the outage
+	Back           string        // what the script writes instead of loading the page, or ""
 	Again          *repeatedForm // the form that could not be carried out, or nil
 }
 
@@ -73,29 +72,32 @@ func (s *Site) outage(w http.ResponseWriter, r *http.Request, e *fault.Error) er
 		}
 		data.Message, data.Reload, data.Retry = data.Message+" "+outageAgain, true, Local(r.URL.RequestURI())
 	case r.Method == http.MethodPost:
-		data.Stored = stored(r)
+		stored := stored(r)
 		switch {
-		case away && data.Stored:
+		case away && stored:
 			data.Message, data.Retry = "The database cannot be reached at present. "+outageStored, "/readyz"
+			data.Back = "The database can be reached again. Look before you submit the form again."
 		case away:
 			data.Message, data.Retry = "The database cannot be reached at present, so nothing was changed.", "/readyz"
-		case data.Stored:
+			data.Back = "The database can be reached again. Submit the form again."
+		case stored:
 			data.Message += " " + outageStored
 		}
 		most := int64(formMax)
-		select { // the visitor is unknown, so the number of large forms in memory is limited
-		case s.largeForms <- struct{}{}:
-			defer func() { <-s.largeForms }()
+		if release, ok := s.largeForms.acquire(s.users.BrowserUser(s.Cookie(r, lastCookie))); ok {
+			defer release()
 			most = largeFormMax
-		default:
 		}
 		if data.Again = s.repeated(w, r, most); data.Again == nil {
 			data.Message += " This page cannot keep what you typed. Go back to the form."
+			if away { // loading the page of a form again would submit the form
+				data.Back = "The database can be reached again. Go back to the form."
+			}
 			break
 		}
 		data.Message += " This page keeps what you typed."
 		switch {
-		case data.Stored:
+		case stored:
 			data.Message += " Look before you submit it again."
 		case away:
 			data.Message += " Submit it again in a moment."

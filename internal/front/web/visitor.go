@@ -47,6 +47,7 @@ type visit struct {
 	kept    *users.KeptForm // the form that the page must show as it was typed, or nil
 	form    url.Values      // the form of the request, if it has been read
 	commits *db.Commits     // whether the request has changed something
+	frame   bool            // whether pages show the response in a frame
 }
 
 type visitKey struct{}

@@ -66,13 +66,13 @@ type Site struct {
 	log     *slog.Logger
 	origins *http.CrossOriginProtection
 
-	largeForms chan struct{} // see [Site.outage]
+	largeForms largeForms // see [Site.outage]
 }
 
 // New returns a site. The caller must have validated PublicURL.
 func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site {
 	s := &Site{c: c, users: u, members: m, log: log, origins: http.NewCrossOriginProtection(),
-		largeForms: make(chan struct{}, outageLarge), secure: strings.HasPrefix(strings.ToLower(c.PublicURL), "https:")}
+		secure: strings.HasPrefix(strings.ToLower(c.PublicURL), "https:")}
 	if own, err := url.Parse(c.PublicURL); err == nil && own.Host != "" {
 		// The public origin is trusted explicitly, because a reverse proxy may send a different Host header. AddTrustedOrigin
 		// cannot fail for a URL with a host.
@@ -84,9 +84,15 @@ func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site
 // Handle registers f for a pattern. If f returns an error or panics, the response is an error page, or JSON if the
 // client accepts only JSON. The function f must not write a response before it returns an error or panics.
 func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
+	s.handle(mux, pattern, false, f)
+}
+
+func (s *Site) handle(mux *http.ServeMux, pattern string, frame bool,
+	f func(w http.ResponseWriter, r *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		ctx, commits := db.WithCommits(r.Context())
-		r = r.WithContext(audit.With(context.WithValue(ctx, visitKey{}, &visit{commits: commits}), client(r)))
+		ctx = context.WithValue(ctx, visitKey{}, &visit{commits: commits, frame: frame})
+		r = r.WithContext(audit.With(ctx, client(r)))
 		setHeaders(w.Header())
 		if err := s.run(w, r, f); err != nil {
 			s.fail(w, r, err)
@@ -99,7 +105,19 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 // contains what was typed. Users who request too many pages must wait.
 func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
-	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
+	s.handleSignedIn(mux, pattern, false, f)
+}
+
+// HandleFrame is like [Site.HandleSignedIn], for mail that pages show in a frame. Its error pages can be shown in the
+// frame too.
+func (s *Site) HandleFrame(mux *http.ServeMux, pattern string,
+	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
+	s.handleSignedIn(mux, pattern, true, f)
+}
+
+func (s *Site) handleSignedIn(mux *http.ServeMux, pattern string, frame bool,
+	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
+	s.handle(mux, pattern, frame, func(w http.ResponseWriter, r *http.Request) error {
 		v, ok, err := s.Visitor(r)
 		if err != nil {
 			return err
@@ -157,7 +175,7 @@ func (s *Site) SignInHint() string {
 }
 
 func (s *Site) askToSignIn(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) error {
-	if wantsJSON(r) {
+	if wantsJSON(r) || isFrame(r) {
 		return errSignedOut
 	}
 	var next string

@@ -42,8 +42,9 @@ type Commits struct{ any atomic.Bool }
 // Any reports whether a change was committed. It is safe for concurrent use.
 func (c *Commits) Any() bool { return c.any.Load() }
 
-// WithCommits returns a context that notes in the result when a [DB.Update] or [DB.UpdateTogether] call with this context
-// commits a change. The caller of several updates can thus say, after one has failed, whether an earlier one is stored.
+// WithCommits returns a context that notes in the result when a [DB.Update] or [DB.UpdateTogether] call with this
+// context commits a change. The caller of several updates can thus say, after one has failed, whether an earlier one is
+// stored.
 func WithCommits(ctx context.Context) (context.Context, *Commits) {
 	c := &Commits{}
 	return context.WithValue(ctx, commitsKey{}, c), c

@@ -443,21 +443,33 @@
 		document.addEventListener("visibilitychange", () => { if (!document.hidden && news) refresh(); });
 	}
 
-	// A page that an outage has stopped asks for itself until the server can show it, and is loaded then. A form is never
-	// submitted by itself: its page says that the visitor can submit it.
-	const retry = $("[data-retry]");
-	const ask = async () => {
+	// What an outage has stopped is asked for until the server can show it. A proxy answers with 502 or 504 if the server
+	// does not answer.
+	const ask = (address, seconds, back, refused = 0) => setTimeout(async () => {
+		let status = 503;
 		try {
-			const r = await fetch(retry.dataset.retry, {method: "HEAD", headers: {Accept: "text/html"}});
-			if (r.status !== 503 && r.status !== 502) {
-				if (!retry.dataset.back) location.reload();
-				retry.textContent = retry.dataset.back || retry.textContent;
-				return;
-			}
-		} catch {} // the server does not answer either
-		setTimeout(ask, retry.dataset.seconds * 1000);
+			status = (await fetch(address, {method: "HEAD", headers: {Accept: "text/html"}})).status;
+		} catch {} // no server answers
+		if ([502, 503, 504].includes(status)) ask(address, seconds, back, refused + 1);
+		else back(refused);
+	}, seconds * 1000);
+	// A page is loaded again. A form is never submitted by itself: its page says that the visitor can submit it.
+	const retry = $("[data-retry]");
+	if (retry) ask(retry.dataset.retry, retry.dataset.seconds, () => {
+		if (retry.dataset.back) retry.textContent = retry.dataset.back;
+		else location.reload();
+	});
+	// A frame with mail runs no scripts, and all that the page can see of it is how many frames are in it. An error that
+	// may be over soon has one (internal/front/web/frame.go). Mail may have one too: it is loaded once more, and no more.
+	const again = f => {
+		if (f.matches?.("iframe[sandbox]") && f.contentWindow?.length === 1) ask(f.src, 5, refused => {
+			if (!refused && f.dataset.again) return;
+			f.dataset.again = "1";
+			f.src = f.src;
+		});
 	};
-	if (retry) setTimeout(ask, retry.dataset.seconds * 1000);
+	document.addEventListener("load", e => again(e.target), true);
+	for (const f of $$("iframe")) again(f);
 
 	// The first wrong field, or the banner above the form, takes the focus.
 	($("[aria-invalid=true]") || $(".banner.bad[tabindex]"))?.focus();

@@ -44,7 +44,7 @@ var tenantsMade atomic.Int64
 func (w *cluster) tenant(name, domain string) *tenant {
 	w.t.Helper()
 	c := &tenant{w: w, name: name, domain: domain}
-	c.key = w.command("keys", "create", "--team", name)
+	c.key = w.command("keys", "create", "--create-team", "--team", name)
 	c.first = burstFrom * (1 + int(tenantsMade.Add(1)))
 	if domain != "" {
 		c.addDomain()
@@ -235,7 +235,7 @@ func sendersStopped(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	suspended, keyless := w.tenant("Suspended", "suspended.example"), w.tenant("Keyless", "keyless.example")
 	segments := []string{suspended.readers(), keyless.readers()}
-	second := w.command("keys", "create", "--team", "Keyless")
+	second := w.command("keys", "create", "--create-team", "--team", "Keyless")
 	w.during(func() {
 		w.burst(w.nodes[0])
 		ids := []string{suspended.broadcast(segments[0], broadcastPace), keyless.broadcast(segments[1], broadcastPace)}

@@ -32,7 +32,8 @@ func TestCommands(t *testing.T) {
 	if out, _, err = command(t, env, "migrate"); err != nil || !strings.Contains(out, "up to date") {
 		t.Errorf("migrate again: %s%v", out, err)
 	}
-	if out, errOut, err = command(t, env, "keys", "create", "--team", "Acme", "--sending"); err != nil ||
+	if out, errOut, err = command(t, env, "keys", "create", "--create-team", "--team", "Acme",
+		"--sending"); err != nil ||
 		!strings.HasPrefix(out, "re_") {
 		t.Errorf("keys create: %s%s%v", out, errOut, err)
 	}

@@ -408,7 +408,8 @@ func (n *killedNode) command(args ...string) string {
 // otherTeam creates a team with a domain and a quota, and returns a caller that uses the team's API key.
 func (n *killedNode) otherTeam(name, domain string, daily int) caller {
 	n.t.Helper()
-	c := caller{addr: n.addr, bearer: n.command("keys", "create", "--team", name, "--email", "owner@"+domain)}
+	c := caller{addr: n.addr, bearer: n.command("keys", "create", "--create-team", "--team", name,
+		"--email", "owner@"+domain)}
 	n.command("teams", "limit", name, "--daily", fmt.Sprint(daily))
 	a, err := c.ask(n.ctx, http.MethodPost, "/domains", map[string]any{"name": domain})
 	var d struct{ ID, Status string }

@@ -191,7 +191,7 @@ func TestTakenAway(t *testing.T) {
 }
 
 func takeAway(t *testing.T, o *office, hows ...string) {
-	key := o.command("keys", "create", "--team", "Acme")
+	key := o.command("keys", "create", "--create-team", "--team", "Acme")
 	onA, onB := caller{addr: o.a.addr, bearer: key}, caller{addr: o.b.addr, bearer: key}
 	o.expect(onA, http.MethodPost, "/domains", map[string]any{"name": "acme.example"}, http.StatusCreated)
 	domain := o.first(onA, "/domains")
@@ -231,7 +231,7 @@ func takeAway(t *testing.T, o *office, hows ...string) {
 			other := o.jar()
 			o.expect(caller{addr: o.a.addr, jar: other}, http.MethodPost, "/sign-in", url.Values{
 				"email": {"ada@acme.example"}, "password": {password}}, http.StatusSeeOther)
-			deleted := o.command("keys", "create", "--team", "Acme", "--name", "Deleted")
+			deleted := o.command("keys", "create", "--create-team", "--team", "Acme", "--name", "Deleted")
 			deletedID := o.first(onA, "/api-keys")
 			o.command("teams", "limit", "Acme", "--daily", "1000")
 			people := func(jar http.CookieJar) caller { return caller{addr: o.b.addr, jar: jar} }

@@ -19,7 +19,7 @@ func TestCommandsAreRecorded(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Operator")
 		id := strings.TrimSpace(p.must("teams", "create", "Acme"))
-		p.must("keys", "create", "--team", "Acme")
+		p.key("Acme")
 		p.must("teams", "suspend", "Acme")
 		p.must("teams", "resume", id)
 		p.must("teams", "limit", "Acme", "--daily", "100", "--rate", "7")
@@ -63,8 +63,8 @@ func TestCommandsAreRecorded(t *testing.T) {
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
-		p.must("keys", "create", "--team", "Other")
+		key := p.key("Acme")
+		p.key("Other")
 		n := p.start()
 		ctx := t.Context()
 		team, err := n.Teams.Find(ctx, "Acme")
@@ -119,7 +119,7 @@ func TestMembers(t *testing.T) {
 func TestChangesByCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		id := n.made(key, "/emails", hello)
 		n.made(key, "/suppressions", `{"email":"s@one.example"}`)

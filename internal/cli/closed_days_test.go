@@ -42,7 +42,7 @@ func TestClosedDays(t *testing.T) {
 		p.withDays()
 		keys := map[string]string{}
 		for _, team := range []string{"Acme", "Gone", "Short"} {
-			keys[team] = p.must("keys", "create", "--team", team)
+			keys[team] = p.key(team)
 		}
 		p.must("teams", "retention", "Short", "--bodies", "24h", "--events", "96h")
 		n := p.start()
@@ -149,7 +149,7 @@ func TestClockJumpsAcrossDays(t *testing.T) {
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir, "POSTRIDER_PARTITION_BY": "day",
 		"POSTRIDER_RATE_LIMIT": "0", "POSTRIDER_DATABASE_URL": url + "&search_path=public,pg_catalog"}
 	beside := movableClock(t, url)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	c := clockOf{n, beside}
 	stop, ended := make(chan bool), make(chan []string)

@@ -12,7 +12,7 @@ import (
 func TestContactsImport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		p.vars["RESEND_API_KEY"] = p.must("keys", "create", "--team", "Acme")
+		p.vars["RESEND_API_KEY"] = p.key("Acme")
 		n := p.start()
 		defer n.end()
 		p.vars["RESEND_BASE_URL"] = n.url + "/"

@@ -16,7 +16,7 @@ import (
 func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		if status, body := n.ask(key, http.MethodPost, "/emails", hello); status != 200 {
 			t.Fatalf("%d %s", status, body)
@@ -107,7 +107,7 @@ func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 func TestDevelopmentDomainReceives(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		if _, err := addVerified(t.Context(), n.Node, key, []string{"acme.example"}); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ func TestVerificationAsksAfresh(t *testing.T) {
 		<-started
 		t.Cleanup(func() { server.Shutdown() })
 		p.vars["POSTRIDER_DNS_SERVERS"], p.vars["POSTRIDER_TRUST_DOMAINS"] = packets.LocalAddr().String(), "false"
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		var d struct {
 			ID, Status string

@@ -26,7 +26,7 @@ func TestDocExamplesOfTheOutbox(t *testing.T) {
 		return string(m[1])
 	}
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	run := func(dir, name string, args ...string) string {
 		t.Helper()

@@ -14,9 +14,9 @@ func TestOwnersAreToldOfClaims(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
 		p.vars["POSTRIDER_NOTICE_FROM"] = "Postrider <notices@resend.dev>"
-		operator := p.must("keys", "create", "--team", "Operator")
-		owner := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example")
-		other := p.must("keys", "create", "--team", "Other")
+		operator := p.key("Operator")
+		owner := p.key("Acme", "--email", "owner@acme.example")
+		other := p.key("Other")
 		n := p.start()
 		ask := func(key, method, path, body string, out any) {
 			t.Helper()

@@ -24,7 +24,7 @@ func backdated(rowID string, days int) string {
 func TestRequestLogByDrop(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		p.vars["POSTRIDER_LOG_RETENTION"], p.vars["POSTRIDER_PARTITION_BY"] = "72h", "day"
 		if url := p.vars["POSTRIDER_DATABASE_URL"]; url != "" {
 			dbtest.DropPartitions(t, dbtest.Open(t, url)) // which are of months

@@ -61,7 +61,7 @@ func TestRetentionByDrop(t *testing.T) {
 	t.Parallel()
 	remains := map[string]string{}
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key, short := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Short")
+		key, short := p.key("Acme"), p.key("Short")
 		p.vars["POSTRIDER_EMAIL_RETENTION"], p.vars["POSTRIDER_PARTITION_BY"] = "72h", "day"
 		p.must("teams", "retention", "Short", "--emails", "24h")
 		if url := p.vars["POSTRIDER_DATABASE_URL"]; url != "" {
@@ -156,7 +156,7 @@ func TestDropWithoutEvents(t *testing.T) {
 	p := &installation{t: t, dir: t.TempDir()}
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir, "POSTRIDER_DATABASE_URL": dbtest.PostgresURL(t)}
 	p.withDays()
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	p.vars["POSTRIDER_EMAIL_RETENTION"] = "72h"
 	n := p.start()
 	emailID := n.made(key, "/emails", `{"from":"a@resend.dev","to":["a@one.example","b@one.example"],"subject":"s",

@@ -28,7 +28,7 @@ func TestWebhooksByDrop(t *testing.T) {
 			}
 		}))
 		t.Cleanup(hook.Close)
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		p.vars["POSTRIDER_WEBHOOK_SCHEDULE"], p.vars["POSTRIDER_WEBHOOK_RETENTION"] = "1h,10h", "72h"
 		p.vars["POSTRIDER_PARTITION_BY"], p.vars["POSTRIDER_ALLOW_LOOPBACK"] = "day", "true"
 		if url := p.vars["POSTRIDER_DATABASE_URL"]; url != "" {

@@ -9,7 +9,7 @@ import (
 func TestListEmails(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example", "--trial-daily", "1000")
+		key := p.key("Acme", "--email", "owner@acme.example", "--trial-daily", "1000")
 		n := p.start()
 		var ids []string
 		for _, to := range []string{"jane@one.example", "joe@two.example", "jane@one.example"} {

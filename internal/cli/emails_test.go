@@ -48,7 +48,7 @@ func (n *started) naming(address string, teamIDs ...string) map[string]int {
 func TestEraseAddress(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		key, other := p.key("Acme"), p.key("Other")
 		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving",
 			"127.0.0.1:0"
 		n := p.start()
@@ -207,7 +207,7 @@ func (n *started) onlySuppressionLeft() {
 func TestEraseUnicodeAddress(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
 		n := p.start()
 		send := func(subject, to string) {
@@ -265,7 +265,7 @@ func TestEraseUnicodeAddress(t *testing.T) {
 func TestDeleteEmail(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		p.must("teams", "create", "Other")
 		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
 		n := p.start()
@@ -293,7 +293,7 @@ func TestDeleteEmail(t *testing.T) {
 func TestEraseByAPI(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		key, other := p.key("Acme"), p.key("Other")
 		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
 		n := p.start()
 		hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

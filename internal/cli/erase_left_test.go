@@ -47,7 +47,7 @@ func (n *started) importFile(key, name, content string) {
 func TestEraseFromTexts(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
 		n := p.start()
 		approval := n.made(key, "/approvals", `{"from":"Ann <a@resend.dev>","to":["c@one.example"],

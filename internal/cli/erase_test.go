@@ -194,7 +194,7 @@ func TestDeletedTeam(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Operator")
-		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		key, other := p.key("Acme"), p.key("Other")
 		n := p.start()
 		for _, body := range []string{`{"name":"acme.example"}`, `{"name":"mail.acme.example"}`} {
 			if status, text := n.ask(key, http.MethodPost, "/domains", body); status != 201 {
@@ -250,7 +250,7 @@ func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Operator")
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		p.vars["POSTRIDER_ROLES"] = "api"
 		accepting := p.start()
 		if status, text := accepting.ask(key, http.MethodPost, "/emails", hello); status != 200 {

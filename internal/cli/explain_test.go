@@ -13,8 +13,8 @@ import (
 func TestExplainCommand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
-		p.must("keys", "create", "--team", "Other")
+		key := p.key("Acme")
+		p.key("Other")
 		n := p.start()
 		x := n.made(key, "/emails", hello)
 		eventually(t, "the email is captured", func() bool {

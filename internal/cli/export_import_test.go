@@ -73,8 +73,8 @@ func (n *started) exported(key, query string) (all []exportedContact, path strin
 func TestExportIsImportedAgain(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key, other, third := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other"),
-			p.must("keys", "create", "--team", "Third")
+		key, other, third := p.key("Acme"), p.key("Other"),
+			p.key("Third")
 		n := p.start()
 		n.made(key, "/contact-properties", `{"key":"plan","type":"string"}`)
 		n.made(key, "/contact-properties", `{"key":"Plan","type":"string"}`)

@@ -14,7 +14,7 @@ import (
 func TestExport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		key, other := p.key("Acme"), p.key("Other")
 		p.vars["POSTRIDER_ROLES"] = "api,jobs"
 		n := p.start()
 		n.made(key, "/emails", hello)

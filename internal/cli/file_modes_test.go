@@ -41,7 +41,7 @@ func TestDataIsPrivate(t *testing.T) {
 				t.Errorf("%d files, %v", seen, err)
 			}
 		}
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		check("after a command")
 		n := p.start()
 		email := strings.TrimSuffix(hello, "}") + `,"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`

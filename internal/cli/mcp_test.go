@@ -11,7 +11,7 @@ import (
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := strings.TrimSpace(p.must("keys", "create", "--team", "Acme"))
+		key := strings.TrimSpace(p.key("Acme"))
 		n := p.start()
 		post := func(path, body string) *httptest.ResponseRecorder {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost"+path,
@@ -47,7 +47,7 @@ func TestMCP(t *testing.T) {
 func TestMCPOfCapturedMail(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		status, body := n.ask(key, http.MethodPost, "/emails", hello)
 		_, emailID, ok := strings.Cut(body, `"id":"`)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -9,8 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// needInstallation are commands that do not create an installation.
-var needInstallation = []string{"storage", "jobs", "audit list", "teams list", "teams delete Acme --yes",
+// needInstallation are commands that do not create an installation. Only dev, serve and migrate do.
+var needInstallation = []string{"teams create Acme", "keys create --team Acme --create-team",
+	"users create ada@example.com", "storage", "jobs", "audit list", "teams list", "teams delete Acme --yes",
 	"keys list --team Acme", "users list", "emails erase a@one.example",
 	"emails delete 0190f6a1-0000-7000-8000-00000000000a --team Acme", "export contacts --team Acme"}
 
@@ -27,6 +29,11 @@ func TestMissingDatabase(t *testing.T) {
 	if made, err := os.ReadDir(p.dir); err != nil || len(made) > 0 {
 		t.Errorf("the directory has %v, %v", made, err)
 	}
+	p.refused(fmt.Sprintf("data_dir = %q", p.dir), "teams", "list")
+	p.must("migrate")
+	p.refused("--create-team creates a new one", "keys", "create", "--team", "Acme")
+	p.refused("use it with --create-team", "keys", "create", "--team", "Acme", "--email", "owner@acme.example")
+	p.key("Acme")
 	p.must("keys", "create", "--team", "Acme")
 	p.must("teams", "list")
 }
@@ -79,7 +86,7 @@ func TestForeignDatabase(t *testing.T) {
 		}
 		d.Close()
 		p := &installation{t: t, dir: vars["POSTRIDER_DATA_DIR"], vars: vars}
-		for _, command := range append([]string{"migrate", "serve", "teams create Acme"}, needInstallation...) {
+		for _, command := range append([]string{"migrate", "serve"}, needInstallation...) {
 			p.refused("a database that only Postrider uses", strings.Fields(command)...)
 		}
 	}

@@ -75,6 +75,12 @@ func (p *installation) must(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
+// key creates an API key, and its team if it does not exist, and returns the key.
+func (p *installation) key(team string, flags ...string) string {
+	p.t.Helper()
+	return p.must(append([]string{"keys", "create", "--create-team", "--team", team}, flags...)...)
+}
+
 // refused runs a command that must fail with an error message that contains the given text.
 func (p *installation) refused(say string, args ...string) {
 	p.t.Helper()

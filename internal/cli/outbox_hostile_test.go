@@ -18,7 +18,7 @@ var unchanged = regexp.MustCompile(`(?s)<pre[ >].*?</pre>|<textarea.*?</textarea
 // direction of text, 30 MB of HTML, and styles and forms that cover the page.
 func TestOutboxHostileEmails(t *testing.T) {
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	b := n.browser()
 	const cover = `<style>*{position:fixed;inset:0;z-index:2147483647}</style><base href=\"https://evil.example/\">` +

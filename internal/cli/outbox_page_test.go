@@ -93,7 +93,7 @@ func (b *browser) contains(path string, got, want int, text string, parts []stri
 func TestOutboxPage(t *testing.T) {
 	t.Parallel()
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	b := n.browser()
 	b.shows("/dev/outbox", 200, "Send your first email", "Nothing leaves this machine", "!Clear outbox", "Sign in",
@@ -146,7 +146,7 @@ func TestOutboxPage(t *testing.T) {
 func TestOutboxForms(t *testing.T) {
 	t.Parallel()
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	b := n.browser()
 	var all []captured
@@ -204,7 +204,7 @@ func TestOutboxForms(t *testing.T) {
 func TestOutboxReleaseForm(t *testing.T) {
 	t.Parallel()
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	b := n.browser()
 	m := n.sends(key, emailTo("ann@one.example", "First"))

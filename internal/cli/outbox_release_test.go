@@ -44,7 +44,7 @@ func TestOutboxReleases(t *testing.T) {
 			}})
 		p.vars["POSTRIDER_RELAY_ADDR"] = relay.Addr
 		p.vars["POSTRIDER_RELAY_USERNAME"], p.vars["POSTRIDER_RELAY_PASSWORD"] = "acme", "secret"
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		m := n.sends(key, `{"from":"Acme <hello@resend.dev>","to":["ann@one.example","gone@one.example"],"subject":"First",
 			"text":"Hi\n.\n..dots"}`)
@@ -94,7 +94,7 @@ func TestOutboxReleases(t *testing.T) {
 func TestOutboxReleasesFail(t *testing.T) {
 	t.Parallel()
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	m := n.sends(key, emailTo("ann@one.example", "First"))
 	refusing := smtptest.NewServer(t, smtptest.Config{Data: func(smtptest.Message) string { return "554 5.7.1 spam" }})

@@ -114,7 +114,7 @@ func emailTo(to, subject string) string {
 func TestOutboxShowsEmails(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		var list capturedList
 		if n.mustOutbox("GET", "", "", &list); len(list.Data) != 0 || list.HasMore {
@@ -219,7 +219,7 @@ func (n *started) showsParts(m captured) {
 func TestOutboxFilters(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		ann := n.sends(key, emailTo("ann@one.example", "First"))
 		joann := n.sends(key, emailTo("joann@one.example", "Second"))
@@ -274,7 +274,7 @@ func TestOutboxFilters(t *testing.T) {
 func TestOutboxRefusesBadValues(t *testing.T) {
 	t.Parallel()
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	m := n.sends(key, emailTo("ann@one.example", "First"))
 	for _, c := range []struct {
@@ -347,7 +347,7 @@ func TestOutboxRefusesBadValues(t *testing.T) {
 func TestOutboxIsSafeFromOtherSites(t *testing.T) {
 	t.Parallel()
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	m := n.sends(key, emailTo("ann@one.example", "First"))
 	host := strings.TrimPrefix(n.url, "http://")
@@ -394,7 +394,7 @@ func TestOutboxIsSafeFromOtherSites(t *testing.T) {
 func TestOutboxShowsHostileEmails(t *testing.T) {
 	t.Parallel()
 	p := newInstallation(t)
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	m := n.sends(key, `{"from":"hello@resend.dev","to":"ann@one.example","subject":"\u202egnp.exe <b>","html":"<p>`+
 		strings.Repeat("ä", 3<<20/2)+`","attachments":[{"filename":"..\\..\\a\u202e.txt","content":"aGk="},

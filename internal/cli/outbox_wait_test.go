@@ -55,7 +55,7 @@ func (n *started) awaits(ctx context.Context, query string) (a asked) {
 func TestOutboxWaits(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		start := time.Now().UTC().Format(time.RFC3339Nano)
 		first := n.sends(key, emailTo("ann@one.example", "First"))
@@ -196,7 +196,7 @@ func TestOutboxWaitersAreBounded(t *testing.T) {
 func TestOutboxStream(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		first := n.sends(key, emailTo("ann@one.example", "First"))
 		open := func(query, last string) (next func() string, shut func()) {
@@ -263,7 +263,7 @@ func TestOutboxOfTwoNodes(t *testing.T) {
 		if p.vars["POSTRIDER_DATABASE_URL"] == "" {
 			return // only one node can use an SQLite database
 		}
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		p.vars["POSTRIDER_ROLES"] = "api"
 		n := p.start()
 		start := time.Now().UTC().Format(time.RFC3339Nano)

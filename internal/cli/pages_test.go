@@ -43,7 +43,7 @@ func (n *started) visit(method, path, from, host string, header http.Header) *ht
 func TestDeveloperSignsInByLink(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		visit := n.visit
 		const here, localhost = "127.0.0.1:99", "localhost:3000"
@@ -150,7 +150,7 @@ func TestUnknownAddresses(t *testing.T) {
 	t.Parallel()
 	p := &installation{t: t, dir: t.TempDir()}
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
-	p.must("keys", "create", "--team", "Acme")
+	p.key("Acme")
 	n := p.start()
 	browser, program := http.Header{"Accept": {"text/html,*/*"}}, http.Header{"Accept": {"*/*"}}
 	withKey := http.Header{"Accept": {"text/html"}, "Authorization": {"Bearer re_x"}}
@@ -201,7 +201,7 @@ func TestProxiesAreNotSignedIn(t *testing.T) {
 	t.Parallel()
 	p := &installation{t: t, dir: t.TempDir()}
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	n.developerPath(key)
 	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -236,7 +236,7 @@ func TestProxiesAreNotSignedIn(t *testing.T) {
 func TestInvitationInDevelopment(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Development")
+		key := p.key("Development")
 		n := p.start()
 		who, err := n.Teams.Authenticate(t.Context(), key)
 		if err != nil {

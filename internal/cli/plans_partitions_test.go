@@ -86,7 +86,7 @@ func TestStatementsReadOnePartition(t *testing.T) {
 	manyPartitions(t, dbtest.Open(t, p.vars["POSTRIDER_DATABASE_URL"]), 40)
 	trace := &dbtest.Trace{}
 	p.options.Trace = trace.Record
-	key := p.must("keys", "create", "--team", "Acme")
+	key := p.key("Acme")
 	n := p.start()
 	beside := dbtest.Open(t, node.DatabaseURL(n.Config))
 	n.look = beside.Reader

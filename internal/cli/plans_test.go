@@ -69,9 +69,9 @@ func TestStatementsGoByIndexes(t *testing.T) {
 			"127.0.0.1:0"
 		p.vars["POSTRIDER_NOTICE_FROM"] = "notices@resend.dev"
 		p.must("teams", "create", "Operator")
-		key := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example",
+		key := p.key("Acme", "--email", "owner@acme.example",
 			"--trial-daily", "1000000")
-		other := p.must("keys", "create", "--team", "Other")
+		other := p.key("Other")
 		n := p.start()
 		beside := dbtest.Open(t, node.DatabaseURL(n.Config)) // the test's own queries are not traced
 		n.look = beside.Reader

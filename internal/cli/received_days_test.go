@@ -52,7 +52,7 @@ func TestDropLeavesReceivedEmails(t *testing.T) {
 		p.withDays()
 		p.vars["POSTRIDER_EMAIL_RETENTION"], p.vars["POSTRIDER_RECEIVED_RETENTION"] = "72h", "240h"
 		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,receiving", "127.0.0.1:0"
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		d := &driver{started: n, key: key}
 		d.receivesAndNotifies()
@@ -114,7 +114,7 @@ func TestTeamDeletedWithReceivedEmails(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *installation) {
 		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,jobs,receiving", "127.0.0.1:0"
 		p.must("teams", "create", "Operator")
-		key := p.must("keys", "create", "--team", "Gone")
+		key := p.key("Gone")
 		n := p.start()
 		d := &driver{started: n, key: key}
 		d.receivesAndNotifies()

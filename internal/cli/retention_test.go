@@ -64,7 +64,7 @@ func (n *started) totals(key string) string {
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key, keeper := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Keeper")
+		key, keeper := p.key("Acme"), p.key("Keeper")
 		p.vars["POSTRIDER_BODY_RETENTION"] = "48h"
 		p.must("teams", "retention", "Acme", "--emails", "24h")
 		n := p.start()

@@ -55,12 +55,26 @@ func serve(ctx context.Context, e *env, args []string) error {
 		listeners = append(listeners, l)
 		log.Info("listening", "http", l.Addr().String(), "public_url", c.PublicURL)
 	}
+	logFeatures(log, c)
 	logSetup(ctx, n)
 	n.DB.LogStandbys(ctx)
 	log.Info("started", "version", Version, "database", n.DB.Engine(), "transport", c.Transport, "roles", c.Roles)
 	err = n.Run(ctx, listeners...)
 	log.Info("stopped")
 	return err
+}
+
+// logFeatures logs the features that are on in one line, and each one that is off with its effect.
+func logFeatures(log *slog.Logger, c config.Config) {
+	var on []string
+	for _, f := range node.Features(c) {
+		if f.On {
+			on = append(on, f.Name)
+		} else {
+			log.Info("off: "+f.Name, "effect", f.Effect)
+		}
+	}
+	log.Info("on: " + strings.Join(on, ", "))
 }
 
 func migrate(ctx context.Context, e *env, args []string) error {
@@ -78,6 +92,9 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	}
 	defer d.Close()
 	applied, err := d.Migrate(ctx)
+	if err == nil {
+		_, err = node.OpenKeyring(ctx, d, c) // so that the key of a new installation is there for all nodes and commands
+	}
 	for _, name := range applied {
 		fmt.Fprintln(e.out, "applied", name)
 	}
@@ -94,15 +111,17 @@ func migrate(ctx context.Context, e *env, args []string) error {
 // with SQLite, which tolerates a second process for a short time. Closing the returned node notifies running nodes of
 // the command's changes.
 //
-// Unless create is true, the installation must exist. If openBeside created a database for a wrong data_dir, or tables
-// in a wrong database, a command that reads or erases data would report that there is none.
-func openBeside(ctx context.Context, c config.Config, e *env, create bool) (*node.Node, error) {
-	if url := node.DatabaseURL(c); !create && !db.IsPostgres(url) {
+// The installation must exist. If openBeside created a database for a wrong data_dir, or tables in a wrong database, a
+// command would make a second installation, or report that there is nothing to read or erase.
+func openBeside(ctx context.Context, c config.Config, e *env) (*node.Node, error) {
+	if url := node.DatabaseURL(c); !db.IsPostgres(url) {
 		if _, err := os.Stat(url); err != nil {
-			return nil, fmt.Errorf("find the database: %w; set data_dir to the directory of the node", err)
+			return nil, fmt.Errorf("find the database: %w; this command used data_dir = %q and database_url = \"\": set "+
+				"data_dir to the directory of the node, or database_url, or create an installation with `postrider serve`, "+
+				"`postrider dev` or `postrider migrate`", err, c.DataDir)
 		}
 	}
-	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true, Existing: !create})
+	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true})
 }
 
 // openDB opens the configured database for a command. A running node may use the same database.
@@ -150,7 +169,7 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := openBeside(ctx, c, e, false)
+	n, err := openBeside(ctx, c, e)
 	if err != nil {
 		return err
 	}

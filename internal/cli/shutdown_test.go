@@ -16,7 +16,7 @@ func TestStopWithAnUpload(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
 		p.vars["POSTRIDER_SHUTDOWN_GRACE"] = "1s"
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		c, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
 		if err != nil {

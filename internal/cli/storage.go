@@ -24,7 +24,7 @@ func showStorage(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := openBeside(ctx, c, e, false)
+	n, err := openBeside(ctx, c, e)
 	if err != nil {
 		return err
 	}

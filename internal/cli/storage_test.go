@@ -12,7 +12,7 @@ import (
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		n.made(key, "/emails", hello)
 		n.end()

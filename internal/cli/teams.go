@@ -39,7 +39,7 @@ const teamsUsage = `use one of
 TEAM is an id or an exact name; put names with spaces in quotes`
 
 const keysUsage = `use one of
-  postrider keys create --team TEAM [--email ADDRESS] [--name NAME] [--sending]
+  postrider keys create --team TEAM [--name NAME] [--sending] [--create-team [--email ADDRESS]]
   postrider keys list --team TEAM
   postrider keys delete --team TEAM ID
 TEAM is an id or an exact name; put names with spaces in quotes`
@@ -80,7 +80,7 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	if err != nil {
 		return err
 	}
-	n, err := openBeside(ctx, c, e, v.name == "create")
+	n, err := openBeside(ctx, c, e)
 	if err != nil {
 		return err
 	}
@@ -386,8 +386,9 @@ var errNoTeam = errors.New("--team is missing: give the team's id or exact name;
 	"`postrider teams list` shows all teams")
 
 func createKey(flags *flag.FlagSet) action {
-	team := flags.String("team", "", teamFlag+"; if no team has the name, one is created")
-	email := flags.String("email", "", "address of the team's owner, if the team is created")
+	team := flags.String("team", "", teamFlag)
+	create := flags.Bool("create-team", false, "create the team if no team has the name")
+	email := flags.String("email", "", "with --create-team: address of the new team's owner")
 	name := flags.String("name", "command line", "name of the key")
 	sending := flags.Bool("sending", false, "the key may only send")
 	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
@@ -397,6 +398,20 @@ func createKey(flags *flag.FlagSet) action {
 		key := teams.NewKey{Name: *name, Permission: teams.FullAccess}
 		if *sending {
 			key.Permission = teams.SendingAccess
+		}
+		if !*create {
+			if *email != "" {
+				return errors.New("--email is the address of a new team's owner: use it with --create-team")
+			}
+			t, err := n.Teams.Find(ctx, *team)
+			if fault.KindOf(err) == fault.NotFound {
+				return fmt.Errorf("no team has the name or id %q: `postrider teams list` shows all teams, and --create-team "+
+					"creates a new one", *team)
+			}
+			if err != nil {
+				return err
+			}
+			*team = t.ID
 		}
 		_, token, err := n.Teams.CreateKeyFor(ctx, *team, *email, key)
 		if err != nil {

@@ -21,10 +21,10 @@ const hello = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":
 func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		first := p.must("keys", "create", "--team", "A", "--email", "owner@a.example")
+		first := p.key("A", "--email", "owner@a.example")
 		n := p.start()
-		second := p.must("keys", "create", "--team", "B")
-		again := p.must("keys", "create", "--team", "A", "--name", "another", "--email", "Owner@a.example")
+		second := p.key("B")
+		again := p.key("A", "--name", "another", "--email", "Owner@a.example")
 		if status, body := n.ask(first, http.MethodPost, "/emails", hello); status != 200 {
 			t.Fatalf("%d %s", status, body)
 		}
@@ -44,8 +44,8 @@ func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 		}
 		p.refused("--team is missing", "keys", "create")
 		p.refused("--team is missing", "keys", "list")
-		p.refused("exists, with owner@a.example as its owner's address", "keys", "create", "--team", "A", "--email",
-			"other@a.example")
+		p.refused("exists, with owner@a.example as its owner's address", "keys", "create", "--create-team", "--team", "A",
+			"--email", "other@a.example")
 	})
 }
 
@@ -65,8 +65,8 @@ func (p *installation) teamOf(name string) (columns []string) {
 func TestQuotaCommand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		first := p.must("keys", "create", "--team", "A", "--trial-daily", "1", "--trial-monthly", "3")
-		trial := p.must("keys", "create", "--team", "B", "--trial-daily", "1", "--trial-monthly", "3")
+		first := p.key("A", "--trial-daily", "1", "--trial-monthly", "3")
+		trial := p.key("B", "--trial-daily", "1", "--trial-monthly", "3")
 		n := p.start()
 		mustAnswer := func(key string, want int) {
 			t.Helper()
@@ -110,9 +110,9 @@ func TestTeamsCommand(t *testing.T) {
 		operator, acme := p.must("teams", "create", "Operator"), p.must("teams", "create", "Acme", "--email",
 			"owner@acme.example")
 		twin := p.must("teams", "create", "--email", "Owner@Twin.example", "Acme")
-		p.refused(acme+", "+twin, "keys", "create", "--team", "Acme")
+		p.refused(acme+", "+twin, "keys", "create", "--create-team", "--team", "Acme")
 		p.refused(acme+", "+twin, "teams", "suspend", "Acme")
-		key := p.must("keys", "create", "--team", strings.ToUpper(twin), "--name", "by id")
+		key := p.key(strings.ToUpper(twin), "--name", "by id")
 		if keys := p.must("keys", "list", "--team", twin); !strings.Contains(keys, key[:11]) {
 			t.Errorf("the twin's keys:\n%s", keys)
 		}
@@ -142,10 +142,13 @@ func TestTeamsCommand(t *testing.T) {
 			{"must not look like an id", []string{"teams", "create", acme}},
 			{"must not look like an id", []string{"teams", "rename", "Twin", acme}},
 			{"owner's address must be", []string{"teams", "create", "X", "--email", "nobody"}},
-			{"owner's address must be", []string{"keys", "create", "--team", "X", "--email", "nobody"}},
-			{"at most 50 characters", []string{"keys", "create", "--team", "X", "--name", strings.Repeat("x", 51)}},
+			{"owner's address must be", []string{"keys", "create", "--create-team", "--team", "X", "--email", "nobody"}},
+			{"at most 50 characters", []string{"keys", "create", "--create-team", "--team", "X", "--name",
+				strings.Repeat("x", 51)}},
 			{"no team with the name", []string{"keys", "list", "--team", "acme"}},
-			{"no team with the id", []string{"keys", "create", "--team", "01990000-0000-7000-8000-000000000001"}},
+			{"no team has the name or id", []string{"keys", "create", "--team", "01990000-0000-7000-8000-000000000001"}},
+			{"no team with the id", []string{"keys", "create", "--create-team", "--team",
+				"01990000-0000-7000-8000-000000000001"}},
 			{"API key not found", []string{"keys", "delete", "--team", "Operator", "01990000-0000-7000-8000-000000000001"}},
 			{"give a limit", []string{"teams", "limit", "Twin"}},
 			{"invalid value", []string{"teams", "limit", "Twin", "--rate", "many"}},
@@ -215,7 +218,7 @@ func (n *started) submit(key string) error {
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
+		key, other := p.key("Acme"), p.key("Other")
 		n := p.start()
 		if err := n.submit(key); err != nil {
 			t.Fatal(err)

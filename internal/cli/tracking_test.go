@@ -61,7 +61,7 @@ func TestNodeTracks(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
 		p.vars["POSTRIDER_HTTP_PROXY_FROM"] = "127.0.0.0/8"
-		key := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example")
+		key := p.key("Acme", "--email", "owner@acme.example")
 		n := p.start()
 		d := &driver{started: n, key: key}
 		emailID := d.do("POST", "/emails", hello)

@@ -22,7 +22,7 @@ import (
 func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		var mu sync.Mutex
 		told := map[string][]string{}
@@ -139,7 +139,7 @@ func (n *started) signedHeader() map[string]string {
 func TestSubmittedMessageHasATopic(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		key := p.must("keys", "create", "--team", "Acme")
+		key := p.key("Acme")
 		n := p.start()
 		d := &driver{started: n, key: key}
 		if err := n.look.QueryRow(t.Context(),

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -51,12 +52,9 @@ type Options struct {
 	Version string // the program's version, for headers and the OpenAPI document
 
 	// Beside is set by commands that may open an installation's database while a node is running. If Beside is set, the
-	// node cannot run, because it has no jobs and no protocols.
+	// node cannot run, because it has no jobs and no protocols. Open then creates no installation: it refuses a database
+	// without tables.
 	Beside bool
-
-	// Existing is set by commands that do not create an installation. If Existing is set, Open refuses a database without
-	// tables.
-	Existing bool
 
 	KeysConsent bool               // API keys may consent to OAuth grants, so that tests do not need a browser
 	Unsigned    bool               // emails are not signed, for measurements
@@ -144,7 +142,7 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 		Beside: o.Beside, Trace: o.Trace}); err != nil {
 		return b, err
 	}
-	if o.Existing {
+	if o.Beside {
 		if empty, err := b.DB.IsEmpty(ctx); err != nil {
 			return b, err
 		} else if empty {
@@ -155,6 +153,8 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 		if _, err := b.DB.Migrate(ctx); err != nil {
 			return b, err
 		}
+	} else if err := b.DB.CheckProgram(ctx); err != nil {
+		return b, err
 	}
 	if !o.Beside {
 		// Without new partitions, the default partitions take all rows.
@@ -165,7 +165,7 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 	if b.Blobs, err = blob.Open(ctx, c.BlobURL); err != nil {
 		return b, fmt.Errorf("open blob_url: %w", err)
 	}
-	if b.Keys, err = OpenKeyring(c); err != nil {
+	if b.Keys, err = OpenKeyring(ctx, b.DB, c); err != nil {
 		return b, err
 	}
 	if b.DNS, err = resolve.NewDNS(c.DNSServers); err != nil {
@@ -197,7 +197,8 @@ func resourcesConfig(c config.Config) resources.Config {
 		Domains: domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 			SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains,
 			SandboxSend: c.SandboxSend, TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases,
-			Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}}
+			CheckHosts: c.Transport == "direct" && !c.TrustDomains, // a relay has records of its own
+			Hosts:      publicHosts(c), ManagedDomain: c.ManagedDomain}}
 }
 
 // PrepareFolder creates data_dir and makes its files readable only by their owner. PrepareFolder logs a warning for
@@ -233,13 +234,56 @@ func (n *Node) checkOperator(ctx context.Context) error {
 	return err
 }
 
-// OpenKeyring returns a keyring that uses the master key from the setting secret_key. If secret_key is not set,
-// OpenKeyring reads the master key from data_dir/secret.key, and creates that file if it does not exist.
-func OpenKeyring(c config.Config) (*keyring.Keyring, error) {
-	if c.SecretKey != "" {
-		return keyring.Parse(string(c.SecretKey))
+// OpenKeyring returns the keyring of the installation, whose database is d. The master key is that of the setting
+// secret_key, or else that of data_dir/secret.key. For a new installation, OpenKeyring creates this file, and stores a
+// check value of the key in the database. From then on, it refuses every other key: with another one, the secrets in the
+// database could not be decrypted, and the emails of all domains would stay in the queue.
+func OpenKeyring(ctx context.Context, d *db.DB, c config.Config) (*keyring.Keyring, error) {
+	want, err := d.Fact(ctx, db.FactKeyCheck)
+	if err != nil {
+		return nil, err
 	}
-	return keyring.LoadOrCreate(filepath.Join(c.DataDir, "secret.key"))
+	k, err := readKeyring(c, want == "")
+	if err != nil {
+		return nil, err
+	}
+	if want == "" {
+		if want, err = d.KeepFact(ctx, db.FactKeyCheck, k.Check()); err != nil {
+			return nil, err
+		}
+	}
+	if k.Check() != want {
+		where := "the setting secret_key"
+		if c.SecretKey == "" {
+			where = keyFile(c)
+		}
+		return nil, fmt.Errorf("the secret key in %s is not the one with which this installation began, so the secrets in "+
+			"its database cannot be decrypted: %s", where, bringKey(c))
+	}
+	return k, nil
+}
+
+func keyFile(c config.Config) string { return filepath.Join(c.DataDir, "secret.key") }
+
+// bringKey says how to get the key of an installation.
+func bringKey(c config.Config) string {
+	return fmt.Sprintf("put the key of the installation into %s, or set secret_key to it; your copy of the key, another "+
+		"node, or an archive of `postrider backup --with-key` has it", keyFile(c))
+}
+
+// readKeyring reads the master key. If create is true, and no setting and no file has it, readKeyring creates the file.
+func readKeyring(c config.Config, create bool) (*keyring.Keyring, error) {
+	switch {
+	case c.SecretKey != "":
+		return keyring.Parse(string(c.SecretKey))
+	case create:
+		return keyring.LoadOrCreate(keyFile(c))
+	}
+	k, err := keyring.Load(keyFile(c))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the secret key of this installation is missing: %s", bringKey(c))
+	}
+	return k, err
 }
 
 // lockFolder locks data_dir, so that no second node can use it. With SQLite, only one job runner may use the database.

@@ -30,7 +30,7 @@ var errOlderSchema = errors.New("the database was created by a build before the 
 // run in one transaction under a lock. Nodes that start at the same time therefore apply migrations only once, and a
 // failed migration changes nothing. Migrate returns an error if the text of an applied migration has changed, because
 // released migrations must never change. Migrate also returns an error if the database was created by a build before
-// the first release.
+// the first release, or needs a later program than this one.
 func (d *DB) Migrate(ctx context.Context) ([]string, error) {
 	return d.migrateFrom(ctx, migrations)
 }
@@ -85,7 +85,11 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 		return nil, err
 	}
 	if err == nil && !empty {
-		have, err = appliedMigrations(ctx, d.q)
+		if have, err = appliedMigrations(ctx, d.q); err == nil {
+			if err := d.checkProgram(ctx, have, all); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if err == nil && !slices.ContainsFunc(all, func(m migration) bool { return have[m.name] != m.checksum }) {
 		return nil, nil
@@ -118,6 +122,12 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 			if _, err := w.exec(ctx, `INSERT INTO migrations (name, checksum, applied_at) VALUES ($1, $2, $3)`,
 				[]any{m.name, m.checksum, Now().UnixMicro()}); err != nil {
 				return err
+			}
+			if oldest := m.oldestProgram(); oldest != "" {
+				if _, err := w.exec(ctx, `INSERT INTO installation (name, value) VALUES ($1, $2)
+					ON CONFLICT (name) DO UPDATE SET value = excluded.value`, []any{factOldest, oldest}); err != nil {
+					return err
+				}
 			}
 			applied = append(applied, m.name)
 		}

@@ -14,7 +14,7 @@ func TestMigrateWithoutRights(t *testing.T) {
 	user := dbtest.NewRole(t)
 	migrated, empty := dbtest.PostgresURL(t), dbtest.EmptyPostgresURL(t)
 	err := dbtest.Open(t, migrated).Update(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `GRANT SELECT ON migrations TO `+user)
+		_, err := tx.Exec(t.Context(), `GRANT SELECT ON migrations, installation TO `+user)
 		return err
 	})
 	if err != nil {

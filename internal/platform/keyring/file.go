@@ -30,17 +30,19 @@ func Parse(text string) (*Keyring, error) {
 // new key. Nodes that start at the same time with the same folder agree on one key. When LoadOrCreate returns, the key
 // is on disk. LoadOrCreate rejects a file that users other than its owner can read or change.
 func LoadOrCreate(path string) (*Keyring, error) {
-	k, err := load(path)
+	k, err := Load(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return k, err
 	}
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create secret key file %s: %w", path, err)
 	}
-	return load(path)
+	return Load(path)
 }
 
-func load(path string) (*Keyring, error) {
+// Load returns the keyring for the key file at path. If the file does not exist, the error wraps fs.ErrNotExist. Load
+// rejects a file that users other than its owner can read or change.
+func Load(path string) (*Keyring, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open secret key file: %w", err)

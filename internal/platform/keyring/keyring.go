@@ -27,6 +27,7 @@ import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -120,6 +121,12 @@ func (k *Keyring) Open(purpose string, sealed, context []byte) ([]byte, error) {
 // data from a later version is not accepted as data from this version.
 func bound(context []byte) []byte {
 	return append([]byte{sealVersion}, context...)
+}
+
+// Check returns a text that identifies the master key and from which the master key cannot be computed. An installation
+// stores it, so that a node that is given another key notices.
+func (k *Keyring) Check() string {
+	return hex.EncodeToString(k.Tag("check value of the installation", nil, 16))
 }
 
 // Tag returns the first n bytes of the HMAC-SHA256 of data, where n is between 4 and 32. Tags are for return paths,

@@ -175,6 +175,7 @@ type Config struct {
 	SandboxSend     bool   // sandbox domains may send to any recipient
 	TrackingURL     string // prefix of the tracked links of all domains; empty if each domain needs its own host
 	TrustDomains    bool   // every record counts as found, without a DNS query
+	CheckHosts      bool   // refuse domains whose records would contain hosts that other servers cannot look up
 	LegacyAliases   bool   // claims can also be proven with legacyPrefix
 	UnprovedMax     int    // maximum number of unverified domains per team, including claims; 0 means 1,000
 }

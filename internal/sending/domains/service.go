@@ -244,6 +244,9 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	if err := d.set(n.Capabilities, &n.TLS, &n.TrackingSubdomain); err != nil {
 		return d, err
 	}
+	if err := s.c.checkHosts(&d, Domain{}); err != nil {
+		return d, err
+	}
 	return d, s.c.checkReserved(d.names())
 }
 
@@ -492,6 +495,9 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		}
 		was, before := d, d.names()
 		if err := d.set(c.Capabilities, c.TLS, c.TrackingSubdomain); err != nil {
+			return err
+		}
+		if err := s.c.checkHosts(&d, was); err != nil {
 			return err
 		}
 		d.prune(s.c.Records(&d))

@@ -96,7 +96,10 @@ func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	for _, l := range listeners {
 		recorder.Listen(l)
 	}
-	c.Default = domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test", TrackingHost: "t.test"}
+	if c.Default == (domains.Region{}) {
+		c.Default = domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test",
+			TrackingHost: "t.test"}
+	}
 	c.Selector, c.SelectorEd25519 = "postrider", "postrider-ed"
 	s := testnode.Must(domains.New(c, domains.Deps{DB: d, Queue: q, Recorder: recorder, Keys: keys, DNS: dns, Log: log,
 		OnSendingLost: func(context.Context, *db.Tx, string, string) error { return nil },

@@ -1,0 +1,51 @@
+package node
+
+import (
+	"flag"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/lib/config"
+)
+
+// The log of a start says which features are off, and what that means.
+func TestFeatures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, args string
+		on, off    []string // off: a feature, a colon, and a part of its effect
+	}{
+		{"defaults on a machine called vm", "", []string{"api", "delivery", "jobs"}, []string{
+			"receiving: bounces and complaints are lost", "domains: name the host vm", "notices: People cannot be invited",
+			"public address: http://localhost:8080", "submission: Add submission to roles", "retention: kept forever"}},
+		{"relay", "--transport=relay --relay-addr=relay.example:25", []string{"domains"}, []string{"receiving: lost"}},
+		{"all", "--hostname=mail.example.com --roles=api,delivery,jobs,receiving,submission --notice-from=a@example.com " +
+			"--public-url=https://mail.example.com --feedback-address=fbl@example.com --email-retention=2160h",
+			[]string{"domains", "notices", "public address", "receiving", "submission", "feedback loops", "retention",
+				"checks of received mail"}, []string{"certificate for SMTP: tls_cert_file", "content filter: Set milter"}},
+	} {
+		f := flag.NewFlagSet("serve", flag.ContinueOnError)
+		f.SetOutput(io.Discard)
+		loaded, err := config.Load(config.Source{Args: strings.Fields(c.args), Flags: f,
+			Getenv: func(string) string { return "" }, Hostname: func() (string, error) { return "vm", nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := map[string]Feature{}
+		for _, f := range Features(loaded) {
+			have[f.Name] = f
+		}
+		for _, name := range c.on {
+			if f, ok := have[name]; !ok || !f.On {
+				t.Errorf("%s: %s is not on", c.name, name)
+			}
+		}
+		for _, line := range c.off {
+			name, effect, _ := strings.Cut(line, ": ")
+			if f := have[name]; f.On || !strings.Contains(f.Effect, effect) {
+				t.Errorf("%s: %s is on, or has the effect %q", c.name, name, f.Effect)
+			}
+		}
+	}
+}

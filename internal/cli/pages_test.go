@@ -150,6 +150,7 @@ func TestUnknownAddresses(t *testing.T) {
 	t.Parallel()
 	p := &installation{t: t, dir: t.TempDir()}
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
+	p.must("migrate")
 	p.key("Acme")
 	n := p.start()
 	browser, program := http.Header{"Accept": {"text/html,*/*"}}, http.Header{"Accept": {"*/*"}}
@@ -201,6 +202,7 @@ func TestProxiesAreNotSignedIn(t *testing.T) {
 	t.Parallel()
 	p := &installation{t: t, dir: t.TempDir()}
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
+	p.must("migrate")
 	key := p.key("Acme")
 	n := p.start()
 	n.developerPath(key)

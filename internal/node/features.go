@@ -16,7 +16,7 @@ type Feature struct {
 	Effect string
 }
 
-// Features lists the features that settings of this node turn on or off, in the order in which an operator would want to
+// Features lists the features that settings of this node turn on or off, in the order in which an operator wants to
 // read them. A feature that another node of the same database provides counts as off.
 func Features(c config.Config) []Feature {
 	role := func(name, effect string) Feature {
@@ -33,8 +33,8 @@ func Features(c config.Config) []Feature {
 			strings.Contains(c.SPFInclude, ".") && strings.Contains(c.BounceHost, "."),
 			"No domain can be added, because its DNS records would name the host " + c.Hostname + ", which other servers " +
 				"cannot look up. Set hostname to a full host name, such as mail.example.com."},
-		{"notices", c.NoticeFrom != "", "People cannot be invited or reset a password by email, and teams are not told of failing " +
-			"webhooks. Set notice_from."},
+		{"notices", c.NoticeFrom != "", "People cannot be invited or reset a password by email, and teams are not told of " +
+			"failing webhooks. Set notice_from."},
 		{"public address", !strings.Contains(c.PublicURL, "://localhost"), "Links in emails and invitations lead to " +
 			c.PublicURL + ", which only this machine can open. Set public_url."},
 		{"certificate for SMTP", c.TLSCertFile != "", "SMTP listeners use a certificate that nobody has signed, which mail " +

@@ -116,6 +116,11 @@ type docSchema struct {
 	OneOf                []docSchema          `json:"oneOf"`
 	MaxItems             int                  `json:"maxItems"`
 	MaxProperties        int                  `json:"maxProperties"`
+	Enum                 []any                `json:"enum"`
+	Format               string               `json:"format"`
+	Minimum              *int                 `json:"minimum"`
+	Maximum              *int                 `json:"maximum"`
+	MaxLength            *int                 `json:"maxLength"`
 }
 
 type docContent map[string]struct {
@@ -127,10 +132,11 @@ type docOperation struct {
 	Summary     string   `json:"summary"`
 	Tags        []string `json:"tags"`
 	Parameters  []struct {
-		Name     string    `json:"name"`
-		In       string    `json:"in"`
-		Required bool      `json:"required"`
-		Schema   docSchema `json:"schema"`
+		Name        string    `json:"name"`
+		In          string    `json:"in"`
+		Description string    `json:"description"`
+		Required    bool      `json:"required"`
+		Schema      docSchema `json:"schema"`
 	} `json:"parameters"`
 	RequestBody *struct {
 		Content docContent `json:"content"`

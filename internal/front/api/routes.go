@@ -248,7 +248,7 @@ func (a *API) routes() []route {
 			"Watch an import of contacts, as server-sent events", nil,
 			wire.Streaming[contactImportWire](a.watchImport, wire.MediaEvents)},
 		{get, "/contacts/imports/{import_id}/failures", teams.ContactsRead, 200, "Contacts",
-			"Download the failed rows of an import with the reasons", nil,
+			"Download the failed rows of an import with the reasons", []string{"formulas"},
 			wire.Streaming[string](a.importFailures, wire.MediaCSV)},
 
 		{post, "/contact-properties", teams.ContactsWrite, 201, "Contact properties", "Create a contact property", nil,

@@ -48,6 +48,12 @@ func TestAPIReference(t *testing.T) {
 			t.Errorf("a guest gets a link to %s", other)
 		}
 	}
+	for _, text := range []string{"integer, 1 to 100, default 20", "csv or ndjson, default csv", "string, at most 500 bytes",
+		"UUID", "required, sent, delivered, "} {
+		if !strings.Contains(page, text) {
+			t.Errorf("no parameter has the type %q", text)
+		}
+	}
 	listed := 0
 	for path, operations := range b.api("GET", "/openapi.json", "")["paths"].(map[string]any) {
 		for method, o := range operations.(map[string]any) {
@@ -58,6 +64,13 @@ func TestAPIReference(t *testing.T) {
 			}
 			if listed++; !strings.Contains(page, summary) {
 				t.Errorf("the page lacks %s %s", method, path)
+			}
+			parameters, _ := o["parameters"].([]any)
+			for _, p := range parameters {
+				p := p.(map[string]any)
+				if text, _ := p["description"].(string); p["in"] == "query" && !strings.Contains(page, html.EscapeString(text)) {
+					t.Errorf("the page does not describe the parameter %s of %s %s", p["name"], method, path)
+				}
 			}
 		}
 	}

@@ -17,8 +17,49 @@ var referenceText string
 // docsOperation represents an operation in the API reference.
 type docsOperation struct {
 	Method, Path, Summary, ID string
-	Params                    []string
+	Params                    []docsParam
 	Body, Response            string
+}
+
+// docsParam represents a query parameter in the API reference.
+type docsParam struct {
+	Name, Type, Text string
+	Required         bool
+}
+
+func (s *Server) docsParams(o *Operation) (all []docsParam) {
+	for _, name := range o.Query {
+		p := s.opts.Description.QueryParam(o, name)
+		all = append(all, docsParam{p.Name, typeOf(p.Schema), p.Description, p.Required})
+	}
+	return all
+}
+
+// typeOf describes the type and the limits of a query parameter, such as "integer, 1 to 100, default 20".
+func typeOf(s *huma.Schema) string {
+	text := s.Type
+	switch {
+	case len(s.Enum) > 0:
+		names := make([]string, len(s.Enum))
+		for i, v := range s.Enum {
+			names[i] = fmt.Sprint(v)
+		}
+		text = strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+	case s.Format == "uuid":
+		text = "UUID"
+	case s.Format != "":
+		text = s.Format
+	}
+	if s.Minimum != nil && s.Maximum != nil {
+		text += fmt.Sprintf(", %v to %v", *s.Minimum, *s.Maximum)
+	}
+	if s.MaxLength != nil {
+		text += fmt.Sprintf(", at most %d bytes", *s.MaxLength)
+	}
+	if s.Default != nil {
+		text += fmt.Sprintf(", default %v", s.Default)
+	}
+	return text
 }
 
 // docsData holds the data for the API reference, with operations grouped by tag.
@@ -41,7 +82,7 @@ func (s *Server) makeReference() (template.HTML, error) {
 		if !slices.Contains(p.Tags, o.Tag) {
 			p.Tags = append(p.Tags, o.Tag)
 		}
-		d := docsOperation{Method: o.Method, Path: o.Path, Summary: o.Summary, ID: operationID(o), Params: o.Query,
+		d := docsOperation{Method: o.Method, Path: o.Path, Summary: o.Summary, ID: operationID(o), Params: s.docsParams(o),
 			Response: outline(schemas, o.out)}
 		if o.TakesBody() {
 			d.Body = outline(schemas, o.in)

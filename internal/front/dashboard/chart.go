@@ -69,6 +69,7 @@ type lineChart struct {
 	Steps              []lineStep
 	Height, Base       int
 	Decimals           bool // whether the labels of the grid lines need more space
+	Numbers            bool // whether the values are numbers rather than percentages
 }
 
 // lineStep is a step of a line chart, with its link.
@@ -159,9 +160,13 @@ func lines(c lineChart, steps []step, limit, least float64, names ...[2]string) 
 	}
 	scale := linesHeight / top
 	at := func(v float64) float64 { return float64(c.Base) - v*scale }
-	all := ticks(top, false)
+	all := ticks(top, c.Numbers)
 	for _, v := range all {
-		c.Ticks = append(c.Ticks, tickAt(percentLabel(v, all), at(v)))
+		label := percentLabel(v, all)
+		if c.Numbers {
+			label = compact(v)
+		}
+		c.Ticks = append(c.Ticks, tickAt(label, at(v)))
 	}
 	c.Decimals = len(all) > 1 && all[1] < 1
 	x := func(i int) float64 {
@@ -316,6 +321,14 @@ func share(part, whole int) float64 {
 		return math.NaN()
 	}
 	return 100 * float64(part) / float64(whole)
+}
+
+// partOf is like share, but returns NaN if the part is greater than the whole.
+func partOf(part, whole int) float64 {
+	if part > whole {
+		return math.NaN()
+	}
+	return share(part, whole)
 }
 
 // percentText formats a percentage with a number of decimals, and a dash if it is unknown.

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -110,6 +111,12 @@ func TestLines(t *testing.T) {
 			t.Errorf("%s: %+v, limit %v", c.name, l, got.Limit)
 		}
 	}
+	numbers := lines(lineChart{Numbers: true}, stepsOf([]float64{1}, []float64{2}), 0, 4, [2]string{"Opened", "a"})
+	for i, tick := range numbers.Ticks {
+		if want := strconv.Itoa(i); tick.Label != want {
+			t.Errorf("tick %d of a chart of numbers is %q", i, tick.Label)
+		}
+	}
 	two := lines(lineChart{}, stepsOf([]float64{1, 1.2}, []float64{1, 1.2}), 0, 20, [2]string{"A", "a"},
 		[2]string{"B", "b"})
 	if two.Lines[0].TextY == two.Lines[1].TextY {
@@ -143,5 +150,27 @@ func TestWaiting(t *testing.T) {
 				t.Errorf("%s: %d wait in period %d, want %d", c.name, n.Waiting, i, c.want[i])
 			}
 		}
+	}
+}
+
+// A figure of opens is no rate if most of the opened emails were delivered before the span.
+func TestOpenedFigure(t *testing.T) {
+	for _, c := range []struct {
+		n           counted
+		value, says string
+	}{
+		{counted{Delivered: 300, Opened: 150, Clicked: 30}, "50.0 %", "Clicked 10.0 %, people only"},
+		{counted{Delivered: 300, Opened: 300, Clicked: 300}, "100.0 %", "Clicked 100.0 %, people only"},
+		{counted{Delivered: 300, Opened: 1690, Clicked: 69}, "1,690", "Clicked 69, with emails from before"},
+		{counted{Opened: 1}, "1", "Clicked 0, with emails from before"},
+		{counted{}, "–", "Clicked –, people only"},
+	} {
+		all := figures(&c.n, &counted{})
+		if got := all[len(all)-1]; got.Value != c.value || got.Says != c.says {
+			t.Errorf("%+v is %+v", c.n, got)
+		}
+	}
+	if n := (counted{Delivered: 300, Opened: 690}); n.OpenRate() != "–" {
+		t.Errorf("a row has the rate %s", n.OpenRate())
 	}
 }

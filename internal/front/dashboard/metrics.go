@@ -95,9 +95,10 @@ type stepChoice struct {
 // figure is one of the numbers at the top. Tone is warn if the figure is above its limit.
 type figure struct{ Label, Value, Says, Tone string }
 
-// rateCard is a chart of rates with its present value.
+// rateCard is a chart of lines with the value of the whole span.
 type rateCard struct {
 	Heading, Note string
+	Says          string // what the chart shows, if its title does not suffice
 	Chart         lineChart
 }
 
@@ -134,13 +135,15 @@ func (n *counted) add(c *metrics.Count) {
 	}
 }
 
-// The rates are percentages, or NaN if there is nothing to divide by. They are those of the API.
+// The rates are percentages, or NaN if there is nothing to divide by. They are those of the API, except that a rate of
+// opens or clicks is also NaN above 100 %: then most of the emails were delivered before the span, so they are not among
+// those by which the rate divides.
 
 func (n *counted) deliveredRate() float64 { return share(n.Delivered, n.Sent) }
 func (n *counted) bounceRate() float64    { return share(n.Bounced, n.Sent) }
 func (n *counted) complaintRate() float64 { return share(n.Complained, n.Delivered) }
-func (n *counted) openRate() float64      { return share(n.Opened, n.Delivered) }
-func (n *counted) clickRate() float64     { return share(n.Clicked, n.Delivered) }
+func (n *counted) openRate() float64      { return partOf(n.Opened, n.Delivered) }
+func (n *counted) clickRate() float64     { return partOf(n.Clicked, n.Delivered) }
 
 // These methods are for the tables.
 
@@ -386,8 +389,12 @@ func figures(n, before *counted) []figure {
 	if n.Waiting > 0 {
 		delivered.Says += ", " + web.Number(n.Waiting) + " on the way"
 	}
-	return []figure{sent, delivered, bounced, complained,
-		{Label: "Opened", Value: n.OpenRate(), Says: "Clicked " + n.ClickRate() + ", people only"}}
+	opened := figure{Label: "Opened", Value: n.OpenRate(), Says: "Clicked " + n.ClickRate() + ", people only"}
+	if n.Opened > n.Delivered {
+		opened.Value = web.Number(n.Opened)
+		opened.Says = "Clicked " + web.Number(n.Clicked) + ", with emails from before"
+	}
+	return []figure{sent, delivered, bounced, complained, opened}
 }
 
 // draw computes the charts and the rows of the table below them.
@@ -415,7 +422,8 @@ func (v *metricsView) draw(starts []time.Time, periods []counted, by string, f *
 		}
 		outcomes = append(outcomes, with(text+", "+web.Number(n.Bounced)+" bounced", float64(n.Delivered), float64(n.Waiting),
 			float64(n.Bounced)))
-		engagement = append(engagement, with(n.OpenRate()+" opened, "+n.ClickRate()+" clicked", n.openRate(), n.clickRate()))
+		engagement = append(engagement, with(web.Number(n.Opened)+" opened, "+web.Number(n.Clicked)+" clicked",
+			float64(n.Opened), float64(n.Clicked)))
 		complaints = append(complaints, with(n.ComplaintRate(), n.complaintRate()))
 		bounces = append(bounces, with(n.BounceRate(), n.bounceRate()))
 		if n.Sent >= outlierLeast && n.bounceRate() > worst {
@@ -429,16 +437,20 @@ func (v *metricsView) draw(starts []time.Time, periods []counted, by string, f *
 	if worstAt >= 0 {
 		v.Outcomes.remarkOn(worstAt, fmt.Sprintf("%s: %.1f %% bounced", outcomes[worstAt].Full, worst))
 	}
+	// An open counts when it happens, days after the email was sent. Divided by the emails of its own day, it would make
+	// a rate of more than 100 % on the day after a broadcast. The chart therefore shows numbers.
 	v.Rates = []rateCard{
-		{"Engagement", "People only, bots left out", lines(lineChart{ID: "engagement",
-			Title:   "Opens and clicks by " + by + ", in percent of the delivered emails",
-			Finding: "Opened " + total.OpenRate() + " and clicked " + total.ClickRate() + " in the whole span."},
-			engagement, 0, 10, [2]string{"Opens", "a"}, [2]string{"Clicks", "b"})},
-		{"Complaints", total.ComplaintRate(), lines(lineChart{ID: "complaints",
+		{"Engagement", "Opened " + total.OpenRate() + ", clicked " + total.ClickRate(), "Emails that a person opened or " +
+			"clicked for the first time, at the time of the open or click; the emails may have been sent earlier. The rates " +
+			"are those of all emails delivered in the span. Bots are left out.",
+			lines(lineChart{ID: "engagement", Numbers: true, Title: "Emails opened and clicked, by " + by,
+				Finding: web.Number(total.Opened) + " opened and " + web.Number(total.Clicked) + " clicked in the whole span."},
+				engagement, 0, 4, [2]string{"Opened", "a"}, [2]string{"Clicked", "b"})},
+		{"Complaints", total.ComplaintRate(), "", lines(lineChart{ID: "complaints",
 			Title:   "Complaints by " + by + ", in percent of the delivered emails, with the limit of 0.10 %",
 			Finding: total.ComplaintRate() + " in the whole span; the limit is 0.10 %."}, complaints, complaintLimit, 0,
 			[2]string{"Rate", "note"})},
-		{"Bounces", total.BounceRate(), lines(lineChart{ID: "bounces",
+		{"Bounces", total.BounceRate(), "", lines(lineChart{ID: "bounces",
 			Title:   "Bounces by " + by + ", in percent of the sent emails, with the limit of 5 %",
 			Finding: total.BounceRate() + " in the whole span; the limit is 5 %."}, bounces, bounceLimit, 0,
 			[2]string{"Rate", "bad"})},

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // The page of metrics counts emails within a minute of their events, by domain and outcome, and lists a day's emails.
@@ -81,6 +82,41 @@ func TestMetricsInZones(t *testing.T) {
 		for _, name := range []string{"Local", "../../etc/passwd", "Europe/Nowhere", strings.Repeat("x", 65)} {
 			v.c.Jar.SetCookies(at, []*http.Cookie{{Name: "postrider-zone", Value: name, Path: "/"}})
 			v.shows("/app/metrics", 200, "times in UTC")
+		}
+	})
+}
+
+// On the day after a broadcast, more emails are opened than are delivered. No figure exceeds 100 %: the page shows numbers
+// by day, and a rate only where the emails of the whole span include the opened ones.
+func TestOpensOfEarlierEmails(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		day := time.Now().UTC().Truncate(24 * time.Hour)
+		count := func(at time.Time, typ events.Type, n int64) {
+			b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+				tx.Queue(t.Context(), `INSERT INTO email_counts (team_id, slot, domain_id, broadcast_id, type, detail, events,
+					recipients, people) VALUES ($1, $2, $3, $3, $4, '', $5, $5, $5)`, db.ID(b.other.TeamID), at.Unix()/900,
+					db.NoID, events.Types.Number(typ), n)
+				return nil
+			}))
+		}
+		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `INSERT INTO email_counts_until (team_id, until, version) VALUES ($1, $2, 1)`,
+				db.ID(b.other.TeamID), day.UnixMicro())
+			return nil
+		}))
+		before, yesterday := day.AddDate(0, 0, -2), day.AddDate(0, 0, -1)
+		count(before, events.EmailSent, 2000)
+		count(before, events.EmailDelivered, 2000)
+		count(yesterday, events.EmailSent, 300)
+		count(yesterday, events.EmailDelivered, 300)
+		count(yesterday, events.EmailOpened, 690)
+		count(yesterday, events.EmailClicked, 69)
+		v := b.visitorOf(b.other.TeamID, teams.Viewer)
+		page := v.shows("/app/metrics?span=7d&zone=UTC", 200, "690 opened, 69 clicked", "Opened 30.0 %, clicked 3.0 %",
+			"the emails may have been sent earlier")
+		if strings.Contains(page, "230") {
+			t.Error("the page has a rate of 230 %")
 		}
 	})
 }

@@ -47,6 +47,7 @@ type emailView struct {
 	Problem    string
 	Resume     string // a time that could not be read
 	Outbox     string // address of the copy in the outbox, or ""
+	Meaning    string // what the reply means, unless the verdict says it; else ""
 	Reply      string // what the host has answered to the last attempt, word for word; "" if there is none
 }
 
@@ -73,9 +74,10 @@ type badgeView struct {
 	State, Label string
 }
 
-// intervalRow is a row of the waterfall. Start and Width are percentages of the whole time.
+// intervalRow is a row of the waterfall: what happened and to whom the time belongs. Start and Width are percentages of
+// the whole time.
 type intervalRow struct {
-	Title, Says, Class, Start, Width string
+	Says, Who, Class, Start, Width string
 	Length                           time.Duration
 }
 
@@ -250,6 +252,10 @@ func (v *emailView) choose(u *url.URL, a *explain.Answer) {
 		}
 	}
 	v.Act = actors[v.Chosen.Act]
+	if m := v.Chosen.Meaning; m != nil && !strings.Contains(v.Chosen.Verdict, m.Says) &&
+		m.Class != explain.Captured && m.Class != explain.Simulated {
+		v.Meaning = m.Says
+	}
 	v.waterfall()
 	for i := range a.Attempts {
 		t := &a.Attempts[i]
@@ -283,7 +289,7 @@ func (v *emailView) waterfall() {
 	v.Total = millis(total)
 	begun := 0.0
 	for _, x := range v.Chosen.Intervals {
-		row := intervalRow{Title: causes[string(x.Cause)].title, Says: x.Says, Class: causes[string(x.Cause)].class,
+		row := intervalRow{Says: x.Says, Who: causes[string(x.Cause)].who, Class: causes[string(x.Cause)].class,
 			Start: web.Percent(begun, total, 0), Width: web.Percent(x.Duration, total, .9), Length: millis(x.Duration)}
 		if begun > .99*total {
 			row.Start = "99%"
@@ -292,15 +298,15 @@ func (v *emailView) waterfall() {
 		v.Rows = append(v.Rows, row)
 	}
 	for _, s := range v.Chosen.Sums {
-		v.Sums = append(v.Sums, sumView{causes[string(s.Cause)].title, causes[string(s.Cause)].class, millis(s.Duration)})
+		v.Sums = append(v.Sums, sumView{causes[string(s.Cause)].who, causes[string(s.Cause)].class, millis(s.Duration)})
 	}
 }
 
-// causes says what an interval belongs to, and names the class of its bar.
-var causes = map[string]struct{ title, class string }{
+// causes says to whom or what the time of an interval belongs, and names the class of its bar.
+var causes = map[string]struct{ who, class string }{
 	"postrider": {"Postrider", "work"}, "limit": {"Our limits", "a"}, "schedule": {"Schedule", "wait"},
-	"sender": {"The sender", "wait"}, "host": {"Their server", "warn"}, "handover": {"Handover", "ok"},
-	"unknown": {"Not recorded", ""}}
+	"sender": {"Sender", "wait"}, "dns": {"DNS", "warn"}, "host": {"Recipient’s server", "warn"},
+	"handover": {"Handover to the recipient’s server", "ok"}, "unknown": {"Not recorded", ""}}
 
 // linesOf returns the lines of an attempt's transcript, and marks the reply that decided.
 func linesOf(t *explain.AttemptAnswer) []line {

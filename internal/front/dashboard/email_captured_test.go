@@ -15,7 +15,8 @@ func TestCapturedAndReplies(t *testing.T) {
 		v := b.visitor(teams.Member)
 		id := b.send("laura@example.org", "One")
 		b.delivered(id)
-		page := v.shows("/app/emails/"+id, 200, "Captured", "captured by this installation", "No limit was reached")
+		page := v.shows("/app/emails/"+id, 200, "Captured", "captured by this installation", "No limit was reached",
+			"milliseconds since the start of the conversation")
 		for _, text := range []string{">Delivered", "The cause was not recorded", "word for word"} {
 			if strings.Contains(page, text) {
 				t.Errorf("the page of a captured email has %q", text)

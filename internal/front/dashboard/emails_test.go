@@ -9,6 +9,8 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // An email appears in the list, and its page explains the delivery. The mail itself is shown only in a sandboxed frame
@@ -184,6 +186,28 @@ func TestDefaultSender(t *testing.T) {
 		other := b.visitorOf(b.other.TeamID, teams.Owner)
 		if page := other.shows("/app/emails/new", 200); strings.Contains(page, "hello@") {
 			t.Error("a team without a domain has a sender")
+		}
+	})
+}
+
+// The list does not say that an email was opened if its state is clicked, even if the open came after the click.
+func TestOpenAfterClick(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		id := b.send("laura@example.org", "One")
+		b.delivered(id)
+		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+			return b.Recorder.Record(t.Context(), tx,
+				events.Event{TeamID: b.acme.TeamID, EmailID: id, Type: events.EmailClicked, Recipient: "laura@example.org",
+					At: b.DB.Now(), Data: &events.Click{Timestamp: b.DB.Now(), Link: "https://acme.example"}},
+				events.Event{TeamID: b.acme.TeamID, EmailID: id, Type: events.EmailOpened, Recipient: "laura@example.org",
+					At: b.DB.Now(), Data: &events.Open{Timestamp: b.DB.Now()}})
+		}))
+		page := v.shows("/app/emails?q="+id, 200, ">Clicked")
+		_, table, _ := strings.Cut(page, "<tbody")
+		if table, _, _ = strings.Cut(table, "</tbody>"); !strings.Contains(table, "Clicked") || strings.Contains(table, "Opened") {
+			t.Errorf("the row says:\n%s", table)
 		}
 	})
 }

@@ -37,10 +37,8 @@ func lastEvent(n events.Newest) (said string, at time.Time) {
 		return "Retry", n.NextAt
 	case "complained":
 		return "Marked as spam", time.Time{}
-	case "opened":
-		return "Opened", time.Time{}
-	case "clicked":
-		return "Clicked", time.Time{}
 	}
+	// An open or a click adds nothing: the state is opened or clicked, or a later one. An email that was opened again
+	// after a click is still clicked.
 	return "", time.Time{}
 }

@@ -325,3 +325,18 @@ func randomEvidence(r *rand.Rand, some func() time.Duration) *evidence.Evidence 
 	}
 	return e
 }
+
+// The text of an answer gives the meaning of a reply once, although the verdict often contains it.
+func TestTextGivesMeaningOnce(t *testing.T) {
+	for verdict, want := range map[string]string{
+		"The mail server refused the email for good. The mailbox is full.": "It means: (mailbox_full; blames: recipient)",
+		"The email was delivered.": "It means: The mailbox is full. (mailbox_full; blames: recipient)",
+	} {
+		a := Answer{Verdict: verdict, Recipients: []RecipientAnswer{{Address: "laura@example.org", Verdict: verdict,
+			Reply: "552 5.2.2 full", Meaning: &ReplyMeaning{Says: "The mailbox is full.", Class: "mailbox_full",
+				Blames: "recipient"}}}}
+		if text := a.Text(); strings.Count(text, "The mailbox is full.") != 1 || !strings.Contains(text, want) {
+			t.Errorf("the text is:\n%s", text)
+		}
+	}
+}

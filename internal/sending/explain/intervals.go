@@ -14,7 +14,7 @@ import (
 // Interval is a part of the time from an email's acceptance to its outcome.
 type Interval struct {
 	Reason   Reason    `json:"reason" doc:"The name of the reason, which does not change."`
-	Cause    Cause     `json:"cause" enum:"postrider,limit,schedule,sender,host,handover,unknown" doc:"What the time belongs to: Postrider's own work, a limit of Postrider, a schedule, a state of the sender such as an unverified domain, the recipient's mail host, the final answer of a host that accepted the email, or an unknown cause."`
+	Cause    Cause     `json:"cause" enum:"postrider,limit,schedule,sender,dns,host,handover,unknown" doc:"What the time belongs to: Postrider's own work, a limit of Postrider, a schedule, a state of the sender such as an unverified domain, the DNS, the recipient's mail host, the final answer of a host that accepted the email, or an unknown cause."`
 	Says     string    `json:"says" doc:"The reason in one sentence."`
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
@@ -24,7 +24,7 @@ type Interval struct {
 
 // IntervalSum is the length of all intervals with the same cause.
 type IntervalSum struct {
-	Cause    Cause   `json:"cause" enum:"postrider,limit,schedule,sender,host,handover,unknown"`
+	Cause    Cause   `json:"cause" enum:"postrider,limit,schedule,sender,dns,host,handover,unknown"`
 	Duration float64 `json:"duration_ms"`
 }
 
@@ -40,6 +40,7 @@ const (
 	byLimit     Cause = "limit"
 	bySchedule  Cause = "schedule"
 	bySender    Cause = "sender"
+	byDNS       Cause = "dns"
 	byHost      Cause = "host"
 	byHandover  Cause = "handover"
 	byUnknown   Cause = "unknown"
@@ -109,7 +110,7 @@ var reasons = map[Reason]struct {
 	simulation:   {byPostrider, "Postrider simulated the outcome of a test address."},
 	unrecorded:   {byUnknown, "Nothing was recorded about this time."},
 	"memory":     {byLimit, "The email waited for memory, which large emails of the team used."},
-	"dns":        {byHost, "Postrider looked up the mail hosts of the destination."},
+	"dns":        {byDNS, "Postrider looked up the mail hosts of the destination."},
 	"prepare": {byPostrider, "Postrider composed and signed the message. Teams take turns, so other teams' " +
 		"messages may have come first."},
 	"connection_share": {byLimit, "The team used its whole share of all connections."},

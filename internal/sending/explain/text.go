@@ -47,7 +47,7 @@ func (a *Answer) Text() string {
 		if len(text) > textTranscript {
 			text = strings.ToValidUTF8(text[:textTranscript], "") + "…\n"
 		}
-		fmt.Fprintf(&b, "\nThe SMTP conversation of attempt %d (milliseconds, C: this server, S: the host):\n%s", n, text)
+		fmt.Fprintf(&b, "\nThe SMTP conversation of attempt %d (milliseconds since its start; C: Postrider, S: the host, *: a note):\n%s", n, text)
 	}
 	if len(a.Afterwards) > 0 {
 		b.WriteString("\nAfterwards:\n")
@@ -66,8 +66,11 @@ func (r *RecipientAnswer) writeTo(b *strings.Builder, several bool) {
 		fmt.Fprintf(b, "  %s Who must act: %s.\n", r.Verdict, r.Act.Name())
 	}
 	if r.Meaning != nil && r.Reply != "" {
-		fmt.Fprintf(b, "  Reply: %s\n  It means: %s (%s; blames: %s)\n", r.Reply, r.Meaning.Says, r.Meaning.Class,
-			r.Meaning.Blames)
+		means := r.Meaning.Says + " "
+		if strings.Contains(r.Verdict, r.Meaning.Says) {
+			means = ""
+		}
+		fmt.Fprintf(b, "  Reply: %s\n  It means: %s(%s; blames: %s)\n", r.Reply, means, r.Meaning.Class, r.Meaning.Blames)
 		if r.Meaning.Published != "" {
 			fmt.Fprintf(b, "  Published by %s.\n", r.Meaning.Published)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/explain"
 )
 
-var emailPage = pageOf("email.html", "fields.html")
+var emailPage = pageOf("email.html", "fields.html", "beside.html")
 
 // emailView is the content of the page of one email.
 type emailView struct {
@@ -39,16 +39,14 @@ type emailView struct {
 	Files      []emails.Attachment
 	Content    contentView
 	Checks     sentChecks
-	Back       string
-	Newer      string // leads to the email before it in the list that it was opened from
-	Older      string
-	MayStop    bool
-	Shared     string // a link that was just created
-	Problem    string
-	Resume     string // a time that could not be read
-	Outbox     string // address of the copy in the outbox, or ""
-	Meaning    string // what the reply means, unless the verdict says it; else ""
-	Reply      string // what the host has answered to the last attempt, word for word; "" if there is none
+	listLinks
+	MayStop bool
+	Shared  string // a link that was just created
+	Problem string
+	Resume  string // a time that could not be read
+	Outbox  string // address of the copy in the outbox, or ""
+	Meaning string // what the reply means, unless the verdict says it; else ""
+	Reply   string // what the host has answered to the last attempt, word for word; "" if there is none
 }
 
 // recipientView is a recipient with the steps of the delivery.
@@ -78,7 +76,7 @@ type badgeView struct {
 // the whole time.
 type intervalRow struct {
 	Says, Who, Class, Start, Width string
-	Length                           time.Duration
+	Length                         time.Duration
 }
 
 // sumView is the length of all intervals with one cause.
@@ -116,8 +114,7 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 	}
 	data := emailView{base: c.base(), Email: e, Problem: problem, Resume: typed,
 		MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
-	query := listQuery(c.r.URL)
-	data.Back, data.Newer, data.Older = "/app/emails"+query, emailPath(e.ID)+"/newer"+query, emailPath(e.ID)+"/older"+query
+	data.listLinks = c.linksOf("/app/emails", emailPath(e.ID), emailFilters)
 	if len(shared) > 0 {
 		data.Shared = shared[0]
 	}

@@ -149,7 +149,7 @@ func (c *call) emails() error {
 	}
 	for i := range some {
 		row := rowOf(&some[i])
-		row.Href = emailPath(row.ID) + listQuery(c.r.URL)
+		row.Href = emailPath(row.ID) + listQuery(c.r.URL, emailFilters)
 		if row.State == emails.Delivered && c.Captures() &&
 			!c.Domains.IsSandbox(row.To[strings.LastIndexByte(row.To, '@')+1:]) {
 			row.State = capturedState

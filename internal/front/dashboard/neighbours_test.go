@@ -47,3 +47,43 @@ func TestNeighbours(t *testing.T) {
 		b.visitorOf(b.other.TeamID, teams.Owner).shows("/app/emails/"+ids[2]+"/older", 404)
 	})
 }
+
+// From the page of a received email, a visitor goes on through the list from which the email was opened, with its
+// filters.
+func TestNeighboursOfReceivedEmails(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		var ids []string
+		for _, subject := range []string{"Invoice 1", "Other", "Invoice 2"} {
+			ids = append(ids, b.receive("From: Maja <maja@fjordlabs.example>\nTo: support@acme.example\nSubject: "+subject+
+				"\n\nx\n"))
+		}
+		const filter = "?in=7d&q=invoi"
+		const escaped = "?in=7d&amp;q=invoi"
+		if list := v.shows("/app/receiving"+filter, 200); !strings.Contains(list, ids[2]+escaped+`"`) ||
+			strings.Contains(list, ids[1]) {
+			t.Errorf("the rows do not know the filter:\n%s", list)
+		}
+		v.shows("/app/receiving/"+ids[2]+filter, 200, `href="/app/receiving`+escaped+`"`,
+			`href="/app/receiving/`+ids[2]+`/newer`+escaped+`" rel="prev"`,
+			`href="/app/receiving/`+ids[2]+`/older`+escaped+`" rel="next"`)
+		thread := b.api("GET", "/emails/receiving/"+ids[1], "")["thread_id"].(string)
+		for from, to := range map[string]string{
+			ids[2] + "/older" + filter: ids[0] + filter, ids[0] + "/newer" + filter: ids[2] + filter,
+			ids[2] + "/older": ids[1], ids[1] + "/newer": ids[2],
+			ids[0] + "/older" + filter: ids[0] + filter, ids[2] + "/newer": ids[2],
+			ids[1] + "/older?thread=" + thread: ids[1] + "?thread=" + thread,
+		} {
+			w, _ := v.exchange(http.MethodGet, "/app/receiving/"+from, nil)
+			if got := w.Header.Get("Location"); w.StatusCode != 303 || got != "/app/receiving/"+to {
+				t.Errorf("%s leads to %d %s, want %s", from, w.StatusCode, got, to)
+			}
+		}
+		v.shows("/app/receiving/"+ids[0]+"/older", 200, "This is the oldest email of the list.")
+		v.shows("/app/receiving/"+ids[2]+"/newer"+filter, 200, "This is the newest email of the list.")
+		v.shows("/app/receiving/"+ids[2]+"/newer?in=nonsense", 422)
+		v.shows("/app/receiving/00000000-0000-7000-8000-000000000000/older", 404)
+		b.visitorOf(b.other.TeamID, teams.Owner).shows("/app/receiving/"+ids[2]+"/older", 404)
+	})
+}

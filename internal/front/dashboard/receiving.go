@@ -20,7 +20,7 @@ import (
 
 var (
 	receivingPage = pageOf("receiving.html", "saved.html")
-	receivedPage  = pageOf("received.html", "fields.html")
+	receivedPage  = pageOf("received.html", "fields.html", "beside.html")
 )
 
 // receivedList is the content of the page that lists the emails that the team received.
@@ -53,6 +53,7 @@ func (f receivedFilter) Spans() any { return spanChoices(f.In) }
 // receivedRow is a row of the list.
 type receivedRow struct {
 	ID, From, To, Subject string
+	Href                  string // its page, which knows the filter of the list
 	More, Files           int
 	At                    time.Time
 }
@@ -87,8 +88,9 @@ func (c *call) receiving() error {
 	data.Back = found.SearchedBackTo
 	var ids []string
 	for i := range found.Items {
-		data.Rows = append(data.Rows, receivedRowOf(&found.Items[i]))
-		ids = append(ids, found.Items[i].ID)
+		row := receivedRowOf(&found.Items[i])
+		row.Href += listQuery(c.r.URL, receivedFilters)
+		data.Rows, ids = append(data.Rows, row), append(ids, row.ID)
 	}
 	data.Pager = c.searchPager(p, ids, found.HasMore, found.Next)
 	if data.First = len(ids) == 0 && p == (page.Page{Limit: rowsShown}) && shown.Set == 0; data.First {
@@ -123,7 +125,7 @@ func (c *call) receivedFilter() (f receiving.Filter, shown receivedFilter, err e
 }
 
 func receivedRowOf(e *receiving.Email) receivedRow {
-	row := receivedRow{ID: e.ID, From: e.From, Subject: e.Subject, Files: len(e.Files), At: e.CreatedAt}
+	row := receivedRow{ID: e.ID, Href: receivedPath(e.ID), From: e.From, Subject: e.Subject, Files: len(e.Files), At: e.CreatedAt}
 	to := e.ReceivedFor
 	if len(to) == 0 {
 		to = e.To
@@ -162,6 +164,7 @@ const threadShown = 20
 // receivedView is the content of the page of a received email.
 type receivedView struct {
 	base
+	listLinks
 	Email    receiving.Email
 	Author   string // the From field with the display name
 	HasHTML  bool
@@ -174,7 +177,8 @@ type receivedView struct {
 	SentID   string // the sent email that began the conversation, or ""
 	SentName string
 	Images   string // see [web.Site.MayLoadImages]
-	ToImages string // value of the parameter that loads images
+	ToImages string // address of the page with images
+	NoImages string // address of the page without images
 	Spam     string
 }
 
@@ -194,7 +198,9 @@ func (c *call) received() error {
 	defer content.Close()
 	data := receivedView{base: c.base(), Email: e, Author: headerOf(content.Header, "From"), HasHTML: content.HTML != nil,
 		Headers: content.Header, Defects: content.Defects, Checks: checksOf(&e),
-		Images: c.Site.MayLoadImages(c.r, e.ID), ToImages: c.Site.ImagesToken(c.r, e.ID)}
+		Images: c.Site.MayLoadImages(c.r, e.ID), NoImages: web.With(c.r.URL, "images", ""),
+		ToImages:  web.With(c.r.URL, "images", c.Site.ImagesToken(c.r, e.ID)),
+		listLinks: c.linksOf("/app/receiving", receivedPath(e.ID), receivedFilters)}
 	if data.Author == "" {
 		data.Author = e.From
 	}
@@ -221,7 +227,7 @@ func (c *call) received() error {
 	if title == "" {
 		title = "No subject"
 	}
-	return c.show(http.StatusOK, receivedPage, data, web.Crumbs("Receiving", "/app/receiving", title))
+	return c.show(http.StatusOK, receivedPage, data, web.Crumbs("Receiving", data.Back, title))
 }
 
 // addSent adds the sent email that began the conversation, whose id is that of the conversation.

@@ -40,6 +40,12 @@ func (s *Service) List(ctx context.Context, teamID, threadID string, p page.Page
 	return listEmails(ctx, s.p.DB.Reader, teamID, threadID, p)
 }
 
+// Exists returns a NotFound fault if the team has not received the email.
+func (s *Service) Exists(ctx context.Context, teamID, emailID string) error {
+	_, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
+	return err
+}
+
 // Get returns a received email with its content, which the caller must close. The parameter format specifies how the
 // HTML refers to inline images: DataURI or CID.
 func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Email, Content, error) {

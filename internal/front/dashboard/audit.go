@@ -5,10 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/platform/audit"
-	"github.com/postrider/postrider/internal/platform/page"
 )
 
 var auditPage = pageOf("audit.html")
@@ -98,29 +96,19 @@ func (c *call) audit() error {
 
 // actors adds the members and keys of the team to the menu of actors.
 func (c *call) actors(data *auditList) error {
-	if c.actor.Scopes.Has(teams.MembersRead) {
-		all, _, err := c.Members.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
-		if err != nil {
-			return err
-		}
-		for _, m := range all {
-			data.Actors = append(data.Actors, web.Choice{Value: m.UserID, Label: m.Email})
-		}
+	members, err := c.memberMenu()
+	if err != nil {
+		return err
 	}
-	if c.actor.Scopes.Has(teams.KeysRead) {
-		all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
-		if err != nil {
-			return err
-		}
-		for _, k := range all {
-			data.Actors = append(data.Actors, web.Choice{Value: k.ID, Label: "Key " + k.Name})
-		}
+	keys, err := c.keyMenu()
+	if err != nil {
+		return err
 	}
-	for _, a := range data.Actors {
-		if a.Value == data.Actor {
-			data.Name = a.Label
-		}
+	for i := range keys {
+		keys[i].Label = "Key " + keys[i].Label
 	}
+	all := slices.Concat(members, keys)
+	data.Actors, data.Name = all, all.label(data.Actor)
 	for _, e := range data.Rows {
 		if data.Name == "" && e.ActorID == data.Actor {
 			data.Name = e.Actor

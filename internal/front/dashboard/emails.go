@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/savedfilters"
-	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -233,36 +232,16 @@ func (c *call) emailFilter() (f emails.Filter, shown emailFilter, err error) {
 	return f, shown, nil
 }
 
-// choicesShown is the maximum number of domains, and of keys, in the menu of a filter.
-const choicesShown = 100
-
 // choices adds the team's domains and keys to the filter's menus.
 func (c *call) choices(f *emailFilter) error {
-	if c.actor.Scopes.Has(teams.DomainsRead) {
-		all, _, err := c.Domains.List(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
-		if err != nil {
-			return err
-		}
-		for _, d := range all {
-			f.Domains = append(f.Domains, web.Choice{Value: d.ID, Label: d.Name})
-			if d.ID == f.Domain {
-				f.DomainName = d.Name
-			}
-		}
+	domains, err := c.domainMenu()
+	if err != nil {
+		return err
 	}
-	if c.actor.Scopes.Has(teams.KeysRead) {
-		all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
-		if err != nil {
-			return err
-		}
-		for _, k := range all {
-			f.Keys = append(f.Keys, web.Choice{Value: k.ID, Label: k.Name})
-			if k.ID == f.Key {
-				f.KeyName = k.Name
-			}
-		}
-	}
-	return nil
+	keys, err := c.keyMenu()
+	f.Domains, f.DomainName = domains, domains.label(f.Domain)
+	f.Keys, f.KeyName = keys, keys.label(f.Key)
+	return err
 }
 
 // emailPath returns the address of an email's page.

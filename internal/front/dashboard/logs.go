@@ -102,11 +102,11 @@ func (c *call) logs() error {
 	if err != nil {
 		return err
 	}
-	names, err := c.keyNames()
+	names, err := c.keyMenu()
 	if err != nil {
 		return err
 	}
-	shown.Keys, shown.KeyName = names.choices, names.of(shown.Key)
+	shown.Keys, shown.KeyName = names, names.label(shown.Key)
 	data := logList{base: c.base(), Filter: shown, Export: c.exportPath(), URL: strings.TrimSuffix(c.PublicURL, "/")}
 	if data.Saved, err = c.saved(savedfilters.Logs); err != nil {
 		return err
@@ -135,31 +135,7 @@ func (c *call) logs() error {
 	return c.show(status, logsPage, data, web.Crumbs(c.team.TeamName, "/app/emails", "Logs"))
 }
 
-// keyNames are the names of the team's keys, if the visitor may see them.
-type keyNames struct{ choices []web.Choice }
-
-func (c *call) keyNames() (n keyNames, err error) {
-	if !c.actor.Scopes.Has(teams.KeysRead) {
-		return n, nil
-	}
-	all, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})
-	for _, k := range all {
-		n.choices = append(n.choices, web.Choice{Value: k.ID, Label: k.Name})
-	}
-	return n, err
-}
-
-// of returns the name of a key, or "" if the key is unknown.
-func (n keyNames) of(keyID string) string {
-	for _, k := range n.choices {
-		if k.Value == keyID {
-			return k.Label
-		}
-	}
-	return ""
-}
-
-func logRowOf(e *requestlog.Entry, names keyNames) logRow {
+func logRowOf(e *requestlog.Entry, names menu) logRow {
 	row := logRow{Entry: *e}
 	switch {
 	case e.Status >= http.StatusInternalServerError:
@@ -171,7 +147,7 @@ func logRowOf(e *requestlog.Entry, names keyNames) logRow {
 	}
 	switch e.Actor.Kind {
 	case teams.KeyActor:
-		if row.By = names.of(e.Actor.ID); row.By == "" {
+		if row.By = names.label(e.Actor.ID); row.By == "" {
 			row.By = "an API key"
 		}
 	case teams.UserActor:
@@ -201,7 +177,7 @@ func (c *call) log() error {
 	if err != nil {
 		return err
 	}
-	names, err := c.keyNames()
+	names, err := c.keyMenu()
 	if err != nil {
 		return err
 	}

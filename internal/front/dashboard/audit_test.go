@@ -24,6 +24,11 @@ func TestAuditSentences(t *testing.T) {
 		contact := b.api("POST", "/contacts", `{"email":"laura@example.org"}`)["id"].(string)
 		b.must(b.Audit.Write(t.Context(), audit.Entry{TeamID: b.acme.TeamID, ActorKind: "user", ActorID: id.New(),
 			ActorName: "former@example.org", Action: audit.MemberInvited, Target: id.New(), Detail: "new@example.org as admin"}))
+		b.must(b.Audit.Write(t.Context(), audit.Entry{TeamID: b.acme.TeamID, ActorKind: "user", ActorID: id.New(),
+			ActorName: "former@example.org", Action: "setting.updated", Target: "a\u202eb"}))
+		if page := admin.shows("/app/settings/audit", 200, "a[U&#43;202E]b"); strings.Contains(page, "\u202e") {
+			t.Errorf("the page has a character that changes the direction of text\n%s", page)
+		}
 
 		page := sentences(admin.shows("/app/settings/audit", 200, `href="/app/keys/`+key, `href="/app/contacts/`+contact,
 			`title="`+gone, `title="domain.updated `))

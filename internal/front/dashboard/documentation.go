@@ -11,7 +11,8 @@ var documentationPage = pageOf("documentation.html")
 
 // RegisterDocumentation adds the page with the API reference to a mux. The page needs no session.
 func (p *Pages) RegisterDocumentation(mux *http.ServeMux) {
-	p.Site.Handle(mux, "GET "+web.DocsPath, func(w http.ResponseWriter, r *http.Request) error {
+	var guests web.GuestPage
+	show := func(w http.ResponseWriter, r *http.Request) error {
 		reference, err := p.Reference()
 		if err != nil {
 			return err
@@ -20,5 +21,8 @@ func (p *Pages) RegisterDocumentation(mux *http.ServeMux) {
 			Version, Address string
 			Reference        template.HTML
 		}{p.Version, p.PublicURL, reference}, web.Crumbs("Documentation"), web.Guests())
+	}
+	p.Site.Handle(mux, "GET "+web.DocsPath, func(w http.ResponseWriter, r *http.Request) error {
+		return p.Site.ShowGuests(w, r, &guests, show)
 	})
 }

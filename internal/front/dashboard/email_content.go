@@ -201,19 +201,15 @@ func (c *call) emailRaw() error {
 	return c.write(m.Raw)
 }
 
-// write responds with a file of a known size. A browser that receives less than a part of it a minute is cut off.
+// write responds with a file of a known size, which the browser must receive at a minimum rate.
 func (c *call) write(file []byte) error {
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(file)))
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	const part = 1 << 20
-	for len(file) > 0 {
-		n := min(len(file), part)
-		if c.writePart(file[:n]) != nil {
-			panic(http.ErrAbortHandler)
-		}
-		file = file[n:]
+	p := c.paced()
+	if _, err := p.Write(file); err != nil || p.flush() != nil {
+		panic(http.ErrAbortHandler)
 	}
 	return nil
 }

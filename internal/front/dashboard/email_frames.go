@@ -39,6 +39,7 @@ func (c *call) emailHTML() error {
 	if e.HTML == nil {
 		return fault.NotFoundf("This email has no HTML.")
 	}
+	size = max(size, int64(len(*e.HTML))) // the size does not include shared content
 	if c.r.URL.Query().Get("download") == "1" {
 		return c.downloadHTML(&e, size)
 	}
@@ -71,8 +72,10 @@ func (c *call) showWithImages(e *emails.Email) error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	w := bufio.NewWriterSize(parts{c}, 256<<10)
-	if err := mailparse.WriteWithImages(w, *e.HTML, files, 2*emails.InlineImagesSize); err != nil || w.Flush() != nil {
+	p := c.paced()
+	w := bufio.NewWriterSize(p, 256<<10)
+	if err := mailparse.WriteWithImages(w, *e.HTML, files, 2*emails.InlineImagesSize); err != nil || w.Flush() != nil ||
+		p.flush() != nil {
 		panic(http.ErrAbortHandler) // the header is sent, so the browser must see that the email is incomplete
 	}
 	return nil

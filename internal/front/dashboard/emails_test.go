@@ -211,3 +211,23 @@ func TestOpenAfterClick(t *testing.T) {
 		}
 	})
 }
+
+// A state that a newer release has stored is shown with its number, and hides no other email.
+func TestUnknownState(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Viewer)
+		id, other := b.send("a@example.org", "From the future"), b.send("b@example.org", "Other")
+		b.delivered(id)
+		b.delivered(other)
+		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE emails SET last_event = 99 WHERE id = $1`, db.ID(id))
+			return err
+		}))
+		v.shows("/app/emails", 200, "Unknown state 99", "From the future", "Other")
+		v.shows("/app/emails/"+id, 200, "Unknown state 99")
+		if got := b.api("GET", "/emails/"+id, "")["last_event"]; got != "unknown_state_99" {
+			t.Errorf("the API has the state %v", got)
+		}
+	})
+}

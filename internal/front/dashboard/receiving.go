@@ -315,21 +315,12 @@ func (c *call) receivedHTML() error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	w := bufio.NewWriterSize(parts{c}, 256<<10)
-	if err := content.WriteHTML(w); err != nil || w.Flush() != nil {
+	p := c.paced()
+	w := bufio.NewWriterSize(p, 256<<10)
+	if err := content.WriteHTML(w); err != nil || w.Flush() != nil || p.flush() != nil {
 		panic(http.ErrAbortHandler) // the header is sent, so the browser must see that the email is incomplete
 	}
 	return nil
-}
-
-// parts writes a response by [call.writePart].
-type parts struct{ c *call }
-
-func (p parts) Write(part []byte) (int, error) {
-	if err := p.c.writePart(part); err != nil {
-		return 0, err
-	}
-	return len(part), nil
 }
 
 // receivedRaw redirects to the download of the raw message.

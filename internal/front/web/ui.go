@@ -142,7 +142,9 @@ func clock(t time.Time) template.HTML {
 var writtenTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`)
 
 // timed returns a sentence with a time element in place of each time in it, so that the times of a page have one zone.
+// Hidden characters, such as those of a host's reply, are shown by their code points.
 func timed(sentence string) template.HTML {
+	sentence = visible.Show(sentence)
 	var b strings.Builder
 	end := 0
 	for _, m := range writtenTime.FindAllStringIndex(sentence, -1) {

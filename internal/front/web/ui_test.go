@@ -50,4 +50,7 @@ func TestTimed(t *testing.T) {
 	if got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	if got := timed("550 \u202eabc\u200b"); got != "550 [U+202E]abc[U+200B]" {
+		t.Errorf("hidden characters: %q", got)
+	}
 }

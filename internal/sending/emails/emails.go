@@ -52,6 +52,7 @@
 package emails
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -86,6 +87,20 @@ const (
 // type of its event in [events.Types], because packages that cannot import this one compare them.
 var states = db.NewNames("emails.last_event", map[State]int16{Scheduled: 1, Queued: 2, Sent: 3, Delayed: 4,
 	Delivered: 5, Opened: 6, Clicked: 7, Bounced: 8, Failed: 9, Suppressed: 10, Canceled: 11, Complained: 12})
+
+// unknownState is the prefix of states that this release does not know.
+const unknownState = "unknown_state_"
+
+// readState returns a state that was read from the database, for those who look at an email. A state that a newer
+// release has written, while nodes of both releases run, gets a name with its number, so that a list with the email can
+// still be read.
+func readState(number int16) State {
+	name, err := states.Name(number)
+	if err != nil {
+		return State(fmt.Sprintf("%s%d", unknownState, number))
+	}
+	return name
+}
 
 // recipientKinds holds the numbers of the kinds in email_recipients.kind.
 var recipientKinds = db.NewNames("email_recipients.kind", map[string]int16{"to": 1, "cc": 2, "bcc": 3})

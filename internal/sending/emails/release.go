@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/quotas"
@@ -44,6 +45,9 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	var team teams.Team
 	if err == nil {
 		team, err = s.Teams.Get(ctx, e.TeamID) // a deleted team's emails have been deleted too
+	}
+	if err == nil && strings.HasPrefix(string(e.LastEvent), unknownState) {
+		return fmt.Errorf("release email %s: a newer release gave it the state %s", e.ID, e.LastEvent) // it may know more
 	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
 		return s.Queue.End(ctx, j)

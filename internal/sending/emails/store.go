@@ -188,11 +188,17 @@ func (r *emailRow) dest(more ...any) []any {
 		&r.last, &r.scheduled, &r.created, &r.actor, (*db.ID)(&r.ContactID), &r.only, &r.updated}, more...)
 }
 
-// complete sets the fields that are numbers in the database, or omitted.
+// complete sets the fields that are numbers in the database, or omitted. It is for delivery, which must not send an
+// email whose state it does not know.
 func (r *emailRow) complete() (err error) {
 	if r.LastEvent, err = states.Name(r.last); err != nil {
 		return fmt.Errorf("read email %s: %w", r.ID, err)
 	}
+	return r.completeOthers()
+}
+
+// completeOthers is like complete, but leaves out the state.
+func (r *emailRow) completeOthers() (err error) {
 	if r.Actor.Kind, err = teams.ActorKinds.Name(r.actor); err != nil {
 		return fmt.Errorf("read email %s: %w", r.ID, err)
 	}
@@ -219,9 +225,10 @@ func (r *emailRow) decodeLists() (err error) {
 }
 
 func (r *emailRow) email() (Email, error) {
-	if err := errors.Join(r.decodeLists(), r.complete()); err != nil {
+	if err := errors.Join(r.decodeLists(), r.completeOthers()); err != nil {
 		return Email{}, err
 	}
+	r.LastEvent = readState(r.last)
 	e := r.Email
 	e.ScheduledAt, e.CreatedAt = db.Time(r.scheduled), db.Time(r.created)
 	e.updatedAt = db.Time(r.updated)
@@ -333,7 +340,7 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 		if to.Kind, err = recipientKinds.Name(kind); err != nil {
 			return none, err
 		}
-		to.State, err = states.Name(state)
+		to.State = readState(state)
 		to.UpdatedAt = db.Time(at)
 		of[emailID] = append(of[emailID], to)
 		return none, err

@@ -260,6 +260,12 @@ func TestStateNumbers(t *testing.T) {
 	if len(want) != len(rank) {
 		t.Errorf("there are %d states", len(rank))
 	}
+	// Delivery does not send an email whose state it does not know; those who look at the email see the number.
+	unknown := emailRow{last: 99, actor: 1}
+	unknown.only = "a@example.org"
+	if e, err := unknown.email(); err != nil || e.LastEvent != "unknown_state_99" {
+		t.Errorf("an unknown state is read as %q, %v", e.LastEvent, err)
+	}
 	for i, r := range []emailRow{{last: 99, actor: 1}, {last: 2, actor: 99}} {
 		if err := r.complete(); err == nil || !strings.Contains(err.Error(), "99") {
 			t.Errorf("row %d: %v", i, err)

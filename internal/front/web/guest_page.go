@@ -33,8 +33,8 @@ func (p *renderedPage) Header() http.Header            { return p.header }
 func (p *renderedPage) WriteHeader(status int)         { p.status = status }
 func (p *renderedPage) Write(part []byte) (int, error) { return p.content.Write(part) }
 
-// ShowGuests responds with a page that show writes by [Site.Show]. The page must not depend on the query of the request.
-// For guests, it is taken from g. For users, show is called for each request.
+// ShowGuests responds with a page that show writes by [Site.Show]. The page must not depend on the query of the
+// request. For guests, it is taken from g. For users, show is called for each request.
 func (s *Site) ShowGuests(w http.ResponseWriter, r *http.Request, g *GuestPage,
 	show func(w http.ResponseWriter, r *http.Request) error) error {
 	_, ok, err := s.Visitor(r)

@@ -23,6 +23,14 @@ func TestScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGallery(t)
+	watched := map[*site]bool{}
+	for _, p := range g.pages {
+		if !watched[p.of] {
+			p.of.member.watchesFrames()
+			p.of.guest.watchesFrames()
+		}
+		watched[p.of] = true
+	}
 	g.each(t, func(t *testing.T, p shownPage) {
 		r := p.view(t)
 		r.loadsFrames()
@@ -41,39 +49,65 @@ func TestScreenshots(t *testing.T) {
 	t.Logf("the pictures of %d pages are in %s", len(g.pages), dir)
 }
 
-// loadsFrames loads the frames that the browser would load only when they are scrolled into view.
+// frameLoads counts the loads of frames from the beginning of each page on. A frame of an email has an origin of its
+// own, so a script of the page cannot look into it.
+const frameLoads = `window.framesLoaded = new WeakSet();
+	document.addEventListener("load", (e) => { if (e.target.tagName === "IFRAME") framesLoaded.add(e.target); }, true);`
+
+// watchesFrames makes the pages that the tab opens from now on count the loads of their frames.
+func (r *reader) watchesFrames() {
+	r.t.Helper()
+	_, err := chromedp.Call(r.tab, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: frameLoads})
+	if err != nil {
+		r.t.Fatalf("watch the frames of pages: %v", err)
+	}
+}
+
+// loadsFrames loads the frames that the browser would load only when they are scrolled into view, and waits until all
+// frames, images and fonts of the page are loaded.
 func (r *reader) loadsFrames() {
 	r.t.Helper()
-	_, err := chromedp.Run(r.tab, chromedp.Evaluate[bool](`Promise.all(
-		[...document.querySelectorAll("iframe[loading=lazy]")].map((frame) => new Promise((done) => {
-			frame.onload = done;
-			frame.loading = "eager";
-			setTimeout(done, 2000); // the frame may be loaded already
-		}))).then(() => true)`, chromedp.EvalAwaitPromise))
-	if err != nil {
-		r.t.Fatalf("load the frames of the page: %v", err)
-	}
+	r.evaluates(`document.querySelectorAll("[loading=lazy]").forEach((e) => { e.loading = "eager"; }) ?? true`)
+	eventually(r.t, 30*time.Second, "the frames and images of the page are loaded", func() bool {
+		return r.evaluates(`[...document.querySelectorAll("iframe")].every((f) => framesLoaded.has(f)) &&
+			[...document.images].every((i) => i.complete) && document.fonts.status === "loaded"`)
+	})
 }
 
 // tallest is the height in pixels after which the picture of a long page ends.
 const tallest = 3000
 
-// picture is a picture of the page from its top to the end of the window. If it shall be whole, it goes on to the end
-// of the page, or to the tallest height.
+// picture is a picture of the page. If it shall be whole, the window is made as high as the page, up to the tallest
+// height, because the browser does not draw frames of other origins outside of the window. If that makes the page
+// itself higher, the picture shows what is outside of the window.
 func (r *reader) picture(w window, whole bool) ([]byte, error) {
 	ctx, stop := context.WithTimeout(r.tab, time.Minute)
 	defer stop()
-	if !whole {
-		shot, err := chromedp.Call(ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{})
-		return shot.Data, err
+	params := page.CaptureScreenshotParams{}
+	if whole {
+		height, err := r.height(ctx)
+		if err != nil {
+			return nil, err
+		}
+		high := window{w.theme, w.width, min(max(height, w.height), tallest)}
+		r.as(high)
+		grown, err := r.height(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if grown > max(height, w.height) {
+			r.as(w)
+			params = page.CaptureScreenshotParams{CaptureBeyondViewport: new(true), Clip: &page.Viewport{
+				Width: float64(high.width), Height: float64(high.height), Scale: 1}}
+		}
 	}
-	height, err := chromedp.Run(ctx, chromedp.Evaluate[float64](
-		`scrollTo(0, 0), document.documentElement.scrollHeight`))
-	if err != nil {
-		return nil, err
-	}
-	shot, err := chromedp.Call(ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
-		CaptureBeyondViewport: new(true), FromSurface: new(true), Clip: &page.Viewport{Width: float64(w.width),
-			Height: min(max(height, float64(w.height)), tallest), Scale: 1}})
+	shot, err := chromedp.Call(ctx, page.CaptureScreenshot, params)
 	return shot.Data, err
+}
+
+// height returns the height of the page in pixels, and scrolls to its top.
+func (r *reader) height(ctx context.Context) (int64, error) {
+	height, err := chromedp.Run(ctx, chromedp.Evaluate[float64](`scrollTo(0, 0), document.documentElement.scrollHeight`))
+	return int64(height), err
 }

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
@@ -12,14 +14,22 @@ import (
 	"time"
 )
 
-// command runs the program and waits until it exits.
+// commandLimit is the maximum time that a command may take.
+const commandLimit = 2 * time.Minute
+
+// command runs the program and waits until it exits. It kills a program that takes longer than commandLimit, and then
+// returns an error.
 func command(t *testing.T, env []string, args ...string) (out, errOut string, err error) {
 	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), commandLimit)
+	defer stop()
 	var o, e bytes.Buffer
-	c := exec.Command(binary, args...)
+	c := exec.CommandContext(ctx, binary, args...)
 	c.Env = append(c.Environ(), env...)
 	c.Stdout, c.Stderr = &o, &e
-	err = c.Run()
+	if err = c.Run(); ctx.Err() != nil {
+		err = fmt.Errorf("postrider %s did not exit within %v: %w", strings.Join(args, " "), commandLimit, ctx.Err())
+	}
 	return o.String(), e.String(), err
 }
 

@@ -50,7 +50,9 @@ func TestDashboardPane(t *testing.T) {
 	r.presses("Text")
 	r.sees("Text of Third")
 	r.evaluates(`history.back(), true`)
-	eventually(t, 20*time.Second, "the tab is left", func() bool { return r.evaluates(`!location.search.includes("view")`) })
+	eventually(t, 20*time.Second, "the tab is left", func() bool {
+		return r.evaluates(`!location.search.includes("view")`)
+	})
 	r.evaluates(`history.back(), true`)
 	shows("Second")
 	r.hits(kb.Escape)

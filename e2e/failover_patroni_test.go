@@ -154,7 +154,9 @@ func (p *patroni) startEtcd() (address string) {
 		"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", "default="+peer)
 	p.etcd = c
-	eventually(p.t, 30*time.Second, "etcd answers", func() bool { return getJSON("http://"+address+"/health", nil) == nil })
+	eventually(p.t, 30*time.Second, "etcd answers", func() bool {
+		return getJSON("http://"+address+"/health", nil) == nil
+	})
 	return address
 }
 

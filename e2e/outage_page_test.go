@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestBrowserOutage takes the database away from a node while a browser shows its pages. A page says so and shows itself
-// again when the database is back, with and without JavaScript. A form keeps what was typed.
+// TestBrowserOutage takes the database away from a node while a browser shows its pages. A page says so and shows
+// itself again when the database is back, with and without JavaScript. A form keeps what was typed.
 func TestBrowserOutage(t *testing.T) {
 	proxy := dbtest.ProxyTo(t, dbtest.PostgresURL(t))
 	n := start(t, []string{"POSTRIDER_DATABASE_URL=" + proxy.URL()})

@@ -26,8 +26,8 @@ const playwrightConfig = `export default {
 
 var typeScript = regexp.MustCompile("(?s)```ts\n(.*?)```")
 
-// TestPlaywrightExample runs the Playwright test in docs/testing-emails.md as it is printed there: a visitor signs up at
-// a program that sends an email, and the test waits for the email and opens its link.
+// TestPlaywrightExample runs the Playwright test in docs/testing-emails.md as it is printed there: a visitor signs up
+// at a program that sends an email, and the test waits for the email and opens its link.
 func TestPlaywrightExample(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/testing-emails.md")

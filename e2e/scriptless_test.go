@@ -11,9 +11,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// deadParts returns what a visitor sees on the page, but cannot use without JavaScript: buttons outside of a form, links
-// that lead nowhere, views that stay hidden, and dialogs that only a script opens. Parts that need scripts by their
-// nature are left out: live updates, the palette, copying, passkeys and editors.
+// deadParts returns what a visitor sees on the page, but cannot use without JavaScript: buttons outside of a form,
+// links that lead nowhere, views that stay hidden, and dialogs that only a script opens. Parts that need scripts by
+// their nature are left out: live updates, the palette, copying, passkeys and editors.
 const deadParts = `(() => {
 	const dead = [];
 	const says = (what, e) => dead.push(what + ": " + e.outerHTML.replace(/\s+/g, " ").slice(0, 200));

@@ -43,7 +43,8 @@ func TestContactAndBroadcastUnderAttack(t *testing.T) {
 				}
 			}
 			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
-				if w, page := v.exchange(method, at+id, url.Values{"team": {v.teamID}}); w.StatusCode != 404 && w.StatusCode != 405 {
+				w, page := v.exchange(method, at+id, url.Values{"team": {v.teamID}})
+				if w.StatusCode != 404 && w.StatusCode != 405 {
 					t.Errorf("%s %s: %d\n%s", method, at, w.StatusCode, page)
 				}
 			}
@@ -68,7 +69,8 @@ func TestConfirmsVisibleNames(t *testing.T) {
 			b.must(err)
 			at := "/app/keys/" + key.ID
 			v.shows(at+"?delete", 200, `data-confirm="`+typed+`"`)
-			for _, wrong := range []string{"", " ", "x" + typed, typed + "\x00", strings.Repeat(typed, 5000), strings.ToUpper(typed)} {
+			for _, wrong := range []string{"", " ", "x" + typed, typed + "\x00", strings.Repeat(typed, 5000),
+				strings.ToUpper(typed)} {
 				if status, page := v.post(at+"/delete", url.Values{"confirm": {wrong, typed}}); status != 422 && status != 400 {
 					t.Errorf("%q confirms the deletion of %q: %d\n%s", wrong, name, status, page)
 				}
@@ -117,8 +119,8 @@ func TestHostileAnswer(t *testing.T) {
 			return strings.Contains(page, "The simulated answer:")
 		})
 		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE email_events SET reply = $2 WHERE email_id = $1 AND reply IS NOT NULL`, db.ID(id),
-				"550 5.1.1 "+rightToLeft+"moc.knab")
+			_, err := tx.Exec(t.Context(), `UPDATE email_events SET reply = $2
+				WHERE email_id = $1 AND reply IS NOT NULL`, db.ID(id), "550 5.1.1 "+rightToLeft+"moc.knab")
 			return err
 		}))
 		page := v.shows("/app/emails/"+id, 200, "550 5.1.1 [U&#43;202E]moc.knab")

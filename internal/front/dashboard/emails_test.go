@@ -156,8 +156,8 @@ func TestEmptyFieldsLeaveAddress(t *testing.T) {
 	}
 }
 
-// The form that sends an email starts with a sender that can be sent as it is: its name is quoted if it needs quotes, and
-// its domain may send.
+// The form that sends an email starts with a sender that can be sent as it is: its name is quoted if it needs quotes,
+// and its domain may send.
 func TestDefaultSender(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {

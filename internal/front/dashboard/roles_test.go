@@ -34,8 +34,8 @@ func TestRoutesNeedScopes(t *testing.T) {
 	}
 }
 
-// An action has the same name in the audit log whether a page or the API did it. The API has no operation that renames a
-// team; the command has the same name for it.
+// An action has the same name in the audit log whether a page or the API did it. The API has no operation that renames
+// a team; the command has the same name for it.
 func TestActionsHaveTheNamesOfTheAPI(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{teamRenamed: true}

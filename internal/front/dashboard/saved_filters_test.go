@@ -23,9 +23,11 @@ func TestSavedFilters(t *testing.T) {
 			"suppressions": "origin=bounce", "receiving": "thread=01890a5d-ac96-774b-bcce-b302099a8057"} {
 			path := "/app/" + list
 			v.shows(path+"?"+query+"&after=01890a5d-ac96-774b-bcce-b302099a8057", 200, "Save filter")
-			status, page := v.post(path+"/filters", url.Values{"query": {query + "&before=x&empty="}, "name": {"  My <b>  list "}})
+			status, page := v.post(path+"/filters", url.Values{"query": {query + "&before=x&empty="},
+				"name": {"  My <b>  list "}})
 			if status != 200 || !strings.Contains(page, "The filter “My &lt;b&gt; list” is saved.") ||
-				!strings.Contains(page, `aria-current="true">My &lt;b&gt; list</a>`) || strings.Contains(page, "Name of the filter") {
+				!strings.Contains(page, `aria-current="true">My &lt;b&gt; list</a>`) ||
+				strings.Contains(page, "Name of the filter") {
 				t.Errorf("saved in %s: %d\n%s", list, status, page)
 			}
 			values, err := url.ParseQuery(query)

@@ -29,7 +29,8 @@ func TestBadRequests(t *testing.T) {
 			if path == "/sign-out" {
 				continue
 			}
-			for _, id := range []string{"%00", "%00%ff", "%ff", "x", strings.Repeat("x", 5000), x.Acme.TeamID, "%E2%80%AE", "..%2f"} {
+			for _, id := range []string{"%00", "%00%ff", "%ff", "x", strings.Repeat("x", 5000), x.Acme.TeamID,
+				"%E2%80%AE", "..%2f"} {
 				if !strings.Contains(path, "{") && id != "x" {
 					continue
 				}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // receiver is a server that takes webhooks. It fails while broken is set.
@@ -92,6 +93,12 @@ func TestWebhook(t *testing.T) {
 			!strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), secret) {
 			t.Errorf("reveal: %d\n%s", status, page)
 		}
+		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE webhooks SET disabled_reason =
+				'Every attempt since 2026-11-12 09:14 UTC failed.' WHERE id = $1`, db.ID(id))
+			return err
+		}))
+		v.shows(path, 200, `Every attempt since <time datetime="2026-11-12T09:14:00.000Z"`)
 		v.shows(path+"/rotate", 200, "For 24 hours")
 		status, page := v.post(path+"/rotate", nil)
 		if rotated := secretShown.FindStringSubmatch(page); status != 200 || rotated == nil ||

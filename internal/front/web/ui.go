@@ -14,9 +14,10 @@ import (
 
 // functions are the functions that all templates can use.
 var functions = template.FuncMap{
-	"date": date, "shown": visible.Show, "confirmation": Confirmation, "asset": assetPath, "icon": icon, "state": stateOf, "when": when, "ago": ago,
-	"clock": clock, "num": num, "size": size, "took": took, "initials": initials, "dict": dict, "plural": plural,
-	"middle": middle, "daytime": daytime, "timed": timed, "shortcuts": func() []shortcut { return allShortcuts },
+	"date": date, "shown": visible.Show, "confirmation": Confirmation, "asset": assetPath, "icon": icon,
+	"state": stateOf, "when": when, "ago": ago, "relative": relative, "clock": clock, "num": num, "size": size,
+	"took": took, "initials": initials, "dict": dict, "plural": plural, "middle": middle,
+	"daytime": daytime, "timed": timed, "shortcuts": func() []shortcut { return allShortcuts },
 }
 
 // icon returns an icon, which screen readers skip.
@@ -127,8 +128,19 @@ func when(t time.Time) template.HTML {
 }
 
 // ago returns a time element with the time that has passed, such as "14 s", "9 min" and "3 h", and after a day the
-// date. A script keeps the text up to date.
+// date. It is for columns of tables. A script keeps the text up to date.
 func ago(t time.Time) template.HTML { return timeElement(t, "ago", agoText(time.Since(t), t)) }
+
+// relative returns a time element for a sentence: "14 s ago", "in 3 h", and from a day on the date. A script keeps the
+// text up to date.
+func relative(t time.Time) template.HTML {
+	passed := time.Since(t)
+	text := agoText(passed, t)
+	if passed >= 0 && passed < 24*time.Hour {
+		text += " ago"
+	}
+	return timeElement(t, "relative", text)
+}
 
 // clock returns a time element with the time of day, and after a day the date.
 func clock(t time.Time) template.HTML {
@@ -139,7 +151,7 @@ func clock(t time.Time) template.HTML {
 }
 
 // writtenTime matches the times in sentences that the services write.
-var writtenTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`)
+var writtenTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC`)
 
 // timed returns a sentence with a time element in place of each time in it, so that the times of a page have one zone.
 // Hidden characters, such as those of a host's reply, are shown by their code points.
@@ -147,8 +159,12 @@ func timed(sentence string) template.HTML {
 	sentence = visible.Show(sentence)
 	var b strings.Builder
 	end := 0
-	for _, m := range writtenTime.FindAllStringIndex(sentence, -1) {
-		t, err := time.Parse("2006-01-02 15:04:05 UTC", sentence[m[0]:m[1]])
+	for _, m := range writtenTime.FindAllStringSubmatchIndex(sentence, -1) {
+		layout := "2006-01-02 15:04:05 UTC"
+		if m[2] < 0 {
+			layout = "2006-01-02 15:04 UTC"
+		}
+		t, err := time.Parse(layout, sentence[m[0]:m[1]])
 		if err != nil {
 			continue
 		}

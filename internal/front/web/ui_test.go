@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,13 +45,25 @@ func TestWith(t *testing.T) {
 
 // Times in a sentence become time elements, which pages show in the visitor's zone; the text around them is escaped.
 func TestTimed(t *testing.T) {
-	got := string(timed("A <b> at 2026-11-30 10:39:14 UTC, not 2026-99-30 10:39:14 UTC."))
+	got := string(timed("A <b> at 2026-11-30 10:39:14 UTC, not 2026-99-30 10:39:14 UTC, since 2026-11-30 10:39 UTC."))
 	want := "A &lt;b&gt; at " + string(when(time.Date(2026, 11, 30, 10, 39, 14, 0, time.UTC))) +
-		", not 2026-99-30 10:39:14 UTC."
+		", not 2026-99-30 10:39:14 UTC, since " + string(when(time.Date(2026, 11, 30, 10, 39, 0, 0, time.UTC))) + "."
 	if got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := timed("550 \u202eabc\u200b"); got != "550 [U+202E]abc[U+200B]" {
 		t.Errorf("hidden characters: %q", got)
+	}
+}
+
+// In a sentence, a time that has passed is "ago", and one ahead is "in". From a day on, both are dates.
+func TestRelative(t *testing.T) {
+	now := time.Now()
+	day := now.Add(-25 * time.Hour)
+	for at, want := range map[time.Time]string{now.Add(-150 * time.Second): "2 min ago", day: day.UTC().Format(dayLayout),
+		now.Add(150 * time.Minute): "in 2 h"} {
+		if got := string(relative(at)); !strings.Contains(got, `data-t="relative"`) || !strings.Contains(got, ">"+want+"<") {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }

@@ -35,7 +35,7 @@ func ParseZone(name string) (*time.Location, bool) {
 
 // timePattern matches the elements that [timeElement] makes: the time, the kind and the text.
 var timePattern = regexp.MustCompile(
-	`<time datetime="([0-9T:.Z-]+)" data-t="(at|ago|clock)" title="[^"]*">([^<]*)</time>`)
+	`<time datetime="([0-9T:.Z-]+)" data-t="(at|ago|relative|clock)" title="[^"]*">([^<]*)</time>`)
 
 // inZone rewrites the times of a page, which templates write in UTC, in a zone, so that a page shows them right before
 // its script has run. Relative times, such as 3 h, stay as they are.

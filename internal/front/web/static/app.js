@@ -34,8 +34,9 @@
 				if (e.dataset.t === "at") e.textContent = at.format(t).replace(",", "");
 				if (e.dataset.t === "clock") e.textContent = clock.format(t);
 			}
-			if (e.dataset.t === "ago") {
-				const text = ago(t);
+			if (e.dataset.t === "ago" || e.dataset.t === "relative") {
+				const passed = Date.now() - t;
+				const text = ago(t) + (e.dataset.t === "relative" && passed >= 0 && passed < 864e5 ? " ago" : "");
 				if (e.textContent !== text) e.textContent = text;
 			}
 		}

@@ -70,6 +70,9 @@ type unsubscribePage struct {
 	For, All string
 	OneClick string // label of the one-click button; "" hides it
 
+	// LeavesAll is whether the one-click button unsubscribes from all emails, so that no checkbox needs to.
+	LeavesAll bool
+
 	// If Done is true, the page is a confirmation. On a confirmation page, Topics and Unsubscribed hold the values from
 	// before the change, which the undo button restores.
 	Done, Changed bool
@@ -131,7 +134,7 @@ func (u *unsubscribeHandler) show(w http.ResponseWriter, r *http.Request) {
 	case first != nil && first.On:
 		p.OneClick = fmt.Sprintf(p.Text.LeaveOne, first.Name)
 	case link.TopicID == "":
-		p.OneClick = fmt.Sprintf(p.Text.LeaveAll, p.team)
+		p.OneClick, p.LeavesAll = fmt.Sprintf(p.Text.LeaveAll, p.team), true
 	}
 	u.write(w, r, p)
 }

@@ -266,6 +266,30 @@ func TestChoosing(t *testing.T) {
 	})
 }
 
+// A link without a topic has a button that unsubscribes from everything, so the page has no checkbox with the same
+// label.
+func TestOneLabelForEverything(t *testing.T) {
+	t.Parallel()
+	eachPages(t, func(t *testing.T, p *pages) {
+		const everything = "Unsubscribe from all emails of Acme"
+		token := p.token("")
+		page := p.request(http.MethodGet, token, "")
+		if n := strings.Count(page.text, everything); n != 1 || strings.Contains(page.text, "Save") {
+			t.Errorf("the page without topics says %d times how to unsubscribe:\n%s", n, page.text)
+		}
+		p.topic("News", contacts.OptIn, contacts.Public)
+		page = p.request(http.MethodGet, token, "")
+		if !slices.Equal(page.choices(), []string{"+News"}) || strings.Count(page.text, everything) != 1 {
+			t.Errorf("the page with a topic offers %q:\n%s", page.choices(), page.text)
+		}
+		p.submit(page, token, everything, nil)
+		page = p.request(http.MethodGet, token, "")
+		if !slices.Equal(page.choices(), []string{"+News", "+" + everything}) {
+			t.Errorf("an unsubscribed contact is offered %q", page.choices())
+		}
+	})
+}
+
 // The unsubscribe page shows a private topic to contacts who are subscribed. Contacts who unsubscribed from the topic
 // on this page still see it, so that they can subscribe again. No other contacts can see the private topic or subscribe
 // to it.

@@ -31,8 +31,8 @@ const (
 )
 
 var errDeveloperLink = fault.New(fault.BadCredential, "", "This link does not work: it was used, or it belongs to an "+
-	"earlier start of `postrider dev`. Open the newest sign-in link in the output of `postrider dev`, or restart "+
-	"`postrider dev` to get a new one.")
+	"earlier start of “postrider dev”. Open the newest sign-in link in the output of that command, or restart the "+
+	"command to get a new one.")
 
 // developer signs browsers in as the development user. A browser must open a link with a token. Each token works once,
 // and only until the node stops. The address and the headers of a request do not matter, because a proxy on this
@@ -52,8 +52,8 @@ func (n *Node) newPages() error {
 			if n.developer == nil {
 				return ""
 			}
-			return "To sign in as the development user, open the newest sign-in link in the output of `postrider dev`. " +
-				"Then open this page again."
+			return "To sign in as the development user, open the newest sign-in link in the output of the command " +
+				"“postrider dev”. Then open this page again."
 		}}, n.Users, n.Members, n.Log)
 	pages, err := signin.New(signin.Deps{Site: n.site, DB: n.DB, Users: n.Users, Members: n.Members, Teams: n.Teams,
 		Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates, Automations: n.Automations.OfApps})
@@ -74,7 +74,6 @@ func (n *Node) newPages() error {
 		Checker:      preflight.Checker{Domains: n.Domains, DNS: n.checkedDNS()},
 		Metrics:      n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
 		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit, Docs: n.docsSections, Version: n.o.Version,
-		Captures:  func() bool { return n.developer != nil && n.Config.Transport == "capture" },
 		Reference: func() (template.HTML, error) { return n.api.Reference() }})
 	if err != nil {
 		return err

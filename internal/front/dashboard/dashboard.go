@@ -129,9 +129,6 @@ type Deps struct {
 	Now       func() time.Time
 	PublicURL string
 
-	// Captures reports whether the node is for development and keeps emails in the outbox instead of sending them.
-	Captures func() bool
-
 	// Submission returns the ports at which apps submit emails by SMTP. The first one works with most programs.
 	Submission func() []SubmissionPort
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/visible"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
@@ -190,7 +191,7 @@ func (c *call) outboxCopy(a *explain.Answer) string {
 		return ""
 	}
 	for i := range a.Attempts {
-		if _, id, ok := strings.Cut(a.Attempts[i].Reply, " captured as "); ok && a.Attempts[i].Host == "outbox" {
+		if _, id, ok := strings.Cut(a.Attempts[i].Reply, " captured as "); ok && a.Attempts[i].Host == events.OutboxHost {
 			return "/dev/outbox/" + url.PathEscape(strings.TrimSpace(id))
 		}
 	}

@@ -10,11 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/accounts/savedfilters"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-var emailsPage = pageOf("emails.html", "saved.html")
+var emailsPage = pageOf("emails.html", "saved.html", "key_source.html")
 
 // rowsShown is the number of rows on a page of a list.
 const rowsShown = 50
@@ -44,6 +45,8 @@ type emailList struct {
 	Export   string
 	Saved    savedView
 	Problem  string // why the search was refused; else ""
+
+	Development bool // whether the node is for development, whose operator has seen a key
 }
 
 // emailFilter is the filter as the visitor set it.
@@ -149,18 +152,18 @@ func (c *call) emails() error {
 	for i := range some {
 		row := rowOf(&some[i])
 		row.Href = emailPath(row.ID) + listQuery(c.r.URL, emailFilters)
-		if row.State == emails.Delivered && c.Captures() &&
-			!c.Domains.IsSandbox(row.To[strings.LastIndexByte(row.To, '@')+1:]) {
+		newest := latest[row.ID]
+		if row.State == emails.Delivered && newest.Host == events.OutboxHost {
 			row.State = capturedState
 		}
-		row.Said, row.Next = lastEvent(latest[row.ID])
+		row.Said, row.Next = lastEvent(newest)
 		data.Rows = append(data.Rows, row)
 	}
 	data.Pager = c.searchPager(p, ids, found.HasMore, found.Next)
 	data.First = len(ids) == 0 && f.Empty() && p == (page.Page{Limit: rowsShown})
 	if data.First {
-		data.Snippets, err = c.snippets()
-		if err != nil {
+		data.Development = c.Site.Development()
+		if data.Snippets, err = c.snippets(); err != nil {
 			return err
 		}
 	}

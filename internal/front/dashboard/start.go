@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-var startPage = pageOf("start.html")
+var startPage = pageOf("start.html", "key_source.html")
 
 // startView is the content of the page with the first steps of a team.
 type startView struct {
@@ -16,7 +16,9 @@ type startView struct {
 	Steps    []firstStep
 	Done     int
 	Snippets []snippet
-	May      bool // whether the visitor may send emails
+	MaySend  bool // whether the visitor may send emails
+
+	Development bool // whether the node is for development, whose operator has seen a key
 }
 
 // firstStep is one of the first steps, with its next action.
@@ -27,7 +29,8 @@ type firstStep struct {
 }
 
 func (c *call) start() error {
-	data := startView{base: c.base(), May: c.actor.Scopes.Has(teams.EmailsSend)}
+	data := startView{base: c.base(), MaySend: c.actor.Scopes.Has(teams.EmailsSend),
+		Development: c.Site.Development()}
 	for _, x := range []struct {
 		scope teams.Scope
 		read  func() (firstStep, error)

@@ -12,9 +12,13 @@ import (
 type Newest struct {
 	Type   string // without the prefix "email."
 	Data   string // event data as JSON; "" if there is none
+	Host   string // that the attempt behind the event has reached; "" if there is none
 	At     time.Time
 	NextAt time.Time // when the delivery is tried again; zero if it is not
 }
+
+// OutboxHost is the host of attempts in which the outbox of a node for development has taken the email.
+const OutboxHost = "outbox"
 
 // LatestMax is the maximum number of emails for which Latest reads the newest event.
 const LatestMax = 100
@@ -25,7 +29,8 @@ func Latest(ctx context.Context, r db.Reader, teamID string, emailIDs []string) 
 	if len(emailIDs) == 0 {
 		return all, nil
 	}
-	rows, err := r.Query(ctx, `SELECT e.id, v.type, v.data, v.created_at, COALESCE(v.next_at, 0) FROM emails e
+	rows, err := r.Query(ctx, `SELECT e.id, v.type, v.data, v.created_at, COALESCE(v.next_at, 0),
+		COALESCE(v.host, '') FROM emails e
 		JOIN email_events v ON v.email_id = e.id
 		AND v.id = (SELECT x.id FROM email_events x WHERE x.email_id = e.id ORDER BY x.id DESC LIMIT 1)
 		WHERE e.team_id = $1 AND e.id = ANY($2)`, db.ID(teamID), db.IDs(emailIDs[:min(len(emailIDs), LatestMax)]))
@@ -36,7 +41,7 @@ func Latest(ctx context.Context, r db.Reader, teamID string, emailIDs []string) 
 	some, err := db.Collect(rows, err, func(r db.Row) (x row, err error) {
 		var number int16
 		var at, next int64
-		if err := r.Scan((*db.ID)(&x.id), &number, &x.Data, &at, &next); err != nil {
+		if err := r.Scan((*db.ID)(&x.id), &number, &x.Data, &at, &next, &x.Host); err != nil {
 			return x, err
 		}
 		x.At, x.NextAt = db.Time(at), db.Time(next)

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -19,6 +20,6 @@ func (s *Service) capture(ctx context.Context, o *emails.Outgoing, env smtpclien
 	}
 	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "captured as " +
 		m.ID, Local: true}}
-	return outcome{host: "outbox", answers: repeatAnswer(a, len(env.To)),
+	return outcome{host: events.OutboxHost, answers: repeatAnswer(a, len(env.To)),
 		conversation: "* kept in the outbox and not sent\n"}, nil
 }

@@ -206,7 +206,7 @@ func (t *Try) replyTo(address string) string {
 // captured reports whether the outbox of `postrider dev` took the email instead of a host; simulated reports whether
 // a test address did. Package delivery has these names.
 func captured(t *Try) bool {
-	return t.Host == "outbox" && t.ownReply() && strings.Contains(t.Reply, " captured as ")
+	return t.Host == events.OutboxHost && t.ownReply() && strings.Contains(t.Reply, " captured as ")
 }
 
 func simulated(t *Try) bool {

@@ -3,8 +3,10 @@ package dashboard
 import (
 	"cmp"
 	"net/url"
+	"regexp"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -96,6 +98,50 @@ func auditWords(action string) string {
 	return strings.ReplaceAll(words, "_", " ")
 }
 
+// limitsPattern matches how an entry describes the limits of a connected app, in the words of the API
+// ([grants.Limits.String]).
+var limitsPattern = regexp.MustCompile(`recipients_per_email (\w+), emails_per_day (\w+), approval (\w+)`)
+
+// detailWords returns the detail of an entry in the words of the pages.
+func detailWords(e *audit.Entry) string {
+	switch e.Action {
+	case audit.GrantUpdated:
+		text := limitsPattern.ReplaceAllStringFunc(e.Detail, func(limits string) string {
+			m := limitsPattern.FindStringSubmatch(limits)
+			var all []string
+			if m[1] != "none" {
+				all = append(all, "at most "+m[1]+" recipients of one email")
+			}
+			if m[2] != "none" {
+				all = append(all, "at most "+m[2]+" emails a day")
+			}
+			if m[3] == "true" {
+				all = append(all, "a person approves each email")
+			}
+			return cmp.Or(strings.Join(all, ", "), "no limits")
+		})
+		return strings.NewReplacer("before: ", "Before: ", "; now: ", ". Now: ").Replace(text)
+	case audit.GrantRevoked:
+		reason, more, _ := strings.Cut(e.Detail, ": ")
+		return strings.TrimSuffix(cmp.Or(revokeReasons[grants.Reason(reason)], reason)+", "+more, ", ")
+	case audit.ApprovalApproved:
+		return "" // the id of the email, to which the page of the approval links
+	}
+	return e.Detail
+}
+
+// revokeReasons says why an app was disconnected. Further words may follow.
+var revokeReasons = map[grants.Reason]string{
+	grants.FromAPI:      "by the API",
+	grants.FromSite:     "by this dashboard",
+	grants.ByClient:     "by the app itself",
+	grants.TokenReused:  "a refresh token was used twice",
+	grants.CodeReused:   "an authorization code was used twice",
+	grants.UserLeft:     "the person who had allowed it left the team or was disabled",
+	grants.KeyDeleted:   "the API key that had allowed it was deleted",
+	grants.GrantExpired: "the app did not use it for two months",
+}
+
 // saysDetail are the actions whose detail is the object of the sentence.
 var saysDetail = map[string]bool{audit.MemberInvited: true, audit.MemberRoleChanged: true, audit.MemberRemoved: true,
 	audit.InvitationSent: true, audit.InvitationRevoked: true, audit.ClientRegistered: true}
@@ -112,7 +158,7 @@ func (c *call) auditRows(all []audit.Entry) ([]auditRow, error) {
 	n := auditNames{call: c, lists: map[string]map[string]string{}, found: map[string]objectView{}}
 	var rows []auditRow
 	for _, e := range all {
-		row := auditRow{Entry: e, Words: auditWords(e.Action), Detail: e.Detail}
+		row := auditRow{Entry: e, Words: auditWords(e.Action), Detail: detailWords(&e)}
 		var err error
 		if row.Actor, err = n.actor(&e); err != nil {
 			return nil, err

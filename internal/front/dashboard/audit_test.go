@@ -29,13 +29,20 @@ func TestAuditSentences(t *testing.T) {
 		if page := admin.shows("/app/settings/audit", 200, "a[U&#43;202E]b"); strings.Contains(page, "\u202e") {
 			t.Errorf("the page has a character that changes the direction of text\n%s", page)
 		}
+		b.must(b.Audit.Write(t.Context(), audit.Entry{TeamID: b.acme.TeamID, Action: audit.GrantUpdated, Target: id.New(),
+			Detail: "before: recipients_per_email none, emails_per_day none, approval false; " +
+				"now: recipients_per_email 20, emails_per_day 100, approval true"}))
+		b.must(b.Audit.Write(t.Context(), audit.Entry{TeamID: b.acme.TeamID, Action: audit.GrantRevoked, Target: id.New(),
+			Detail: "user_left: 2 grants"}))
 
 		page := sentences(admin.shows("/app/settings/audit", 200, `href="/app/keys/`+key, `href="/app/contacts/`+contact,
 			`title="`+gone, `title="domain.updated `))
 		for _, want := range []string{"Laura Meyer renamed the team", "API key production changed the domain acme.example",
 			"API key production created the API key worker &lt;b&gt;",
 			"API key production deleted the webhook Copy " + gone[:8] + "…" + gone[len(gone)-6:],
-			"API key production created the contact laura@example.org", "former@example.org invited new@example.org as admin"} {
+			"API key production created the contact laura@example.org", "former@example.org invited new@example.org as admin",
+			"Before: no limits. Now: at most 20 recipients of one email, at most 100 emails a day, a person approves each email",
+			"left the team or was disabled, 2 grants"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the page lacks %q:\n%s", want, page)
 			}

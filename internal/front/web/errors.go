@@ -64,6 +64,19 @@ func titleOf(status int) string {
 	return "This cannot be done"
 }
 
+// inPageWords returns the title and the text of an error page. Services write for clients of the API: they say only
+// that an object was not found, and mark names with backticks.
+func inPageWords(status int, message string) (title, text string) {
+	object, ok := strings.CutSuffix(message, " not found")
+	if status != http.StatusNotFound || !ok || object == "" {
+		return titleOf(status), InWords("", message, nil)
+	}
+	if object[1:] == strings.ToLower(object[1:]) { // not an abbreviation, as in API key
+		object = strings.ToLower(object)
+	}
+	return message, "This " + object + " does not exist, is no longer kept, or belongs to another team."
+}
+
 // fail responds with an error page or JSON. Internal errors are logged, and their message is not shown to the user.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, message := http.StatusInternalServerError, "Something went wrong on our side. Try again in a moment."
@@ -99,13 +112,14 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		return
 	}
-	of := layoutData{Data: struct{ Title, Message string }{titleOf(status), message}}
+	title, message := inPageWords(status, message)
+	of := layoutData{Data: struct{ Title, Message string }{title, message}}
 	// The error page for an internal error does not show the visitor, because looking up the visitor may be the operation
 	// that failed.
 	if v, ok, err := s.Visitor(r); err == nil && ok && status != http.StatusInternalServerError {
 		of.Visitor = &v
 	}
-	o := options{crumbs: []Crumb{{Label: titleOf(status)}}}
+	o := options{crumbs: []Crumb{{Label: title}}}
 	s.frame(r, &of, &o)
 	if err := s.write(w, r, status, errorPage, of, &o); err != nil {
 		s.log.Error("rendering the error page failed", "error", err)

@@ -19,6 +19,9 @@ func TestErrors(t *testing.T) {
 	mux := http.NewServeMux()
 	for path, err := range map[string]error{
 		"/none/{secret}": fault.NotFoundf("There is <nothing> here."),
+		"/gone":          fault.NotFoundf("Email not found"),
+		"/gone-key":      fault.NotFoundf("API key not found"),
+		"/named":         fault.Invalidf("name", "Use `postrider dev`."),
 		"/fast":          fault.New(fault.TooFast, "", "Wait a minute."),
 		"/ours/{secret}": errors.New("the disk is full"),
 	} {
@@ -35,6 +38,10 @@ func TestErrors(t *testing.T) {
 		want                       string
 	}{
 		{"GET", "/none/x", "", "", 404, "There is &lt;nothing&gt; here."},
+		{"GET", "/gone", "", "", 404, "<h1>Email not found</h1><p>This email does not exist, is no longer kept, or"},
+		{"GET", "/gone-key", "", "", 404, "<h1>API key not found</h1><p>This API key does not exist"},
+		{"GET", "/gone", "application/json", "", 404, `{"message":"Email not found"}`},
+		{"GET", "/named", "", "", 422, "Use postrider dev."},
 		{"GET", "/fast", "", "", 429, "Wait a minute."},
 		{"GET", "/ours/s3cret", "", "", 500, "Something went wrong"},
 		{"GET", "/panic", "", "", 500, "Something went wrong"},

@@ -1,4 +1,4 @@
-// Package exports writes a team's data to files, as CSV or as JSON lines: contacts, emails, suppressions, the request
+// Package exports writes a team's data to files, as CSV or as NDJSON: contacts, emails, suppressions, the request
 // log and the audit log.
 //
 // # Shape

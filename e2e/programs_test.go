@@ -43,7 +43,7 @@ func TestProgramsInABrowser(t *testing.T) {
 
 	r.open("/app/account")
 	r.presses("Connected apps")
-	r.sees("allowed by developer@postrider.localhost")
+	r.sees("Allowed by developer@postrider.localhost")
 	r.sees("No limits.")
 	// unfolds opens the details element whose summary starts with the given text.
 	unfolds := func(text string) {

@@ -29,6 +29,7 @@ type domainView struct {
 	Checking bool          // whether records are looked up frequently
 	Trusted  bool          // whether records count as found without a look-up, as in development
 	Zone     string        // the records as lines of a zone file
+	Root     string        // to which the names are relative, if records are not found; else ""
 	Claim    *claimView
 
 	Settings bool // whether the tab with the settings is shown
@@ -96,6 +97,12 @@ func (c *call) domainPage(status int, data domainView) error {
 				data.Good++
 			} else {
 				data.Waiting++
+			}
+		}
+		if r.Found == "" && r.Status != domains.Verified && !r.Unanswered {
+			v.Advice = "" // the page says once what to do about all records that are not found
+			if root, ok := strings.CutPrefix(r.FQDN, r.Name+"."); ok {
+				data.Root = root
 			}
 		}
 		data.Checking = data.Checking || r.Status == domains.Pending

@@ -27,7 +27,7 @@ func (c *call) verifyClaim() error {
 // settingsForm returns the form with a domain's settings.
 func settingsForm(d *domains.Domain) (*web.Form, []tick) {
 	return web.NewForm(
-		&web.Field{Name: "tls", Label: "Encryption", Value: d.TLS, Options: tlsChoices,
+		&web.Field{Name: "tls", Label: "Encrypt emails", Value: d.TLS, Options: tlsChoices,
 			Hint: "Without a verified certificate, an enforced email waits and then bounces."},
 		&web.Field{Name: "tracking_subdomain", Label: "Tracking subdomain", Value: d.TrackingSubdomain,
 			Max: 63, Optional: true,

@@ -44,7 +44,7 @@ func newDomainForm() (*web.Form, []tick) {
 		&web.Field{Name: "region", Label: "Region", Value: "us-east-1", Options: regionChoices},
 		&web.Field{Name: "custom_return_path", Label: "Return path", Max: 63, Optional: true,
 			Hint: "The first label of the host that receives bounces. Empty: send. It cannot be changed later."},
-		&web.Field{Name: "tls", Label: "Encryption", Value: domains.Opportunistic, Options: tlsChoices},
+		&web.Field{Name: "tls", Label: "Encrypt emails", Value: domains.Opportunistic, Options: tlsChoices},
 		&web.Field{Name: "tracking_subdomain", Label: "Tracking subdomain", Max: 63, Optional: true,
 			Hint: "The first label of the host of tracked links, such as links. Empty: none."},
 	), domainTicks(true, false, false, false)

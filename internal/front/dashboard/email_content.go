@@ -28,6 +28,7 @@ type contentView struct {
 	Download string // the address of a file with what is missing, or ""
 
 	// These fields are for the preview.
+	Fits                               bool // no width was chosen, so it is as wide as the window
 	Phone, Dark                        bool
 	Images                             string // see [web.Site.MayLoadImages]
 	Desktop, ToPhone, ToImages, ToDark string // addresses of the preview with other settings
@@ -125,8 +126,9 @@ func (c *call) preview(v *contentView, e *emails.Email) {
 		return
 	}
 	q := c.r.URL.Query()
-	v.Phone, v.Dark, v.Images = q.Get("width") == "phone", q.Get("dark") == "1", c.Site.MayLoadImages(c.r, e.ID)
-	v.Desktop, v.ToPhone = c.contentHref("width", ""), c.contentHref("width", "phone")
+	v.Phone, v.Fits = q.Get("width") == "phone", !q.Has("width")
+	v.Dark, v.Images = q.Get("dark") == "1", c.Site.MayLoadImages(c.r, e.ID)
+	v.Desktop, v.ToPhone = c.contentHref("width", "desktop"), c.contentHref("width", "phone")
 	v.ToImages, v.ToDark = c.contentHref("images", ""), c.contentHref("dark", flag(!v.Dark))
 	if v.Images == "" {
 		v.ToImages = c.contentHref("images", c.Site.ImagesToken(c.r, e.ID))

@@ -84,6 +84,12 @@ func TestEmailViews(t *testing.T) {
 		at := "/app/emails/" + id
 		v.shows(at, 200, `aria-current="page"`, `src="`+at+`/html"`, `class="paper"`)
 		v.shows(at+"?width=phone&dark=1", 200, `class="paper phone dark"`, `src="`+at+`/html"`)
+		// Until a width is chosen, the preview fits the window, which on a phone is the view Phone.
+		narrow := `<div class="seg seg-s" role="group" aria-label="Width">`
+		v.shows(at, 200, narrow)
+		if page := v.shows(at+"?width=desktop", 200, `class="paper desktop"`); strings.Contains(page, narrow) {
+			t.Error("a chosen width is not that of the window")
+		}
 		v.shows(at+"?view=text", 200, "Postrider made this one from the HTML", "Invoice")
 		v.shows(at+"?view=source", 200, "&lt;h1&gt;Invoice&lt;/h1&gt;", at+"/html?download=1")
 		v.shows(at+"?view=headers", 200, "<td class=\"wrap\">Message-ID</td>", "Grüße", "DKIM signature")

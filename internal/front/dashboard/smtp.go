@@ -22,7 +22,7 @@ func (p SubmissionPort) Security() string {
 	case p.Implicit:
 		return "TLS from the first byte (often called SSL/TLS)"
 	case p.Clear:
-		return "optional, because this node is for development; with STARTTLS if your program asks for it"
+		return "Optional, because this node is for development; with STARTTLS if your program asks for it"
 	}
 	return "STARTTLS, required before the password is sent"
 }
@@ -52,7 +52,7 @@ func (c *call) smtp() error {
 		}
 		data.Snippets = smtpSnippets(data.Ports[0], from, to)
 	}
-	return c.show(http.StatusOK, smtpPage, data, web.Crumbs("API keys", "/app/keys", "SMTP"), web.Class("form"))
+	return c.show(http.StatusOK, smtpPage, data, web.Crumbs("Settings", "/app/settings", "SMTP"), web.Class("form"))
 }
 
 // smtpSnippets returns examples that send an email by SMTP. The password is read from the environment. In development,

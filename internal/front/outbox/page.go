@@ -75,6 +75,7 @@ type mailView struct {
 	From      string
 	View      string // desktop, phone, text, html or raw
 	Views     []tab
+	Fits      bool   // no width was chosen, so the HTML is as wide as the window: on a phone, this is the view phone
 	Frame     string // address of the HTML, or "" if it is not shown
 	Images    string // address that shows the email with images of other servers, or ""
 	TooLarge  bool   // whether the HTML is too large for a frame
@@ -296,6 +297,7 @@ func (s *server) addContent(r *http.Request, v *mailView, p *mailparse.Parsed, q
 	text := ""
 	switch v.View {
 	case "desktop", "phone":
+		v.Fits = query.Get("view") != v.View
 		html := p.HTML()
 		v.TooLarge, v.Whole = len(html) > maxFrame, own+"/html"
 		if v.TooLarge {

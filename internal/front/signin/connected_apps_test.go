@@ -61,7 +61,7 @@ func TestConnectedApps(t *testing.T) {
 		b.get("/app/apps").want(200, "There are no connected apps")
 
 		notes := x.allow(ann, "Notes <b>", "emails:send automations:write emails:read")
-		b.get("/app/apps").want(200, "Notes <b>", "allowed by ann@acme.example", "Not used yet", "No limits.",
+		b.get("/app/apps").want(200, "Notes <b>", "Allowed by ann@acme.example", "Not used yet", "No limits.",
 			"Send emails and broadcasts in the name of the team", "Make and change automations")
 		if strings.Contains(b.body, "<b>") {
 			t.Error("the name of a program is HTML in the page")

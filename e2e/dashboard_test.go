@@ -141,7 +141,7 @@ func (r *reader) sendsFirstEmails() {
 	}
 
 	r.chooses("Watch it arrive in Emails")
-	r.sees("Run one of these examples with your API key")
+	r.sees("Run one of these examples")
 	r.evaluates(`window.sameDocument = true`)
 	r.runs("sh", "-c", curl)
 	r.arrives(1)

@@ -189,7 +189,7 @@ func TestPasskeyInDevelopment(t *testing.T) {
 	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
 	r.hasPasskeys()
 	r.open("/")
-	r.sees("open the newest sign-in link in the output of `postrider dev`")
+	r.sees("open the newest sign-in link in the output of the command “postrider dev”")
 	r.signsIn(n)
 	r.open("/app/account?x=1")
 	r.sees("developer@postrider.localhost")

@@ -51,7 +51,7 @@ func TestDeveloperSignsInByLink(t *testing.T) {
 			t.Helper()
 			text, _ := io.ReadAll(a.Body)
 			if a.StatusCode != http.StatusUnauthorized || len(a.Cookies()) != 0 ||
-				!strings.Contains(string(text), "restart `postrider dev`") {
+				!strings.Contains(string(text), "restart the command") {
 				t.Errorf("%s is answered with %d, %v and\n%s", what, a.StatusCode, a.Cookies(), text)
 			}
 		}
@@ -139,7 +139,7 @@ func (n *started) asksForTheLink(html http.Header) {
 		t.Errorf("/ is answered with %d to a program", a.StatusCode)
 	}
 	text, _ := io.ReadAll(n.visit("GET", "/sign-in", "127.0.0.1:99", "localhost:3000", nil).Body)
-	if !strings.Contains(string(text), "open the newest sign-in link in the output of `postrider dev`") {
+	if !strings.Contains(string(text), "open the newest sign-in link in the output of the command “postrider dev”") {
 		t.Errorf("the sign-in page does not say how to sign in:\n%s", text)
 	}
 }

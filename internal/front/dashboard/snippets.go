@@ -55,7 +55,12 @@ func snippetsFor(url, smtp, key, from, to string) []snippet {
 		{"curl", "curl", "terminal", `curl <url>/emails \
   -H 'Authorization: Bearer <key>' \
   -H 'Content-Type: application/json' \
-  -d '{"from":"<from>","to":"<to>","subject":"Hello","html":"<p>It works.</p>"}'`},
+  -d '{
+    "from": "<from>",
+    "to": "<to>",
+    "subject": "Hello",
+    "html": "<p>It works.</p>"
+  }'`},
 		{"node", "Node.js", "send.mjs (npm install resend)", `import {Resend} from 'resend';
 
 const resend = new Resend('<key>', {baseUrl: '<url>'});

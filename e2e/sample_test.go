@@ -75,6 +75,7 @@ func newSample(t *testing.T) *sample {
 	s.node = prepare(t, buildShifted(t), nil, "--smtp-in", s.mx)
 	env := []string{"POSTRIDER_BENCH_LOOPBACK=1", "POSTRIDER_TRANSPORT=direct", "POSTRIDER_SMTP_PORT=" + port,
 		"POSTRIDER_DNS_SERVERS=" + s.names.addr, "POSTRIDER_TRUST_DOMAINS=false", "POSTRIDER_HOSTNAME=mail.postrider.example",
+		"POSTRIDER_TRACKING_HOST=mail.postrider.example",
 		"POSTRIDER_SMTP_SUBMIT_LISTEN=" + freeAddr(t)}
 	const day = 24 * time.Hour
 	for i, ago := range []time.Duration{6*day + 3*time.Hour, 5 * day, 4*day + 5*time.Hour, 3*day + 2*time.Hour,

@@ -48,7 +48,8 @@ func TestAPIReference(t *testing.T) {
 			t.Errorf("a guest gets a link to %s", other)
 		}
 	}
-	for _, text := range []string{"integer, 1 to 100, default 20", "csv or ndjson, default csv", "string, at most 500 bytes",
+	for _, text := range []string{"integer, 1 to 100, default 20", "csv or ndjson, default csv",
+		"string, at most 500 bytes",
 		"UUID", "required, sent, delivered, "} {
 		if !strings.Contains(page, text) {
 			t.Errorf("no parameter has the type %q", text)

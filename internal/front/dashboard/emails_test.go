@@ -206,7 +206,8 @@ func TestOpenAfterClick(t *testing.T) {
 		}))
 		page := v.shows("/app/emails?q="+id, 200, ">Clicked")
 		_, table, _ := strings.Cut(page, "<tbody")
-		if table, _, _ = strings.Cut(table, "</tbody>"); !strings.Contains(table, "Clicked") || strings.Contains(table, "Opened") {
+		if table, _, _ = strings.Cut(table, "</tbody>"); !strings.Contains(table, "Clicked") ||
+			strings.Contains(table, "Opened") {
 			t.Errorf("the row says:\n%s", table)
 		}
 	})

@@ -50,7 +50,8 @@ func TestInlineImages(t *testing.T) {
 		b.must(err)
 		submitted, err := b.Emails.SendRaw(t.Context(), b.acme, emails.Raw{Send: emails.Send{From: "billing@acme.example",
 			To: []string{"laura@example.org"}, Subject: "Submitted", HTML: new(`<img src="cid:p">`),
-			Attachments: []emails.Upload{{Filename: "p", ContentType: "image/png", ContentID: "p", Content: []byte("png")}}}, HasDate: true,
+			Attachments: []emails.Upload{{Filename: "p", ContentType: "image/png", ContentID: "p", Content: []byte("png")}}},
+			HasDate:    true,
 			Recipients: []message.Address{to}, Header: []byte("From: billing@acme.example\r\nTo: laura@example.org\r\n" +
 				"MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=x\r\n"),
 			Body: []byte("\r\n--x\r\nContent-Type: text/html\r\n\r\n<img src=\"cid:p\">\r\n--x\r\nContent-Type: image/png\r\n" +

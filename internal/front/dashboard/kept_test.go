@@ -78,7 +78,8 @@ func TestFormAfterTheSession(t *testing.T) {
 		}
 		submit()
 		status, page := v.signIn("/app/domains/new")
-		if status != 200 || !strings.Contains(page, typed) || !strings.Contains(page, "You were signed out, so nothing was changed.") {
+		if status != 200 || !strings.Contains(page, typed) ||
+			!strings.Contains(page, "You were signed out, so nothing was changed.") {
 			t.Errorf("the form does not come back: %d\n%s", status, page)
 		}
 		if _, page := v.get("/app/domains/new"); strings.Contains(page, typed) {
@@ -112,8 +113,8 @@ func TestFormAfterTheSession(t *testing.T) {
 	})
 }
 
-// A form is kept only for a browser in which a user was signed in. A made-up cookie keeps none, so that strangers cannot
-// take the places of the forms that are kept.
+// A form is kept only for a browser in which a user was signed in. A made-up cookie keeps none, so that strangers
+// cannot take the places of the forms that are kept.
 func TestFormOfAStranger(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {

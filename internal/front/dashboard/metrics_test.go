@@ -47,8 +47,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// Days of the metrics begin at midnight in the zone that the browser's cookie or the address names. The page, its tables
-// and the list of a day's emails say which zone.
+// Days of the metrics begin at midnight in the zone that the browser's cookie or the address names. The page, its
+// tables and the list of a day's emails say which zone.
 func TestMetricsInZones(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {
@@ -86,8 +86,8 @@ func TestMetricsInZones(t *testing.T) {
 	})
 }
 
-// On the day after a broadcast, more emails are opened than are delivered. No figure exceeds 100 %: the page shows numbers
-// by day, and a rate only where the emails of the whole span include the opened ones.
+// On the day after a broadcast, more emails are opened than are delivered. No figure exceeds 100 %: the page shows
+// numbers by day, and a rate only where the emails of the whole span include the opened ones.
 func TestOpensOfEarlierEmails(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {
@@ -153,7 +153,8 @@ func TestMetricsOfManyDomains(t *testing.T) {
 		v.shows("/app/metrics", 200, "15,001 emails were sent")
 		slot--
 		count(ids[:15_000], "")
-		page := v.shows("/app/metrics?span=24h", 200, "30,001 emails were sent", "Test or deleted domain", "Deleted broadcast")
+		page := v.shows("/app/metrics?span=24h", 200, "30,001 emails were sent", "Test or deleted domain",
+			"Deleted broadcast")
 		if strings.Contains(page, "Too many") {
 			t.Error("the domains are said to be too many")
 		}

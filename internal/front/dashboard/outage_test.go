@@ -54,8 +54,8 @@ const (
 	noObject  = "01890a5d-ac96-774b-bcce-b302099a8057"
 )
 
-// While the database is away, every page says so and reloads itself, and every form comes back with what was typed. Both
-// work again when the database is back.
+// While the database is away, every page says so and reloads itself, and every form comes back with what was typed.
+// Both work again when the database is back.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	eachAway(t, func(t *testing.T, b *board, away func() func()) {
@@ -105,8 +105,9 @@ func TestOutage(t *testing.T) {
 			}
 		}
 
-		if w, page := v.exchange("POST", "/app/emails/new", url.Values{"team": {v.teamID}, "html": {strings.Repeat("x", 100<<10)}}); w.StatusCode !=
-			503 || !strings.Contains(page, strings.Repeat("x", 100<<10)) {
+		html := strings.Repeat("x", 100<<10)
+		w, page := v.exchange("POST", "/app/emails/new", url.Values{"team": {v.teamID}, "html": {html}})
+		if w.StatusCode != 503 || !strings.Contains(page, html) {
 			t.Errorf("a form of 100 KB is lost: %d\n%.1000s", w.StatusCode, page)
 		}
 		if w, page := v.exchange("POST", "/app/emails/new", url.Values{"html": {strings.Repeat("x", 1<<20)}}); w.StatusCode !=
@@ -118,7 +119,8 @@ func TestOutage(t *testing.T) {
 			status, _ := v.get("/app/settings")
 			return status == 200
 		})
-		if _, page := v.post("/app/settings/name", url.Values{"name": {"Better name"}}); !strings.Contains(page, "Better name") {
+		_, page = v.post("/app/settings/name", url.Values{"name": {"Better name"}})
+		if !strings.Contains(page, "Better name") {
 			t.Errorf("the form cannot be submitted again\n%s", page)
 		}
 	})
@@ -227,8 +229,8 @@ func TestLiveOutage(t *testing.T) {
 	})
 }
 
-// exchange makes a request without following redirects, and returns the response and its body. It repeats the request as
-// long as the user requests too many pages in a second.
+// exchange makes a request without following redirects, and returns the response and its body. It repeats the request
+// as long as the user requests too many pages in a second.
 func (v *visitor) exchange(method, path string, form url.Values) (w *http.Response, body string) {
 	v.t.Helper()
 	c := *v.c

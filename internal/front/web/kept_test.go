@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/accounts/users"
 )
 
-// The typed texts are set in the fields of the form, except for secrets and hidden fields. Other forms stay as they are.
+// The typed texts are set in the fields of the form, except for secrets and hidden fields. Other forms stay as they
+// are.
 func TestRefill(t *testing.T) {
 	t.Parallel()
 	const page = `<form method="post" action="/other"><input name="name" value="a"></form>

@@ -15,8 +15,8 @@ func TestTimesInZone(t *testing.T) {
 		t.Fatal("the zone is unknown")
 	}
 	at := time.Date(2026, 3, 8, 7, 0, 0, 0, time.UTC) // when the clocks are set ahead
-	page := string(when(at)) + "|" + string(ago(at)) + "|" + string(timeElement(at, "clock", at.Format(clockLayout))) + "|" +
-		string(timeElement(at, "ago", "9 min")) + "|&lt;time datetime=|" + string(when(at.Add(-time.Second))) +
+	page := string(when(at)) + "|" + string(ago(at)) + "|" + string(timeElement(at, "clock", at.Format(clockLayout))) +
+		"|" + string(timeElement(at, "ago", "9 min")) + "|&lt;time datetime=|" + string(when(at.Add(-time.Second))) +
 		"|" + string(relative(at))
 	want := []string{`>8 Mar 2026, 03:00:00<`, `>8 Mar 03:00<`, `>03:00:00<`, `>9 min<`, `&lt;time`,
 		`title="8 March 2026, 01:59:59 America/New_York">8 Mar 2026, 01:59:59<`, `>8 Mar 03:00<`}

@@ -52,8 +52,8 @@ func backup(ctx context.Context, e *env, args []string) error {
 		return errors.New("--with-key: the secret key is in the setting secret_key and not in a file; keep a copy of that " +
 			"setting")
 	}
-	if _, err := os.Stat(node.DatabaseURL(c)); err != nil {
-		return fmt.Errorf("no installation in data_dir: %w", err)
+	if err := findDatabase(c); err != nil {
+		return err
 	}
 	if _, err := os.Lstat(words[0]); !*force && err == nil {
 		return fmt.Errorf("%s exists; choose another name, or use --force to replace it", words[0])
@@ -111,6 +111,13 @@ func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot st
 		return err
 	} else if empty {
 		return errors.New("the database has no tables: correct data_dir")
+	}
+	// With a key that is not the one of the database, nothing could be restored from the archive.
+	switch _, err := node.OpenKeyring(ctx, d, c, false); {
+	case err != nil && b.key != "":
+		return err
+	case err != nil:
+		fmt.Fprintf(e.errOut, "the backup is made, but look for the key: %v\n", err)
 	}
 	blobs, err := blob.Open(ctx, c.BlobURL)
 	if err != nil {

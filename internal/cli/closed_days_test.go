@@ -149,6 +149,7 @@ func TestClockJumpsAcrossDays(t *testing.T) {
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir, "POSTRIDER_PARTITION_BY": "day",
 		"POSTRIDER_RATE_LIMIT": "0", "POSTRIDER_DATABASE_URL": url + "&search_path=public,pg_catalog"}
 	beside := movableClock(t, url)
+	p.vars["POSTRIDER_SECRET_KEY"] = testSecretKey
 	p.must("migrate")
 	key := p.key("Acme")
 	n := p.start()

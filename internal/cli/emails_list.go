@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -60,7 +61,18 @@ func emailFilterFlags(flags *flag.FlagSet) func() (emails.Filter, error) {
 		{&until, "created-before", "the end, which is excluded"}} {
 		flags.StringVar(x.dst, x.name, "", x.text)
 	}
+	names := []string{}
+	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
 	return func() (_ emails.Filter, err error) {
+		// An empty variable of a script must not select all emails.
+		flags.Visit(func(given *flag.Flag) {
+			if slices.Contains(names, given.Name) && strings.TrimSpace(given.Value.String()) == "" {
+				err = fmt.Errorf("--%s is empty; leave it out to select all emails", given.Name)
+			}
+		})
+		if err != nil {
+			return f, err
+		}
 		for name, address := range map[string]string{"from": f.From, "to": f.To} {
 			if _, err := parseMoment("", address); address != "" && err == nil {
 				return f, fmt.Errorf("--%s is an address or a domain; use --created-after and --created-before for times", name)
@@ -69,7 +81,9 @@ func emailFilterFlags(flags *flag.FlagSet) func() (emails.Filter, error) {
 		if status != "" {
 			f.Status = strings.Split(status, ",")
 		}
-		f.TagName, f.TagValue, _ = strings.Cut(tag, ":")
+		if f.TagName, f.TagValue, _ = strings.Cut(tag, ":"); tag != "" && f.TagName == "" {
+			return f, errors.New("--tag must begin with the name of a tag, as in name or name:value")
+		}
 		if f.CreatedAfter, err = parseMoment("--created-after", since); err != nil {
 			return f, err
 		}

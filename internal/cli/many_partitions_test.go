@@ -65,6 +65,7 @@ func TestManyPartitions(t *testing.T) {
 		"POSTRIDER_DATABASE_URL": dbtest.EmptyPostgresURL(t)}
 	trace := &dbtest.Trace{}
 	p.options.Trace = trace.Record
+	p.vars["POSTRIDER_SECRET_KEY"] = testSecretKey
 	p.must("migrate")
 	key, few := p.key("Acme"), p.key("Few")
 	n := p.start()

@@ -54,6 +54,7 @@ func TestEmptyDatabase(t *testing.T) {
 		for _, command := range needInstallation {
 			p.refused("run `postrider migrate` or `postrider serve`", strings.Fields(command)...)
 		}
+		vars["POSTRIDER_SECRET_KEY"] = testSecretKey
 		if url := vars["POSTRIDER_DATABASE_URL"]; url != "" {
 			var n int
 			err := dbtest.Open(t, url).QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_tables

@@ -38,6 +38,9 @@ type installation struct {
 	options node.Options
 }
 
+// testSecretKey is the secret key of the tests' installations.
+var testSecretKey = strings.Repeat("5e", 32)
+
 // eachEngine runs f once with SQLite and once with PostgreSQL.
 func eachEngine(t *testing.T, f func(t *testing.T, p *installation)) {
 	t.Helper()
@@ -46,6 +49,9 @@ func eachEngine(t *testing.T, f func(t *testing.T, p *installation)) {
 			p := &installation{t: t, dir: filepath.Join(t.TempDir(), "data")}
 			p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
 			if err := os.Mkdir(p.dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(p.dir, "secret.key"), []byte(testSecretKey), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if engine == "postgres" {

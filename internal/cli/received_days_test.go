@@ -63,6 +63,10 @@ func TestDropLeavesReceivedEmails(t *testing.T) {
 		sent := n.old(d.do("GET", "/emails", ""), 5)
 		expired, first, second := d.receive("b@one.example", 12), d.receive("b@one.example", 5),
 			d.receive("c@one.example", 5)
+		// A slow run may have counted the emails before they became old. They are counted anew.
+		for _, table := range []string{"email_counts", "email_counts_until", "email_counts_final"} {
+			n.change(`DELETE FROM ` + table)
+		}
 		d.cron("cron.metrics")
 		n.change(`UPDATE migrations SET applied_at = applied_at - $1`, 100*24*time.Hour.Microseconds())
 		before := func() time.Time { return time.Now().Add(-12 * 24 * time.Hour) } // when nothing was to be dropped

@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // An installation works only with the secret key with which it began. A restore that forgets the key does not get a new
@@ -14,13 +18,27 @@ import (
 func TestSecretKeyOfTheInstallation(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
-		p.must("migrate")
+		p.start().end()
 		file := filepath.Join(p.dir, "secret.key")
 		right, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		commands := [][]string{{"serve", "--http-listen", "127.0.0.1:0"}, {"teams", "list"}, {"migrate"}}
+		commands := [][]string{{"serve", "--http-listen", "127.0.0.1:0"}, {"teams", "list"}}
+		if p.vars["POSTRIDER_DATABASE_URL"] == "" {
+			commands = append(commands, []string{"backup", t.TempDir() + "/b.tar", "--with-key"})
+			defer func() {
+				os.Remove(file)
+				if _, said, code := p.command("migrate"); code == 0 || !strings.Contains(said, "is missing") {
+					t.Errorf("migrate without the key: %d, %s", code, said)
+				}
+			}()
+		} else {
+			defer func() {
+				os.Remove(file)
+				p.must("migrate") // it may run on a machine without the key
+			}()
+		}
 
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
@@ -50,5 +68,28 @@ func TestSecretKeyOfTheInstallation(t *testing.T) {
 		}
 		p.start().end()
 		p.must("teams", "list")
+	})
+}
+
+// The database of an installation that has teams but no check value yet, as after the restore of an older backup, gets no
+// new key. A command decides on no key, because it may run in a wrong folder.
+func TestNoKeyForAnInstallationWithTeams(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *installation) {
+		file := filepath.Join(p.dir, "secret.key")
+		p.key("Acme")
+		d := dbtest.Open(t, node.DatabaseURL(p.config()))
+		if kept, err := d.Fact(t.Context(), db.FactKeyCheck); kept != "" || err != nil {
+			t.Errorf("a command has stored the check value %q, %v", kept, err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range [][]string{{"teams", "list"}, {"serve", "--http-listen", "127.0.0.1:0"}} {
+			p.refused("the secret key of this installation is missing", command...)
+		}
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a new key was made: %v", err)
+		}
 	})
 }

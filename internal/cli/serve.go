@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -92,9 +93,6 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	}
 	defer d.Close()
 	applied, err := d.Migrate(ctx)
-	if err == nil {
-		_, err = node.OpenKeyring(ctx, d, c) // so that the key of a new installation is there for all nodes and commands
-	}
 	for _, name := range applied {
 		fmt.Fprintln(e.out, "applied", name)
 	}
@@ -103,6 +101,11 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	}
 	if err == nil {
 		err = partitions.New(d, partitions.Length(c.PartitionBy), log).Make(ctx)
+	}
+	if err == nil && c.DatabaseURL == "" {
+		// Commands need the key of a new installation. With PostgreSQL, the first node decides on it, because migrations may
+		// run on a machine that has no key.
+		_, err = node.OpenKeyring(ctx, d, c, true)
 	}
 	return err
 }
@@ -114,14 +117,26 @@ func migrate(ctx context.Context, e *env, args []string) error {
 // The installation must exist. If openBeside created a database for a wrong data_dir, or tables in a wrong database, a
 // command would make a second installation, or report that there is nothing to read or erase.
 func openBeside(ctx context.Context, c config.Config, e *env) (*node.Node, error) {
-	if url := node.DatabaseURL(c); !db.IsPostgres(url) {
-		if _, err := os.Stat(url); err != nil {
-			return nil, fmt.Errorf("find the database: %w; this command used data_dir = %q and database_url = \"\": set "+
-				"data_dir to the directory of the node, or database_url, or create an installation with `postrider serve`, "+
-				"`postrider dev` or `postrider migrate`", err, c.DataDir)
+	if !db.IsPostgres(node.DatabaseURL(c)) {
+		if err := findDatabase(c); err != nil {
+			return nil, err
 		}
 	}
 	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true})
+}
+
+// findDatabase returns an error if SQLite's file is missing, or cannot be reached.
+func findDatabase(c config.Config) error {
+	_, err := os.Stat(node.DatabaseURL(c))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("find the database: %w; this command used %s: set data_dir to the directory of the node, or set "+
+			"database_url, or create an installation with `postrider serve`, `postrider dev` or `postrider migrate`", err,
+			node.Place(c))
+	}
+	if err != nil {
+		return fmt.Errorf("find the database: %w; run this command as the user of the node", err)
+	}
+	return nil
 }
 
 // openDB opens the configured database for a command. A running node may use the same database.

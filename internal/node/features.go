@@ -1,11 +1,13 @@
 package node
 
 import (
-	"cmp"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // Feature is a feature that settings can turn off.
@@ -29,15 +31,15 @@ func Features(c config.Config) []Feature {
 		role("receiving", "This node receives no mail: bounces and complaints are lost unless another node receives them. "+
 			"Add receiving to roles."),
 		role("submission", "Programs cannot send over SMTP. Add submission to roles."),
-		{"domains", c.Transport != "direct" || c.TrustDomains || strings.Contains(c.Hostname, ".") ||
-			strings.Contains(c.SPFInclude, ".") && strings.Contains(c.BounceHost, "."),
-			"No domain can be added, because its DNS records would name the host " + c.Hostname + ", which other servers " +
-				"cannot look up. Set hostname to a full host name, such as mail.example.com."},
+		{"domains", !checksHosts(c) || domains.IsPublicHost(c.BounceHost) && domains.IsPublicHost(c.SPFInclude),
+			"No domain that sends can be added, because its DNS records would name the hosts " + c.BounceHost + " and " +
+				c.SPFInclude + ", and other servers cannot look up both. Set hostname to a full host name, such as " +
+				"mail.example.com, and also bounce_host and spf_include if they are set."},
 		{"notices", c.NoticeFrom != "", "People cannot be invited or reset a password by email, and teams are not told of " +
 			"failing webhooks. Set notice_from."},
-		{"public address", !strings.Contains(c.PublicURL, "://localhost"), "Links in emails and invitations lead to " +
+		{"public address", !isLocal(c.PublicURL), "Links in emails and invitations lead to " +
 			c.PublicURL + ", which only this machine can open. Set public_url."},
-		{"certificate for SMTP", c.TLSCertFile != "", "SMTP listeners use a certificate that nobody has signed, which mail " +
+		{"certificate for SMTP", c.TLSCertFile != "", "SMTP listeners use a self-signed certificate, which mail " +
 			"programs refuse. Set tls_cert_file and tls_key_file."},
 		{"feedback loops", len(c.FeedbackAddresses) > 0, "Complaints that mailbox providers report are not counted, unless " +
 			"they quote a return path. Set feedback_address."},
@@ -45,8 +47,10 @@ func Features(c config.Config) []Feature {
 		{"checks of received mail", c.CheckAuthentication, "Received emails show no results of SPF, DKIM and DMARC. Set " +
 			"check_authentication."},
 		{"single sign-on", c.OIDCIssuer != "", "People sign in by password or passkey only. Set oidc_issuer."},
-		{"retention", cmp.Or(c.EmailRetention, c.BodyRetention, c.ReceivedRetention) > 0, "Emails are kept forever. Set " +
-			"email_retention, body_retention or received_retention."},
+		{"retention of sent emails", c.EmailRetention > 0 || c.BodyRetention > 0, "Sent emails are kept with their texts " +
+			"until a team has a shorter time. Set email_retention or body_retention."},
+		{"retention of received emails", c.ReceivedRetention > 0, "Received emails are kept until a team has a shorter " +
+			"time. Set received_retention."},
 	}
 	mail := slices.Contains(c.Roles, "receiving") || slices.Contains(c.Roles, "submission")
 	incoming := slices.Contains(c.Roles, "receiving")
@@ -54,9 +58,24 @@ func Features(c config.Config) []Feature {
 		switch f.Name {
 		case "certificate for SMTP":
 			return !mail
-		case "feedback loops", "content filter", "checks of received mail":
+		case "feedback loops", "content filter", "checks of received mail", "retention of received emails":
 			return !incoming
 		}
 		return false
 	})
+}
+
+// checksHosts reports whether domains are refused if their records would name hosts that other servers cannot look up. A
+// relay has records of its own.
+func checksHosts(c config.Config) bool { return c.Transport == "direct" && !c.TrustDomains }
+
+// isLocal reports whether a URL leads to the reader's own machine.
+func isLocal(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err == nil && (ip.IsLoopback() || ip.IsUnspecified()) || u.Hostname() == "localhost" ||
+		strings.HasSuffix(u.Hostname(), ".localhost")
 }

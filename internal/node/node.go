@@ -24,9 +24,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
@@ -127,8 +129,23 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-var errEmpty = errors.New("the database is empty: correct database_url or data_dir, or run `postrider migrate` or " +
-	"`postrider serve` to create the tables")
+// errEmpty returns the error for a database without tables.
+func errEmpty(c config.Config) error {
+	return fmt.Errorf("the database is empty; this command used %s: correct data_dir or database_url, or run `postrider "+
+		"migrate` or `postrider serve` to create the tables", Place(c))
+}
+
+// Place names the settings that say where the database is, without a password.
+func Place(c config.Config) string {
+	if c.DatabaseURL == "" {
+		return fmt.Sprintf("data_dir = %q and no database_url", c.DataDir)
+	}
+	u, err := url.Parse(string(c.DatabaseURL))
+	if err != nil {
+		return "database_url"
+	}
+	return fmt.Sprintf("database_url, which leads to the database %q at %s", strings.TrimPrefix(u.Path, "/"), u.Host)
+}
 
 // openBase opens and migrates the database, opens the blob store and reads the keys. If an error occurs, b contains
 // everything that was opened before the error, so that the caller can close it.
@@ -146,7 +163,7 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 		if empty, err := b.DB.IsEmpty(ctx); err != nil {
 			return b, err
 		} else if empty {
-			return b, errEmpty
+			return b, errEmpty(c)
 		}
 	}
 	if c.MigrateOnStart || o.Beside {
@@ -165,7 +182,7 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 	if b.Blobs, err = blob.Open(ctx, c.BlobURL); err != nil {
 		return b, fmt.Errorf("open blob_url: %w", err)
 	}
-	if b.Keys, err = OpenKeyring(ctx, b.DB, c); err != nil {
+	if b.Keys, err = OpenKeyring(ctx, b.DB, c, !o.Beside); err != nil {
 		return b, err
 	}
 	if b.DNS, err = resolve.NewDNS(c.DNSServers); err != nil {
@@ -197,7 +214,7 @@ func resourcesConfig(c config.Config) resources.Config {
 		Domains: domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 			SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains,
 			SandboxSend: c.SandboxSend, TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases,
-			CheckHosts: c.Transport == "direct" && !c.TrustDomains, // a relay has records of its own
+			CheckHosts: checksHosts(c),
 			Hosts:      publicHosts(c), ManagedDomain: c.ManagedDomain}}
 }
 
@@ -235,24 +252,36 @@ func (n *Node) checkOperator(ctx context.Context) error {
 }
 
 // OpenKeyring returns the keyring of the installation, whose database is d. The master key is that of the setting
-// secret_key, or else that of data_dir/secret.key. For a new installation, OpenKeyring creates this file, and stores a
-// check value of the key in the database. From then on, it refuses every other key: with another one, the secrets in the
-// database could not be decrypted, and the emails of all domains would stay in the queue.
-func OpenKeyring(ctx context.Context, d *db.DB, c config.Config) (*keyring.Keyring, error) {
+// secret_key, or else that of data_dir/secret.key. The first start stores a check value of the key in the database. From
+// then on, OpenKeyring refuses every other key. Otherwise, the secrets in the database could not be decrypted, and the
+// emails of all domains would stay in the queue.
+//
+// If begin is true and the installation has no team and no check value, OpenKeyring may create the key file. If begin is
+// false, it stores nothing: a command in a wrong folder must not decide on the key.
+func OpenKeyring(ctx context.Context, d *db.DB, c config.Config, begin bool) (*keyring.Keyring, error) {
 	want, err := d.Fact(ctx, db.FactKeyCheck)
 	if err != nil {
 		return nil, err
 	}
-	k, err := readKeyring(c, want == "")
+	fresh := begin && want == ""
+	if fresh {
+		// Teams without a check value are those of a build that stored none. Their secrets need the key that they had.
+		some, err := teams.Exist(ctx, d.Reader)
+		if err != nil {
+			return nil, err
+		}
+		fresh = !some
+	}
+	k, err := readKeyring(c, fresh)
 	if err != nil {
 		return nil, err
 	}
-	if want == "" {
+	if want == "" && begin {
 		if want, err = d.KeepFact(ctx, db.FactKeyCheck, k.Check()); err != nil {
 			return nil, err
 		}
 	}
-	if k.Check() != want {
+	if want != "" && k.Check() != want {
 		where := "the setting secret_key"
 		if c.SecretKey == "" {
 			where = keyFile(c)

@@ -12,6 +12,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
+// Exist reports whether the installation has a team, or one whose data is still being deleted.
+func Exist(ctx context.Context, r db.Reader) (bool, error) {
+	var teamID db.ID
+	err := r.QueryRow(ctx, `SELECT id FROM teams ORDER BY id LIMIT 1`).Scan(&teamID)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for teams: %w", err)
+	}
+	return true, nil
+}
+
 func insertTeam(ctx context.Context, tx *db.Tx, t *Team, short uint32) {
 	tx.Proof(`SELECT 1 FROM teams WHERE id = $1`, db.ID(t.ID))
 	tx.Queue(ctx, `INSERT INTO teams (id, short_id, name, email, rate_limit, suspended, created_at, daily_quota,

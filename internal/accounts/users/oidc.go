@@ -329,7 +329,9 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (providerU
 		s.Log.Error("an ID token of the OIDC provider cannot be read", "error", err)
 		return providerUser{}, errProvider.Because(err)
 	}
-	return providerUser{token.Issuer, token.Subject, cut(said.Email, providerEmail), bool(said.Verified),
+	// An address that must be cleaned is not the one that the provider has verified.
+	verified := bool(said.Verified) && clean(said.Email) == said.Email
+	return providerUser{token.Issuer, token.Subject, cut(said.Email, providerEmail), verified,
 		cut(said.Name, providerName)}, nil
 }
 

@@ -69,6 +69,10 @@ func emailFilter(q url.Values) (f emails.Filter, err error) {
 		return f, err
 	}
 	f.TagName, f.TagValue, _ = strings.Cut(q.Get("tag"), ":")
+	if q.Has("tag") && f.TagName == "" {
+		return f, fault.Invalidf("tag", "The `tag` parameter must be a name, or a name and a value with a colon "+
+			"between.")
+	}
 	return f, readCreated(q, &f.CreatedAfter, &f.CreatedBefore)
 }
 

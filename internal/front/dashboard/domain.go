@@ -30,6 +30,7 @@ type domainView struct {
 	Trusted  bool          // whether records count as found without a look-up, as in development
 	Zone     string        // the records as lines of a zone file
 	Root     string        // to which the names are relative, if records are not found; else ""
+	Whole    bool          // whether other missing records are shown with their whole names
 	Claim    *claimView
 
 	Settings bool // whether the tab with the settings is shown
@@ -85,6 +86,7 @@ func (c *call) domainPage(status int, data domainView) error {
 	data.Deleting = data.Deleting || c.r.URL.Query().Has("delete")
 	now := c.Now()
 	records := c.Domains.Records(&d)
+	whole := false // whether a name of a missing record is shown with the whole domain
 	for i := range records {
 		r := &records[i]
 		v := viewOf(r, &d, now)
@@ -103,11 +105,14 @@ func (c *call) domainPage(status int, data domainView) error {
 			v.Advice = "" // the page says once what to do about all records that are not found
 			if root, ok := strings.CutPrefix(r.FQDN, r.Name+"."); ok {
 				data.Root = root
+			} else {
+				whole = true
 			}
 		}
 		data.Checking = data.Checking || r.Status == domains.Pending
 		data.Records = append(data.Records, v)
 	}
+	data.Whole = whole
 	data.Zone = zoneFile(records)
 	data.Looks = d.LooksAgainAfter(now)
 	data.Trusted = c.Domains.TrustsRecords()

@@ -82,7 +82,7 @@ func TestOutage(t *testing.T) {
 			switch policy := w.Header.Get("Content-Security-Policy"); {
 			case strings.HasSuffix(path, "/html"):
 				want = []string{`<p role="status">The database is not available at present.`,
-					`<p><a href="` + path + `?in=a%22b">Load it again</a></p>`}
+					"Load the page again to try once more."}
 				if w.Header.Get("X-Frame-Options") != "" || !strings.HasPrefix(policy, "sandbox;") ||
 					!strings.HasSuffix(policy, "frame-ancestors 'self'") {
 					t.Errorf("%s cannot be shown in a frame: %v", x.Pattern, w.Header)

@@ -6,14 +6,15 @@ import (
 )
 
 // A page shows mail in a frame that runs no scripts. If the mail cannot be shown, the frame says why. A browser does
-// not refresh such a frame by itself, so the script of the page loads it again after an outage. Without JavaScript, a
-// link in the frame does. The script recognizes the error by the empty frame in it: a page can see nothing else of a
+// not refresh such a frame by itself, so the script of the page loads it again after an outage. Without JavaScript, the
+// reader must load the page again: a link in the frame would come from another origin, and the browser would not send the
+// session with it. The script recognizes the error by the empty frame in it: a page can see nothing else of a
 // frame of another origin.
 
 var frameError = template.Must(template.New("frame").Parse(`<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{{.Title}}</title>
 <p role="status">{{.Message}}</p>
-{{with .Again}}<p><a href="{{.}}">Load it again</a></p>
+{{if .Again}}<p>Load the page again to try once more.</p>
 <iframe hidden title="Nothing"></iframe>
 {{end}}</html>
 `))
@@ -28,10 +29,13 @@ func isFrame(r *http.Request) bool {
 
 // failFrame responds with an error for a frame.
 func (s *Site) failFrame(w http.ResponseWriter, r *http.Request, status int, message string) {
-	data := struct{ Title, Message, Again string }{Title: titleOf(status), Message: message}
+	data := struct {
+		Title, Message string
+		Again          bool
+	}{Title: titleOf(status), Message: message}
 	switch status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError:
-		data.Again = Local(r.URL.RequestURI())
+		data.Again = true
 	}
 	MailHeaders(w.Header(), false)
 	w.WriteHeader(status)

@@ -90,7 +90,7 @@ func (s *Site) outage(w http.ResponseWriter, r *http.Request, e *fault.Error) er
 		}
 		if data.Again = s.repeated(w, r, most); data.Again == nil {
 			data.Message += " This page cannot keep what you typed. Go back to the form."
-			if away { // loading the page of a form again would submit the form
+			if away && !stored { // loading the page of a form again would submit the form
 				data.Back = "The database can be reached again. Go back to the form."
 			}
 			break

@@ -110,6 +110,9 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 		}
 		for _, m := range all {
 			if old, ok := have[m.name]; ok {
+				if old != m.checksum && m.name == firstMigration {
+					return errOlderSchema
+				}
 				if old != m.checksum {
 					return fmt.Errorf("migration %s was applied with another text: run the release that applied it, "+
 						"or restore its file", m.name)

@@ -2,6 +2,7 @@ package domains
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -24,24 +25,28 @@ func (c *Config) checkHosts(d *Domain, before Domain) error {
 		{d.Receiving && !before.Receiving, r.InboundHost, "inbound_host"},
 		{d.TrackingSubdomain != "" && d.TrackingSubdomain != before.TrackingSubdomain, r.TrackingHost, "tracking_host"},
 	} {
-		if !of.needed || isPublicHost(of.host) {
+		if !of.needed || IsPublicHost(of.host) {
 			continue
 		}
-		instead := "`hostname`"
+		standard := "hostname"
 		if of.setting == "tracking_host" {
-			instead = "`public_url`"
+			standard = "public_url"
 		}
 		return fault.Invalidf("", "This installation cannot tell which DNS records the domain needs: they would name the "+
-			"host %q, which other servers cannot look up. Ask the operator to set %s or `%s` to a full host name such as "+
-			"mail.example.com.", of.host, instead, of.setting)
+			"host %q, which other servers cannot look up. Ask the operator to set `%s`, whose default comes from `%s`, to a "+
+			"full host name such as mail.example.com.", of.host, of.setting, standard)
 	}
 	return nil
 }
 
-// isPublicHost reports whether other servers may be able to look a host up: it has a dot, and is neither an address nor
-// this machine (RFC 6761 section 6.3).
-func isPublicHost(host string) bool {
+// privateSuffixes end names that the public DNS never has (RFC 6761, RFC 6762, RFC 8375, and the reserved name internal).
+// Machines of some clouds are called so by default.
+var privateSuffixes = []string{".localhost", ".localdomain", ".local", ".internal", ".home.arpa", ".lan", ".invalid"}
+
+// IsPublicHost reports whether other servers may be able to look a host up: it has a dot, is no address, and does not
+// end in a name that is reserved for private networks.
+func IsPublicHost(host string) bool {
 	_, err := netip.ParseAddr(host)
-	return err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".localhost") &&
-		!strings.HasSuffix(host, ".localdomain")
+	return err != nil && strings.Contains(host, ".") &&
+		!slices.ContainsFunc(privateSuffixes, func(s string) bool { return strings.HasSuffix(host, s) })
 }

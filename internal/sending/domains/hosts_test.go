@@ -30,13 +30,15 @@ func TestHostsThatNobodyCanLookUp(t *testing.T) {
 		}{
 			"good": {bad(func(*domains.Region) {}), domains.NewDomain{Capabilities: receiving, TrackingSubdomain: "l"}, ""},
 			"spf": {bad(func(r *domains.Region) { r.SPFInclude = "vm" }), domains.NewDomain{Capabilities: sending},
-				"\"vm\", which other servers cannot look up. Ask the operator to set `hostname` or `spf_include`"},
+				"\"vm\", which other servers cannot look up. Ask the operator to set `spf_include`, whose default"},
 			"bounces": {bad(func(r *domains.Region) { r.BounceHost = "192.0.2.1" }), domains.NewDomain{}, "`bounce_host`"},
+			"cloud": {bad(func(r *domains.Region) { r.BounceHost = "vm.c.project.internal" }), domains.NewDomain{},
+				"`bounce_host`, whose default comes from `hostname`"},
 			"receiving": {bad(func(r *domains.Region) { r.InboundHost = "vm.localdomain" }),
 				domains.NewDomain{Capabilities: receiving}, "`inbound_host`"},
 			"not receiving": {bad(func(r *domains.Region) { r.InboundHost = "vm" }), domains.NewDomain{}, ""},
 			"links": {bad(func(r *domains.Region) { r.TrackingHost = "localhost" }),
-				domains.NewDomain{TrackingSubdomain: "l"}, "set `public_url` or `tracking_host`"},
+				domains.NewDomain{TrackingSubdomain: "l"}, "set `tracking_host`, whose default comes from `public_url`"},
 			"no links": {bad(func(r *domains.Region) { r.TrackingHost = "localhost" }), domains.NewDomain{}, ""},
 		} {
 			s, _, _ := build(t, d, newZone(), c.config)

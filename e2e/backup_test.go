@@ -229,7 +229,7 @@ func TestBackupOfPostgreSQL(t *testing.T) {
 		t.Error("it has made a file")
 	}
 	_, errOut, err = command(t, []string{"POSTRIDER_DATA_DIR=" + t.TempDir()}, "backup", to)
-	if err == nil || !strings.Contains(errOut, "no installation") {
+	if err == nil || !strings.Contains(errOut, "create an installation") {
 		t.Errorf("of an empty folder it says %s%v", errOut, err)
 	}
 }

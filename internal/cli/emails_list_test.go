@@ -39,7 +39,7 @@ func TestListEmails(t *testing.T) {
 			t.Errorf("nothing is found: %s", out)
 		}
 		p.must("emails", "index", "--team", "Acme")
-		if out = list("--q", "4711"); strings.Count(out, "\n") != 2 {
+		if out = list("--q", "4711"); strings.Count(out, "Order 4711") != 3 {
 			t.Errorf("with the index: %s", out)
 		}
 		for say, args := range map[string][]string{"lost": {"--status", "lost"}, "--limit": {"--limit", "0"},

@@ -51,14 +51,12 @@ func eachEngine(t *testing.T, f func(t *testing.T, p *installation)) {
 			if err := os.Mkdir(p.dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(p.dir, "secret.key"), []byte(testSecretKey), 0o600); err != nil {
-				t.Fatal(err)
-			}
 			if engine == "postgres" {
 				p.vars["POSTRIDER_DATABASE_URL"] = dbtest.PostgresURL(t)
 			} else {
 				dbtest.WriteSQLite(t, filepath.Join(p.dir, "postrider.db"))
 			}
+			p.secretKey()
 			f(t, p)
 		})
 	}
@@ -81,10 +79,24 @@ func (p *installation) must(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// key creates an API key, and its team if it does not exist, and returns the key.
+// key creates an API key, and its team if it does not exist, and returns the key. The installation gets its secret key
+// before, if it has none: a command makes no secret key.
 func (p *installation) key(team string, flags ...string) string {
 	p.t.Helper()
+	p.secretKey()
 	return p.must(append([]string{"keys", "create", "--create-team", "--team", team}, flags...)...)
+}
+
+// secretKey writes the secret key, unless there is one.
+func (p *installation) secretKey() {
+	p.t.Helper()
+	file := filepath.Join(p.dir, "secret.key")
+	if _, err := os.Stat(file); err == nil || p.vars["POSTRIDER_SECRET_KEY"] != "" {
+		return
+	}
+	if err := os.WriteFile(file, []byte(testSecretKey), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // refused runs a command that must fail with an error message that contains the given text.

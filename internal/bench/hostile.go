@@ -218,8 +218,8 @@ func hostileZone(q dns.Question) []dns.RR {
 
 // secondTeam creates the hostile team and returns its API key.
 func (h *hostileRun) secondTeam(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, h.node.cmd.Path, "keys", "create", "--create-team", "--team", "Hostile", "--data-dir",
-		h.data()).Output()
+	out, err := exec.CommandContext(ctx, h.node.cmd.Path, "keys", "create", "--create-team", "--team", "Hostile",
+		"--data-dir", h.data()).Output()
 	if err != nil {
 		return "", fmt.Errorf("make a second team: %w", err)
 	}

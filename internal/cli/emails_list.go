@@ -44,10 +44,12 @@ func listEmails(flags *flag.FlagSet) action {
 	}
 }
 
-// emailFilterFlags adds the filters of GET /emails as flags. The returned function reads the flags after they are parsed.
+// emailFilterFlags adds the filters of GET /emails as flags. The returned function reads the flags after they are
+// parsed.
 func emailFilterFlags(flags *flag.FlagSet) func() (emails.Filter, error) {
 	var f emails.Filter
 	var status, tag, since, until string
+	var names []string
 	for _, x := range []struct {
 		dst        *string
 		name, text string
@@ -60,9 +62,8 @@ func emailFilterFlags(flags *flag.FlagSet) func() (emails.Filter, error) {
 		{&since, "created-after", "the first moment, as 2006-01-02 or RFC 3339"},
 		{&until, "created-before", "the end, which is excluded"}} {
 		flags.StringVar(x.dst, x.name, "", x.text)
+		names = append(names, x.name)
 	}
-	names := []string{}
-	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
 	return func() (_ emails.Filter, err error) {
 		// An empty variable of a script must not select all emails.
 		flags.Visit(func(given *flag.Flag) {

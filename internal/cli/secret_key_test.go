@@ -71,8 +71,8 @@ func TestSecretKeyOfTheInstallation(t *testing.T) {
 	})
 }
 
-// The database of an installation that has teams but no check value yet, as after the restore of an older backup, gets no
-// new key. A command decides on no key, because it may run in a wrong folder.
+// The database of an installation that has teams but no check value yet, as after the restore of an older backup, gets
+// no new key. A command decides on no key, because it may run in a wrong folder.
 func TestNoKeyForAnInstallationWithTeams(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -252,12 +252,12 @@ func (n *Node) checkOperator(ctx context.Context) error {
 }
 
 // OpenKeyring returns the keyring of the installation, whose database is d. The master key is that of the setting
-// secret_key, or else that of data_dir/secret.key. The first start stores a check value of the key in the database. From
-// then on, OpenKeyring refuses every other key. Otherwise, the secrets in the database could not be decrypted, and the
-// emails of all domains would stay in the queue.
+// secret_key, or else that of data_dir/secret.key. The first start stores a check value of the key in the database.
+// From then on, OpenKeyring refuses every other key. With another key, the secrets in the database could not be
+// decrypted, and the emails of all domains would stay in the queue.
 //
-// If begin is true and the installation has no team and no check value, OpenKeyring may create the key file. If begin is
-// false, it stores nothing: a command in a wrong folder must not decide on the key.
+// If begin is true and the installation has no team and no check value, OpenKeyring may create the key file. If begin
+// is false, it stores nothing: a command in a wrong folder must not decide on the key.
 func OpenKeyring(ctx context.Context, d *db.DB, c config.Config, begin bool) (*keyring.Keyring, error) {
 	want, err := d.Fact(ctx, db.FactKeyCheck)
 	if err != nil {

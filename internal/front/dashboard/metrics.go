@@ -136,8 +136,8 @@ func (n *counted) add(c *metrics.Count) {
 }
 
 // The rates are percentages, or NaN if there is nothing to divide by. They are those of the API, except that a rate of
-// opens or clicks is also NaN above 100 %: then most of the emails were delivered before the span, so they are not among
-// those by which the rate divides.
+// opens or clicks is also NaN above 100 %. Some of the opened emails were then delivered before the span, so that the
+// rate does not divide by them.
 
 func (n *counted) deliveredRate() float64 { return share(n.Delivered, n.Sent) }
 func (n *counted) bounceRate() float64    { return share(n.Bounced, n.Sent) }

@@ -106,7 +106,8 @@ func (c *call) receivedBeside(p page.Page, last string) error {
 	return c.goBeside("/app/receiving", receivedPath, receivedFilters, next, found.Next, p, last)
 }
 
-// goBeside leads to the email with the id next. At the end of the list, next is "", and goBeside leads back and says so.
+// goBeside leads to the email with the id next. At the end of the list, next is "", and goBeside leads back and says
+// so.
 // If the time for the search was over before, the list goes on with the search at the cursor.
 func (c *call) goBeside(list string, path func(id string) string, filters []string, next, cursor string, p page.Page,
 	last string) error {

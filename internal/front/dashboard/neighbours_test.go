@@ -35,10 +35,7 @@ func TestNeighbours(t *testing.T) {
 			ids[2] + "/older": ids[1], ids[1] + "/newer": ids[2],
 			ids[0] + "/older" + filter: ids[0] + filter, ids[3] + "/newer": ids[3],
 		} {
-			w, _ := v.exchange(http.MethodGet, "/app/emails/"+from, nil)
-			if got := w.Header.Get("Location"); w.StatusCode != 303 || got != "/app/emails/"+to {
-				t.Errorf("%s leads to %d %s, want %s", from, w.StatusCode, got, to)
-			}
+			v.isLed("/app/emails/"+from, "/app/emails/"+to)
 		}
 		v.shows("/app/emails/"+ids[0]+"/older", 200, "This is the oldest email of the list.")
 		v.shows("/app/emails/"+ids[3]+"/newer"+filter, 200, "This is the newest email of the list.")
@@ -75,10 +72,7 @@ func TestNeighboursOfReceivedEmails(t *testing.T) {
 			ids[0] + "/older" + filter: ids[0] + filter, ids[2] + "/newer": ids[2],
 			ids[1] + "/older?thread=" + thread: ids[1] + "?thread=" + thread,
 		} {
-			w, _ := v.exchange(http.MethodGet, "/app/receiving/"+from, nil)
-			if got := w.Header.Get("Location"); w.StatusCode != 303 || got != "/app/receiving/"+to {
-				t.Errorf("%s leads to %d %s, want %s", from, w.StatusCode, got, to)
-			}
+			v.isLed("/app/receiving/"+from, "/app/receiving/"+to)
 		}
 		v.shows("/app/receiving/"+ids[0]+"/older", 200, "This is the oldest email of the list.")
 		v.shows("/app/receiving/"+ids[2]+"/newer"+filter, 200, "This is the newest email of the list.")
@@ -86,4 +80,13 @@ func TestNeighboursOfReceivedEmails(t *testing.T) {
 		v.shows("/app/receiving/00000000-0000-7000-8000-000000000000/older", 404)
 		b.visitorOf(b.other.TeamID, teams.Owner).shows("/app/receiving/"+ids[2]+"/older", 404)
 	})
+}
+
+// isLed checks that a page leads to another one.
+func (v *visitor) isLed(from, to string) {
+	v.t.Helper()
+	w, _ := v.exchange(http.MethodGet, from, nil)
+	if got := w.Header.Get("Location"); w.StatusCode != 303 || got != to {
+		v.t.Errorf("%s leads to %d %s, want %s", from, w.StatusCode, got, to)
+	}
 }

@@ -125,7 +125,8 @@ func (c *call) receivedFilter() (f receiving.Filter, shown receivedFilter, err e
 }
 
 func receivedRowOf(e *receiving.Email) receivedRow {
-	row := receivedRow{ID: e.ID, Href: receivedPath(e.ID), From: e.From, Subject: e.Subject, Files: len(e.Files), At: e.CreatedAt}
+	row := receivedRow{ID: e.ID, Href: receivedPath(e.ID), From: e.From, Subject: e.Subject, Files: len(e.Files),
+		At: e.CreatedAt}
 	to := e.ReceivedFor
 	if len(to) == 0 {
 		to = e.To

@@ -70,7 +70,7 @@ func TestOutageAfterCommit(t *testing.T) {
 		b := x.browser(t).signIn("ada@acme.example").get("/app/people").want(200, "People of Acme")
 		o.trace.Before("WHERE i.team_id = $1 AND i.state = $2", o.begin) // the list, after the invitation is stored
 		b.submit("/app/people/invite", "email", "eve@acme.example", "role", "viewer").
-			want(503, "The database cannot be reached at present. What you submitted is stored already, or a part of it. "+
+			want(503, "The database cannot be reached at present. Your form, or a part of it, is stored already. "+
 				"This page keeps what you typed. Look before you submit it again.", `value="eve@acme.example"`,
 				`data-back="The database can be reached again. Look before you submit the form again."`)
 		if strings.Contains(b.body, "nothing was changed") {

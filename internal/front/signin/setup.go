@@ -77,8 +77,8 @@ func (p *Pages) setupHint(w http.ResponseWriter, r *http.Request) error {
 		return web.Redirect(w, r, "/sign-in")
 	}
 	return p.messagePage(w, r, http.StatusOK, message{Title: "Set up this installation", Text: "No account exists yet. " +
-		"Open the set-up link in the output of “postrider serve”. Restart it to get a new link; the link works for three " +
-		"days."})
+		"Open the set-up link in the output of “postrider serve”. Restart it to get a new link; the link works for " +
+		"three days."})
 }
 
 func (p *Pages) setup(w http.ResponseWriter, r *http.Request) error {

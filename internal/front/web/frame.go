@@ -7,8 +7,8 @@ import (
 
 // A page shows mail in a frame that runs no scripts. If the mail cannot be shown, the frame says why. A browser does
 // not refresh such a frame by itself, so the script of the page loads it again after an outage. Without JavaScript, the
-// reader must load the page again: a link in the frame would come from another origin, and the browser would not send the
-// session with it. The script recognizes the error by the empty frame in it: a page can see nothing else of a
+// reader must load the page again: a link in the frame would come from another origin, and the browser would not send
+// the session with it. The script recognizes the error by the empty frame in it: a page can see nothing else of a
 // frame of another origin.
 
 var frameError = template.Must(template.New("frame").Parse(`<!doctype html>

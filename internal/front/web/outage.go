@@ -19,7 +19,7 @@ import (
 const (
 	outageRetry  = 5 // seconds until a page tries again
 	outageAgain  = "This page tries again by itself."
-	outageStored = "What you submitted is stored already, or a part of it."
+	outageStored = "Your form, or a part of it, is stored already."
 	outageFields = 200 // values of a form that a page repeats
 )
 

@@ -86,7 +86,7 @@ func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 	}
 	if err == nil && !empty {
 		if have, err = appliedMigrations(ctx, d.q); err == nil {
-			if err := d.checkProgram(ctx, have, all); err != nil {
+			if err := d.mayUse(ctx, all); err != nil {
 				return nil, err
 			}
 		}

@@ -39,8 +39,8 @@ func (c *Config) checkHosts(d *Domain, before Domain) error {
 	return nil
 }
 
-// privateSuffixes end names that the public DNS never has (RFC 6761, RFC 6762, RFC 8375, and the reserved name internal).
-// Machines of some clouds are called so by default.
+// privateSuffixes end names that the public DNS never has (RFC 6761, RFC 6762, RFC 8375, and the reserved name
+// internal). Some clouds give their machines such names.
 var privateSuffixes = []string{".localhost", ".localdomain", ".local", ".internal", ".home.arpa", ".lan", ".invalid"}
 
 // IsPublicHost reports whether other servers may be able to look a host up: it has a dot, is no address, and does not

@@ -53,7 +53,8 @@ func TestHostsThatNobodyCanLookUp(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "`tracking_host`") {
 					t.Errorf("a tracking subdomain is added: %v", err)
 				}
-				if err := s.Update(t.Context(), dbtest.ID("acme"), made.ID, domains.Change{TLS: new(domains.Enforced)}); err != nil {
+				err = s.Update(t.Context(), dbtest.ID("acme"), made.ID, domains.Change{TLS: new(domains.Enforced)})
+				if err != nil {
 					t.Errorf("another change: %v", err)
 				}
 			}

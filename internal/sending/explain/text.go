@@ -47,7 +47,8 @@ func (a *Answer) Text() string {
 		if len(text) > textTranscript {
 			text = strings.ToValidUTF8(text[:textTranscript], "") + "…\n"
 		}
-		fmt.Fprintf(&b, "\nThe SMTP conversation of attempt %d (milliseconds since its start; C: Postrider, S: the host, *: a note):\n%s", n, text)
+		fmt.Fprintf(&b, "\nThe SMTP conversation of attempt %d (milliseconds since its start; C: Postrider, S: the host, "+
+			"*: a note):\n%s", n, text)
 	}
 	if len(a.Afterwards) > 0 {
 		b.WriteString("\nAfterwards:\n")

@@ -5,7 +5,8 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Without paths of this machine in the compiled packages, every clone and work tree shares what the cache holds.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
-.PHONY: test race lint deps fuzz mutants bench kill torn browser screenshots chaos pooler failover upgrade postfix build build-libcrypto
+.PHONY: test race lint deps fuzz mutants bench kill torn browser screenshots chaos pooler failover upgrade postfix build \
+	build-libcrypto client release packages-test
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
@@ -14,6 +15,10 @@ build:
 build-libcrypto:
 	CGO_ENABLED=1 go test -tags libcrypto ./internal/mail/dkim
 	CGO_ENABLED=1 go build -tags libcrypto -trimpath -o bin/postrider ./cmd/postrider
+
+# The generated files of the package client, from the OpenAPI document that the code describes.
+client:
+	go run ./scripts/genclient
 
 # The tests of all packages on both engines. One PostgreSQL server is started for all of them. Packages that take long are
 # named first, so that none of them runs alone in the end. make lint runs go vet. TESTFLAGS=-count=1 ignores cached results.
@@ -36,13 +41,14 @@ test: deps
 RACE = -race "-gcflags=modernc.org/...=-race=false -d=checkptr=0" -skip 'TestDeletedTeamLeavesNoRows|TestOutboxHostileEmails'
 CONCURRENT = ./internal/cli ./internal/node/... ./internal/platform/jobs ./internal/campaigns/automations \
 	./internal/campaigns/broadcasts ./internal/outbound/webhooks ./internal/outbound/receiving \
+	./internal/outbound/alarms ./internal/platform/telemetry ./internal/platform/tracing \
 	./internal/outbound/eventstream ./internal/outbound/requestlog ./internal/outbound/notifications \
 	./internal/sending/delivery ./internal/sending/delivery/capture ./internal/sending/domains \
 	./internal/sending/tracking ./internal/sending/preflight \
 	./internal/audience/contacts ./internal/audience/imports ./internal/accounts/users ./internal/accounts/teams \
 	./internal/front/submission ./internal/front/links ./internal/platform/audit ./internal/platform/blob \
-	./internal/platform/fairshare ./internal/platform/netguard ./internal/platform/nodelimits ./internal/mail/authres \
-	./internal/mail/milter ./internal/mail/resolve ./internal/mail/smtpclient ./internal/mail/smtpserver \
+	./internal/platform/certs ./internal/platform/fairshare ./internal/platform/netguard ./internal/platform/nodelimits \
+	./internal/mail/authres ./internal/mail/milter ./internal/mail/resolve ./internal/mail/smtpclient ./internal/mail/smtpserver \
 	./internal/mail/smtpsink ./internal/mail/smtptest
 race: deps
 	$(GOTEST) $(RACE) -timeout 20m $(TESTFLAGS) ./internal/platform/db
@@ -53,6 +59,7 @@ lint:
 		echo "not gofmt'ed: $$unformatted"; exit 1; fi
 	go vet ./...
 	go vet -tags postfix,chaos,browser,failover ./e2e
+	go vet -tags packages ./e2e/packages
 	go run $(STATICCHECK) ./...
 
 deps:
@@ -70,7 +77,7 @@ SEED ?= 1
 PKG ?=
 MUTANTS ?=
 mutants: deps
-	nice go run ./scripts/mutants -n $(N) -seed $(SEED) $(MUTANTS) $(PKG)
+	nice go run ./scripts/mutants -n $(N) --seed $(SEED) $(MUTANTS) $(PKG)
 
 # End to end, on SQLite and on PostgreSQL.
 bench: build deps
@@ -126,6 +133,43 @@ OLD ?=
 upgrade: deps
 	POSTRIDER_OLD_PROGRAM=$(OLD) go test -tags chaos -timeout 10m -count=1 -v -run Upgrade ./e2e/
 
+# Replaces three nodes with PostgreSQL one after the other under load: make rolling OLD=/path/of/postrider
+.PHONY: rolling promote release-data
+rolling: deps
+	POSTRIDER_OLD_PROGRAM=$(OLD) go test -tags chaos -timeout 20m -count=1 -v -run RollingReplacement ./e2e/
+
+# Moves a busy installation from SQLite to PostgreSQL, after moves that were killed: make promote WAITING=200000 KILLS=10
+WAITING ?= 200000
+KILLS ?= 10
+promote: deps
+	POSTRIDER_PROMOTE_WAITING=$(WAITING) POSTRIDER_PROMOTE_KILLS=$(KILLS) POSTRIDER_PROMOTE_MILLISECONDS=60000 go test -timeout 90m \
+		-count=1 -v -run TestPromote ./e2e/
+
+# Saves data of every kind for the tests of upgrades from a tagged release: make release-data VERSION=v0.1.0
+VERSION ?=
+release-data: deps
+	@test -n "$(VERSION)" || { echo "VERSION is missing: make release-data VERSION=v0.1.0"; exit 1; }
+	POSTRIDER_SAVE_RELEASE=$(CURDIR)/testdata/upgrade/$(VERSION) POSTRIDER_OLD_PROGRAM=$(OLD) go test -timeout 10m -count=1 \
+		-run TestReleaseData ./e2e/
+
 # A real Postfix on loopback relays to our MX, takes our outgoing mail, and bounces what cannot be delivered. Needs root.
 postfix:
 	@bash scripts/postfix
+
+# Builds everything that a release consists of in bin/release: programs, deb, rpm, container image, bills of materials and
+# checksums. It builds twice and compares the bytes. Needs libssl-dev and Linux on amd64; the second build needs no network.
+# RELEASE=--fresh compiles everything anew for the second build.
+RELEASE ?=
+release:
+	go run ./scripts/release $(RELEASE)
+
+# Writes the documentation as static files to bin/docs/VERSION, for hosting: make docs VERSION=v0.1.0 DOCS=/folder
+DOCS ?= bin/docs
+.PHONY: docs
+docs:
+	go run ./scripts/docs -o $(DOCS) $(if $(VERSION),-version $(VERSION))
+
+# Builds a release and tests its packages, image and deployment files on Debian systems of its own. Needs root.
+PACKAGES_RUN ?= .
+packages-test:
+	@bash scripts/packages-test '$(PACKAGES_RUN)'

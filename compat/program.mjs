@@ -43,7 +43,10 @@ export async function start(key, ...flags) {
 	const port = await freePort();
 	const base = `http://127.0.0.1:${port}`;
 	const program = spawn(binary, ["dev", "--data-dir", join(folder, "data"), "--http", `127.0.0.1:${port}`, "--api-key", key, "--domain", "acme.example", ...flags],
-		{ stdio: "ignore" });
+		{
+			stdio: "ignore",
+			env: Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("POSTRIDER_"))),
+		});
 	const stop = async () => {
 		const ended = new Promise((done) => program.once("exit", done));
 		if (program.kill("SIGTERM")) await ended;

@@ -15,20 +15,26 @@ import (
 )
 
 // commandLimit is the maximum time that a command may take.
-const commandLimit = 2 * time.Minute
+const commandLimit = 10 * time.Minute
 
 // command runs the program and waits until it exits. It kills a program that takes longer than commandLimit, and then
 // returns an error.
 func command(t *testing.T, env []string, args ...string) (out, errOut string, err error) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), commandLimit)
+	return commandWithin(t, commandLimit, env, args...)
+}
+
+// commandWithin is command with another limit.
+func commandWithin(t *testing.T, limit time.Duration, env []string, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
 	var o, e bytes.Buffer
 	c := exec.CommandContext(ctx, binary, args...)
-	c.Env = append(c.Environ(), env...)
+	c.Env = append(environ(), env...)
 	c.Stdout, c.Stderr = &o, &e
 	if err = c.Run(); ctx.Err() != nil {
-		err = fmt.Errorf("postrider %s did not exit within %v: %w", strings.Join(args, " "), commandLimit, ctx.Err())
+		err = fmt.Errorf("postrider %s did not exit within %v: %w", strings.Join(args, " "), limit, ctx.Err())
 	}
 	return o.String(), e.String(), err
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -105,7 +104,7 @@ func TestListen(t *testing.T) {
 	defer cancel()
 	var out said
 	c := exec.CommandContext(ctx, binary, "listen", "--forward-to", receiver.URL+"/hook", "--url", "http://"+n.addr)
-	c.Env = append(os.Environ(), "POSTRIDER_API_KEY="+key)
+	c.Env = append(environ(), "POSTRIDER_API_KEY="+key)
 	c.Stdout, c.Stderr = &out, &out
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

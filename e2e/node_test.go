@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,11 +108,17 @@ func prepare(t *testing.T, program string, env []string, args ...string) *node {
 	return n
 }
 
+// environ returns the variables of the test without those that begin with POSTRIDER_: the variables of the tests are no
+// settings, and the program refuses them.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "POSTRIDER_") })
+}
+
 func (n *node) launch() {
 	n.t.Helper()
 	n.out = &said{}
 	n.cmd = exec.Command(n.program, n.args...)
-	n.cmd.Env = append(os.Environ(), n.env...)
+	n.cmd.Env = append(environ(), n.env...)
 	n.cmd.Stdout, n.cmd.Stderr = n.out, n.out
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := n.cmd.Start(); err != nil {
@@ -147,17 +154,21 @@ func (n *node) kill() {
 	n.cmd.Wait()
 }
 
+// patience multiplies the time limits of tests. They end tests that wait in vain; they do not judge how fast a busy
+// machine is.
+const patience = 5
+
 // eventually calls done repeatedly until it returns true, and fails the test after a timeout.
 func eventually(t *testing.T, limit time.Duration, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	over := time.After(limit)
+	over := time.After(patience * limit)
 	for !done() {
 		select {
 		case <-tick.C:
 		case <-over:
-			t.Fatalf("not within %v: %s", limit, what)
+			t.Fatalf("not within %v: %s", patience*limit, what)
 		}
 	}
 }

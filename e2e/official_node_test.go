@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
 	"testing"
 )
@@ -12,7 +11,7 @@ func TestOfficialNodeClient(t *testing.T) {
 	t.Parallel()
 	c := exec.CommandContext(t.Context(), "node", "--test")
 	c.Dir = "../compat"
-	c.Env = append(os.Environ(), "POSTRIDER_BIN="+binary)
+	c.Env = append(environ(), "POSTRIDER_BIN="+binary)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("node --test, whose packages make deps installs: %v\n%s", err, out)
 	}

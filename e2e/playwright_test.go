@@ -14,9 +14,11 @@ import (
 )
 
 // playwrightConfig is the configuration of the example in the docs, with the Chromium of this machine. The page assumes
-// that a project has one.
+// that a project has one. The timeouts are long, because a browser on a busy machine exceeds Playwright's thirty seconds.
 const playwrightConfig = `export default {
 	reporter: "line",
+	timeout: 600_000,
+	expect: {timeout: 300_000},
 	use: {
 		baseURL: process.env.SIGN_UP_URL,
 		launchOptions: {executablePath: process.env.CHROMIUM, chromiumSandbox: false},

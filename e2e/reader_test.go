@@ -48,7 +48,7 @@ func startBrowser() {
 }
 
 // chromium opens a tab of a headless Chromium, with cookies and a cache of its own, until the test ends.
-func chromium(t *testing.T) context.Context { return chromiumFor(t, 3*time.Minute) }
+func chromium(t *testing.T) context.Context { return chromiumFor(t, patience*3*time.Minute) }
 
 // chromiumFor is chromium for a test that uses the tab for at most the given time.
 func chromiumFor(t *testing.T, limit time.Duration) context.Context {

@@ -8,5 +8,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(cli.Main(os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }

@@ -10,13 +10,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
@@ -37,8 +38,8 @@ type Env struct {
 	Out, ErrOut io.Writer
 	Version     string
 
-	// Load reads the configuration from the flags and the environment.
-	Load func(flags *flag.FlagSet, args []string) (config.Config, error)
+	// FolderNamed reports whether a flag names data_dir.
+	FolderNamed bool
 	// NewImporter returns the importer that `contacts import` would use for a file with these arguments.
 	NewImporter func(path string, args []string) (Importer, error)
 }
@@ -57,28 +58,33 @@ type ImportResult struct {
 	Created, Updated, Skipped int64 // numbers of rows
 }
 
-// Run measures a node that runs this binary in a separate process. The load generator and a counting SMTP sink run in
-// this process.
-func Run(ctx context.Context, e Env, args []string) error {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	b := &measurement{env: e}
-	flags.IntVar(&b.emails, "n", 10_000, "emails of the end-to-end run")
-	flags.IntVar(&b.conns, "c", 32, "connections of the load generator")
+// modes say what is measured.
+type modes struct {
+	inbound, submission, hostile, bulk, lists, pages, snapshot bool
+	enqueue, audience                                          int
+}
+
+// Define adds the flags of the benchmark. The returned function measures a node that runs this binary in a separate
+// process. The load generator and a counting SMTP sink run in this process.
+func Define(flags *pflag.FlagSet) func(ctx context.Context, e Env, c config.Config) error {
+	b, m := &measurement{}, modes{}
+	flags.IntVarP(&b.emails, "emails", "n", 10_000, "emails of the end-to-end run")
+	flags.IntVarP(&b.conns, "connections", "c", 32, "connections of the load generator")
 	flags.IntVar(&b.bytes, "bytes", 9_500, "bytes of HTML in each email")
 	flags.IntVar(&b.backlog, "backlog", 20_000, "emails in the queue before draining is timed; 0 skips the drain")
 	flags.IntVar(&b.runs, "runs", 3, "number of end-to-end runs; the median is reported")
 	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign emails, to measure the other costs")
-	inbound := flags.Bool("inbound", false, "measure receiving mail, with Postfix's smtp-source if it is installed")
-	submission := flags.Bool("submission", false, "measure SMTP submission")
-	hostile := flags.Bool("hostile", false,
+	flags.BoolVar(&m.inbound, "inbound", false, "measure receiving mail, with Postfix's smtp-source if it is installed")
+	flags.BoolVar(&m.submission, "submission", false, "measure SMTP submission")
+	flags.BoolVar(&m.hostile, "hostile", false,
 		"measure what a team sees beside another whose hosts and endpoints never answer")
-	bulk := flags.Bool("bulk", false,
+	flags.BoolVar(&m.bulk, "bulk", false,
 		"measure what single emails see beside the same team's bulk mail to the same destination")
-	enqueue := flags.Int("enqueue", 0,
+	flags.IntVar(&m.enqueue, "enqueue", 0,
 		"measure how fast so many recipients of one content are entered, as a broadcast does")
-	audience := flags.Int("audience", 0,
+	flags.IntVar(&m.audience, "audience", 0,
 		"measure imports, segments and broadcasts with so many contacts, such as 1000000; PostgreSQL must be empty before")
-	snapshot := flags.Bool("snapshot", false,
+	flags.BoolVar(&m.snapshot, "snapshot", false,
 		"run with a transaction open from start to end, and report how many pages a claim reads; needs PostgreSQL "+
 			"with pg_stat_statements")
 	flags.IntVar(&b.fills, "fill", 0, "fill the store with so many delivered emails of the past, such as 20000000, and "+
@@ -87,56 +93,61 @@ func Run(ctx context.Context, e Env, args []string) error {
 		"store that --fill made with the same --teams")
 	flags.IntVar(&b.days, "days", 30, "days over which the emails of --fill are spread")
 	flags.IntVar(&b.teams, "teams", 100, "number of teams of --fill; the n-th has a share proportional to 1/n")
-	lists := flags.Bool("lists", false, "measure requests for lists and single emails on a store that --fill has filled")
-	pages := flags.Bool("pages", false, "measure the pages of the dashboard on a store that --fill has filled")
+	flags.BoolVar(&m.lists, "lists", false,
+		"measure requests for lists and single emails on a store that --fill has filled")
+	flags.BoolVar(&m.pages, "pages", false, "measure the pages of the dashboard on a store that --fill has filled")
 	flags.IntVar(&b.requests, "requests", 0, "requests of each kind and team for --lists, or of each page and team for "+
 		"--pages; 0 means 500 for --lists and 50 for --pages")
-	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
-	c, err := e.Load(flags, args)
-	if err != nil {
-		return err
+	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this `file`")
+	return func(ctx context.Context, e Env, c config.Config) error {
+		b.env = e
+		return b.measure(ctx, c, m)
 	}
-	if err := b.use(flags, c); err != nil {
+}
+
+// measure measures what the modes say.
+func (b *measurement) measure(ctx context.Context, c config.Config, m modes) (err error) {
+	if err := b.use(c); err != nil {
 		return err
 	}
 	if b.dir, err = os.MkdirTemp("", "postrider-bench-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
-	if *enqueue > 0 {
-		return b.enqueue(ctx, c, *enqueue)
+	if m.enqueue > 0 {
+		return b.enqueue(ctx, c, m.enqueue)
 	}
 	if b.sink, err = smtpsink.Start("127.0.0.1:0"); err != nil {
 		return fmt.Errorf("start the sink: %w", err)
 	}
 	defer func() { b.sink.Close() }()
 	if b.fills > 0 || b.contacts > 0 {
-		if err := b.fillAll(ctx, c); err != nil || !*lists && !*pages {
+		if err := b.fillAll(ctx, c); err != nil || !m.lists && !m.pages {
 			return err
 		}
 	}
-	if *pages {
+	if m.pages {
 		return b.pages(ctx, c)
 	}
-	if *lists {
+	if m.lists {
 		return b.lists(ctx)
 	}
-	if *inbound {
+	if m.inbound {
 		return b.inbound(ctx)
 	}
-	if *submission {
+	if m.submission {
 		return b.submission(ctx)
 	}
-	if *hostile {
+	if m.hostile {
 		return b.hostile(ctx)
 	}
-	if *bulk {
+	if m.bulk {
 		return b.bulk(ctx)
 	}
-	if *audience > 0 {
-		return b.audience(ctx, *audience)
+	if m.audience > 0 {
+		return b.audience(ctx, m.audience)
 	}
-	if *snapshot {
+	if m.snapshot {
 		return b.snapshot(ctx)
 	}
 	return b.run(ctx)
@@ -148,14 +159,12 @@ const benchSecret = "62656e63682062656e63682062656e63682062656e63682062656e63682
 
 // use reads the settings of the store. The folder data_dir is used only if a flag names it, because the benchmark must
 // not change the store of the node that runs with the same environment.
-func (b *measurement) use(flags *flag.FlagSet, c config.Config) error {
+func (b *measurement) use(c config.Config) error {
 	b.url, b.directURL = string(c.DatabaseURL), string(c.DatabaseDirectURL)
 	b.partitionBy, b.secret = c.PartitionBy, cmp.Or(string(c.SecretKey), benchSecret)
-	flags.Visit(func(f *flag.Flag) {
-		if f.Name == "data-dir" {
-			b.kept = c.DataDir
-		}
-	})
+	if b.env.FolderNamed {
+		b.kept = c.DataDir
+	}
 	if b.fills < 0 || b.contacts < 0 || (b.fills > 0 || b.contacts > 0) && (b.days < 1 || b.teams < 1) {
 		return errors.New("--fill, --contacts, --days and --teams must be positive")
 	}

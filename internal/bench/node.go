@@ -45,7 +45,7 @@ func (b *measurement) start(ctx context.Context, args ...string) (*measuredNode,
 		"--domain", "bench.example"}, transport, args)
 	cmd := exec.Command(self, args...)
 	cmd.Stderr = b.env.ErrOut
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = endWithParent()
 	cmd.Env = append(os.Environ(), "POSTRIDER_DATABASE_URL="+b.url, "POSTRIDER_DATABASE_DIRECT_URL="+b.directURL,
 		"POSTRIDER_PARTITION_BY="+b.partitionBy, "POSTRIDER_SECRET_KEY="+b.secret)
 	if b.unsigned {

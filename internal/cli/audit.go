@@ -3,12 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"strings"
-	"text/tabwriter"
+	"time"
 	"unicode"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/node"
@@ -16,22 +15,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-const auditUsage = `use one of
-  postrider audit list [--team TEAM] [--limit N]
-  postrider audit export [--team TEAM] [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force]
-each with [--from TIME] [--to TIME] [--action A] [--actor-id ID] [--target-id ID]
-Without --team, the commands show entries that belong to no team: actions of users without a team, and operator commands
-that are not about one team. TEAM is an id or an exact name; put names with spaces in quotes`
-
-// readAudit runs the commands that read the audit log.
-func readAudit(ctx context.Context, e *env, args []string) error {
-	return runVerb(ctx, e, "audit", auditUsage, []verb{{"list", 0, listAudit}, {"export", 0, func(f *flag.FlagSet) action {
-		return exportAuditOf(f, false)
-	}}}, args)
+func auditCommand() command {
+	return command{use: "audit", group: groupPeople, source: ofNode, short: "read the audit log",
+		long: "Reads the audit log: who changed what, and when. Without --team, the subcommands show the entries that " +
+			"belong to no team: actions of users without a team, and commands that are not about one team.",
+		example: "postrider audit list --team Acme --from 2026-01-01",
+		sub: []command{
+			{use: "list", short: "list entries of the audit log, newest first",
+				long:    "Lists entries of the audit log, newest first. Without --team, it lists those that belong to no team.",
+				example: "postrider audit list --team Acme --action api_key.created",
+				define:  beside("audit list", listAudit)},
+			{use: "export", short: "write entries of the audit log as CSV or NDJSON",
+				long: "Writes entries of the audit log to a file or to standard output. Without --team, it writes those that " +
+					"belong to no team.",
+				example: "postrider audit export --team Acme --format ndjson --output audit.ndjson",
+				define: beside("audit export", func(flags *pflag.FlagSet) action {
+					return exportAuditOf(flags, false)
+				})},
+		}}
 }
 
 // auditFlags adds the flags that select audit log entries.
-func auditFlags(flags *flag.FlagSet) *audit.Filter {
+func auditFlags(flags *pflag.FlagSet) *audit.Filter {
 	f := &audit.Filter{}
 	spanFlags(flags, &f.From, &f.To)
 	flags.StringVar(&f.Action, "action", "", "only this action, such as domain.created")
@@ -40,7 +45,7 @@ func auditFlags(flags *flag.FlagSet) *audit.Filter {
 	return f
 }
 
-func exportAuditOf(flags *flag.FlagSet, teamNeeded bool) action {
+func exportAuditOf(flags *pflag.FlagSet, teamNeeded bool) action {
 	f := auditFlags(flags)
 	return writeExport(flags, teamNeeded, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export,
 		error) {
@@ -48,13 +53,26 @@ func exportAuditOf(flags *flag.FlagSet, teamNeeded bool) action {
 	})
 }
 
-func listAudit(flags *flag.FlagSet) action {
+// entryObject is an entry of the audit log in JSON.
+type entryObject struct {
+	ID        string     `json:"id"`
+	At        *time.Time `json:"at"`
+	Action    string     `json:"action"`
+	ActorKind string     `json:"actor_kind"`
+	ActorID   *string    `json:"actor_id"`
+	ActorName *string    `json:"actor_name"`
+	Target    *string    `json:"target"`
+	Detail    *string    `json:"detail"`
+	Address   *string    `json:"address"`
+}
+
+func listAudit(flags *pflag.FlagSet) action {
 	f := auditFlags(flags)
 	team := flags.String("team", "", teamFlag+"; by default, entries that belong to no team")
 	limit := flags.Int("limit", 100, "number of entries, newest first; 0: all")
 	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		if *limit < 0 {
-			return errors.New("--limit must be a number of entries, or 0 for all")
+			return usageError("--limit must be a number of entries, or 0 for all")
 		}
 		teamID := ""
 		if *team != "" {
@@ -64,8 +82,7 @@ func listAudit(flags *flag.FlagSet) action {
 			}
 			teamID = t.ID
 		}
-		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "time\taction\tby\ttarget\tdetail\tfrom")
+		l := e.list("time", "action", "by", "target", "detail", "from")
 		shown := 0
 		for after := ""; ; {
 			some, next, err := n.Audit.Part(ctx, teamID, *f, after)
@@ -74,15 +91,16 @@ func listAudit(flags *flag.FlagSet) action {
 			}
 			for _, x := range some {
 				if *limit > 0 && shown == *limit {
-					return w.Flush()
+					return l.end()
 				}
 				shown++
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", x.At.Format("2006-01-02 15:04:05"), x.Action,
+				l.add(entryObject{x.ID, moment(x.At), x.Action, x.ActorKind, nilIfZero(x.ActorID), nilIfZero(x.ActorName),
+					nilIfZero(x.Target), nilIfZero(x.Detail), nilIfZero(x.Address)}, clock(x.At), x.Action,
 					printable(x.ActorKind+" "+cmp.Or(x.ActorName, x.ActorID)), printable(x.Target), printable(x.Detail),
 					printable(x.Address))
 			}
 			if next == "" {
-				return w.Flush()
+				return l.end()
 			}
 			after = next
 		}

@@ -171,7 +171,7 @@ func TestChangesByCommandsAreRecorded(t *testing.T) {
 		if got := read("--limit", "1"); !slices.Equal(got, []string{"audit.exported system - command -"}) {
 			t.Errorf("the export: %q", got)
 		}
-		p.refused("use one of", "audit")
+		p.refused("the subcommand is missing: list, export", "audit")
 		p.refused("must be a number", "audit", "list", "--limit", "-1")
 		p.refused("no team", "audit", "list", "--team", "Nobody")
 		p.refused("--team is missing", "export", "audit")

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -13,57 +12,38 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 )
 
-const automationsUsage = `use
-  postrider automations simulate [--automation FILE] [--json] FILE
-FILE is a JSON object with the members automation (steps and connections) and scenario. With --automation, FILE is only
-a scenario, and the other file has the steps and connections. The name - means standard input.`
+func automationsCommand() command {
+	return command{use: "automations", group: groupEmail, short: "run an automation with simulated time",
+		long:    "Tries automations without a node or a database.",
+		example: "postrider automations simulate welcome.json",
+		sub: []command{{use: "simulate FILE", short: "run an automation with simulated time",
+			long: "Runs an automation with simulated time, and prints its steps, emails and webhook calls. FILE is a JSON " +
+				"object with the members automation (steps and connections) and scenario. With --automation, FILE is only a " +
+				"scenario, and the other file has the steps and connections. The name - means standard input.",
+			example: "postrider automations simulate welcome.json",
+			define:  simulateAutomation}}}
+}
 
-// manageAutomations simulates an automation without a node or a database.
-func manageAutomations(_ context.Context, e *env, args []string) error {
-	if len(args) > 0 && isHelp(args[0]) {
-		fmt.Fprintln(e.out, automationsUsage)
-		return nil
-	}
-	if len(args) < 2 || args[0] != "simulate" {
-		return fmt.Errorf("unknown command; %s", automationsUsage)
-	}
-	flags := flag.NewFlagSet("automations simulate", flag.ContinueOnError)
-	flags.SetOutput(e.errOut)
-	flags.Usage = flagUsage(flags, automationsUsage)
+// simulateAutomation simulates an automation without a node or a database.
+func simulateAutomation(flags *pflag.FlagSet) runner {
 	graph := flags.String("automation", "", "`file` with the steps and connections, if FILE does not contain them")
-	asJSON := flags.Bool("json", false, "print the report as JSON")
-	if err := flags.Parse(args[1:]); err != nil {
+	return func(_ context.Context, e *env, words []string) error {
+		report, err := simulateFile(words[0], *graph)
+		if err != nil {
+			return err
+		}
+		err = e.print(report, func(w io.Writer) error { return printReport(w, report) })
+		if err == nil && report.Status == "failed" {
+			err = fmt.Errorf("the run would fail (%s): %s", report.Reason, report.Message)
+		}
 		return err
 	}
-	path := flags.Arg(0)
-	if path == "" {
-		return fmt.Errorf("FILE is missing; %s", automationsUsage)
-	}
-	if err := flags.Parse(flags.Args()[1:]); err != nil { // flags after FILE
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected %q; %s", flags.Arg(0), automationsUsage)
-	}
-	report, err := simulateFile(path, *graph)
-	if err != nil {
-		return err
-	}
-	if *asJSON {
-		encoder := json.NewEncoder(e.out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(report)
-	} else {
-		err = printReport(e.out, report)
-	}
-	if err == nil && report.Status == "failed" {
-		err = fmt.Errorf("the run would fail (%s): %s", report.Reason, report.Message)
-	}
-	return err
 }
 
 // graphFile is the JSON form of an automation, as in API responses.

@@ -2,23 +2,42 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"io"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/bench"
 	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// runBench runs the benchmark with the default development settings.
-func runBench(ctx context.Context, e *env, args []string) error {
-	return bench.Run(ctx, bench.Env{Out: e.out, ErrOut: e.errOut, Version: Version,
-		Load: func(flags *flag.FlagSet, args []string) (config.Config, error) {
-			return e.load(flags, args, config.Source{Defaults: devDefaults})
-		},
-		NewImporter: func(path string, args []string) (bench.Importer, error) {
-			m, err := newImporter(&env{getenv: e.getenv, out: io.Discard, errOut: io.Discard}, path, args)
-			return benchImporter{m}, err
-		}}, args)
+func benchCommand() command {
+	return command{use: "bench", plain: true, group: groupTools, source: &devSource,
+		short: "measure the performance of this program on this machine",
+		long: "Starts a node of this program in a separate process and measures it. Without flags, it measures sending " +
+			"from the API request to the last answer. docs/performance.md describes the measurements.",
+		example: "postrider bench\npostrider bench --inbound",
+		usual:   []string{"config", "data-dir", "database-url", "database-direct-url", "partition-by"},
+		define: func(flags *pflag.FlagSet) runner {
+			run := bench.Define(flags)
+			return withSettings(func(ctx context.Context, e *env, c config.Config, _ []string) error {
+				_, named := e.settings.given["data-dir"]
+				return run(ctx, bench.Env{Out: e.out, ErrOut: e.errOut, Version: Version, FolderNamed: named,
+					NewImporter: newBenchImporter(e)}, c)
+			})
+		}}
+}
+
+// newBenchImporter returns the function with which the benchmark makes importers.
+func newBenchImporter(e *env) func(path string, args []string) (bench.Importer, error) {
+	return func(path string, args []string) (bench.Importer, error) {
+		flags := pflag.NewFlagSet("import", pflag.ContinueOnError)
+		m := newImporter(flags)
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		err := m.use(&env{getenv: e.getenv, out: io.Discard, errOut: io.Discard}, path)
+		return benchImporter{m}, err
+	}
 }
 
 // benchImporter imports contacts for the benchmark, with the same code as `postrider contacts import`.

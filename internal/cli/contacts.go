@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -18,31 +17,30 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
-const contactsUsage = `use
-  postrider contacts import FILE [--map FIELD=COLUMN]... [--property KEY[:TYPE]=COLUMN]... [--on-conflict upsert|skip]
-      [--segment ID]... [--topic ID=opt_in|opt_out]... [--failures FILE] [--api-key KEY] [--url URL]
-FIELD is email, first_name, last_name or unsubscribed; TYPE is string, number or boolean; FILE may be - for standard
-input. Without --map and --property, the columns named like the fields are imported.`
+func contactsCommand() command {
+	return command{use: "contacts", group: groupEmail, short: "import contacts from a CSV file",
+		long:    "Manages the contacts of a team through the API of a node.",
+		example: "postrider contacts import people.csv",
+		sub: []command{{use: "import FILE", short: "import contacts from a CSV file",
+			long: "Uploads a CSV file and shows the progress until the import has ended. FILE may be - for standard " +
+				"input. Without --map and --property, the columns named like the fields are imported: email, first_name, " +
+				"last_name and unsubscribed.",
+			example: "postrider contacts import people.csv --map email=Email --property plan=Plan --failures failed.csv",
+			define: func(flags *pflag.FlagSet) runner {
+				m := newImporter(flags)
+				return func(ctx context.Context, e *env, words []string) error { return importContacts(ctx, e, m, words[0]) }
+			}}}}
+}
 
 const watchTries = 10 // number of consecutive failures after which the command stops watching an import
 
-// manageContacts imports contacts through a node's API.
-func manageContacts(ctx context.Context, e *env, args []string) error {
-	if len(args) > 0 && isHelp(args[0]) {
-		fmt.Fprintln(e.out, contactsUsage)
-		return nil
-	}
-	if len(args) == 0 || args[0] != "import" {
-		return fmt.Errorf("unknown command; %s", contactsUsage)
-	}
-	path, args := "", args[1:]
-	if len(args) > 0 && (args[0] == "-" || !strings.HasPrefix(args[0], "-")) {
-		path, args = args[0], args[1:]
-	}
-	m, err := newImporter(e, path, args)
-	if err != nil {
+// importContacts imports a file through a node's API.
+func importContacts(ctx context.Context, e *env, m *importer, path string) error {
+	if err := m.use(e, path); err != nil {
 		return err
 	}
 	importID, err := m.upload(ctx)
@@ -59,6 +57,7 @@ func manageContacts(ctx context.Context, e *env, args []string) error {
 // importer imports one file.
 type importer struct {
 	e          *env
+	given      *string // URL given by a flag
 	base, key  string
 	path       string
 	onConflict string
@@ -70,18 +69,15 @@ type importer struct {
 	bar        progress
 }
 
-func newImporter(e *env, path string, args []string) (*importer, error) {
-	m := &importer{e: e, path: path, columns: map[string]string{}, properties: map[string]map[string]string{},
-		bar: progress{w: e.errOut, terminal: isTerminal(e.errOut)}}
-	flags := flag.NewFlagSet("contacts import", flag.ContinueOnError)
-	flags.SetOutput(e.errOut)
-	flags.Usage = flagUsage(flags, contactsUsage)
-	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
-		"URL of the API; the default is RESEND_BASE_URL")
+// newImporter adds the flags of an importer, which are complete after its method use.
+func newImporter(flags *pflag.FlagSet) *importer {
+	m := &importer{columns: map[string]string{}, properties: map[string]map[string]string{}}
+	m.given = addURLFlag(flags)
 	flags.StringVar(&m.key, "api-key", "",
-		"API key with full access; the default is POSTRIDER_API_KEY or RESEND_API_KEY")
+		"API `key` with full access; the default is POSTRIDER_API_KEY or RESEND_API_KEY")
 	flags.StringVar(&m.onConflict, "on-conflict", "",
-		"upsert updates existing contacts, skip leaves them unchanged")
+		"upsert or skip: upsert updates existing contacts, skip leaves them unchanged")
+	oneOf(flags, "on-conflict", "upsert", "skip")
 	flags.StringVar(&m.failures, "failures", "", "`file` for the failed rows, as CSV")
 	flags.Func("map", "`FIELD=COLUMN`: the column with the values of a field", func(text string) error {
 		field, column, ok := strings.Cut(text, "=")
@@ -113,23 +109,21 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 		m.topics = append(m.topics, map[string]string{"id": topicID, "subscription": choice})
 		return nil
 	})
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
-	if path == "" {
-		return nil, fmt.Errorf("give FILE directly after import, before the flags; %s", contactsUsage)
-	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected %q; %s", flags.Arg(0), contactsUsage)
-	}
+	return m
+}
+
+// use completes the importer for a file.
+func (m *importer) use(e *env, path string) error {
+	m.e, m.path, m.bar = e, path, progress{w: e.errOut, terminal: isTerminal(e.errOut)}
 	if m.key = e.apiKey(m.key); m.key == "" {
-		return nil, errors.New("set an API key with --api-key or the environment variable POSTRIDER_API_KEY")
+		return errNoKey
 	}
-	if u, err := url.Parse(*base); err != nil || u.Host == "" {
-		return nil, fmt.Errorf("--url %q must be a URL such as http://127.0.0.1:3000", *base)
+	base := baseURL(e, *m.given)
+	if u, err := url.Parse(base); err != nil || u.Host == "" {
+		return usagef("--url %q must be a URL such as http://127.0.0.1:3000", base)
 	}
-	m.base = strings.TrimRight(*base, "/")
-	return m, nil
+	m.base = strings.TrimRight(base, "/")
+	return nil
 }
 
 // fields returns the fields of the upload form, except for the file.
@@ -145,7 +139,7 @@ func (m *importer) fields() (map[string]string, error) {
 	if len(m.properties) > 0 {
 		columns["properties"] = m.properties
 		if len(m.columns) == 0 { // without column_map.fields the server would import only the properties
-			return nil, errors.New("--property needs --map: name the columns of the fields too")
+			return nil, usageError("--property needs --map: name the columns of the fields too")
 		}
 	}
 	for name, value := range map[string]any{"column_map": columns, "segments": m.segments, "topics": m.topics} {
@@ -247,6 +241,17 @@ type watched struct {
 	Counts    struct{ Total, Created, Updated, Skipped, Failed int64 }
 }
 
+// importObject is an import that has ended, in JSON.
+type importObject struct {
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Rows    int64  `json:"rows"`
+	Created int64  `json:"created"`
+	Updated int64  `json:"updated"`
+	Skipped int64  `json:"skipped"`
+	Failed  int64  `json:"failed"`
+}
+
 // watch shows the progress of an import until it ends.
 func (m *importer) watch(ctx context.Context, importID string) (last watched, err error) {
 	defer m.bar.end()
@@ -309,8 +314,11 @@ func (m *importer) stream(ctx context.Context, importID string, last *watched) e
 // failed, conclude returns an error.
 func (m *importer) conclude(ctx context.Context, i watched) error {
 	c := i.Counts
-	fmt.Fprintf(m.e.out, "%d rows: %d created, %d updated, %d skipped, %d failed\n", c.Total, c.Created, c.Updated,
-		c.Skipped, c.Failed)
+	if err := m.e.done(importObject{i.ID, i.Status, c.Total, c.Created, c.Updated, c.Skipped, c.Failed},
+		fmt.Sprintf("%d rows: %d created, %d updated, %d skipped, %d failed", c.Total, c.Created, c.Updated, c.Skipped,
+			c.Failed)); err != nil {
+		return err
+	}
 	var failed error
 	if c.Failed > 0 && m.failures == "" {
 		failed = fmt.Errorf("%d rows failed; see GET /contacts/imports/%s/failures, or use --failures FILE next time",

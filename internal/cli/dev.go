@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
 	"strings"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/bench"
 	"github.com/postrider/postrider/internal/lib/config"
@@ -33,30 +34,43 @@ var devDefaults = map[string]string{
 // devSource holds the defaults of the command dev.
 var devSource = config.Source{Defaults: devDefaults, Derived: map[string]string{"tracking_url": "public_url"}}
 
+func devCommand() command {
+	return command{use: "dev", plain: true, group: groupStart, source: &devSource,
+		short: "start a node for development: SQLite, an API key, and an outbox that captures all email",
+		long: "Starts a node on this machine that sends no email: all emails are captured in an outbox. It prints the " +
+			"address, an API key, and a link that signs you in to the dashboard. The data is kept in data/dev.",
+		example: "postrider dev\npostrider dev --http 127.0.0.1:4000 --domain acme.com",
+		usual: []string{"config", "data-dir", "transport", "rate-limit", "trust-domains", "tracking-url", "roles",
+			"log-level"},
+		define: func(flags *pflag.FlagSet) runner {
+			var o devOptions
+			flags.StringVar(&o.http, "http", "", "`address` of the API (127.0.0.1:3000)")
+			flags.StringVar(&o.relay, "relay", "", "`host:port` of a mail server that gets all email, instead of the outbox")
+			flags.StringVar(&o.key, "api-key", "", "the API `key`; by default a new key, which is stored in data_dir")
+			flags.StringVar(&o.smtpIn, "smtp-in", "",
+				"`address` for incoming mail (127.0.0.1:1025, or any free port if that port is in use)")
+			flags.StringArrayVar(&o.domains, "domain", nil, "a `domain` to add as verified; may be repeated")
+			flags.StringVar(&o.smtpSubmit, "smtp-submit", "",
+				"`address` of SMTP submission (127.0.0.1:1587, or any free port if that port is in use)")
+			return withSettings(func(ctx context.Context, e *env, c config.Config, _ []string) error {
+				return dev(ctx, e, c, o)
+			})
+		}}
+}
+
+// devOptions are the flags of the command dev.
+type devOptions struct {
+	http, relay, key, smtpIn, smtpSubmit string
+	domains                              []string
+}
+
 // dev runs a node for development on this machine, and prints how to use it.
-func dev(ctx context.Context, e *env, args []string) error {
-	flags := flag.NewFlagSet("dev", flag.ContinueOnError)
-	http := flags.String("http", "", "address of the API (127.0.0.1:3000)")
-	relay := flags.String("relay", "", "HOST:PORT of a mail server that gets all email, instead of the outbox")
-	key := flags.String("api-key", "", "the API key; by default a new key, which is stored in data_dir")
-	smtpIn := flags.String("smtp-in", "",
-		"address for incoming mail (127.0.0.1:1025, or any free port if that port is in use)")
-	var names []string
-	flags.Func("domain", "a domain to add as verified; may be repeated", func(name string) error {
-		names = append(names, name)
-		return nil
-	})
-	smtpSubmit := flags.String("smtp-submit", "",
-		"address of SMTP submission (127.0.0.1:1587, or any free port if that port is in use)")
-	c, err := e.load(flags, args, devSource)
-	if err != nil {
-		return err
-	}
+func dev(ctx context.Context, e *env, c config.Config, o devOptions) error {
 	tuneCollector(e.getenv)
 	ownURL := c.PublicURL == config.LocalURL(c.HTTPListen) // public_url is not configured
-	c.HTTPListen = cmp.Or(*http, c.HTTPListen)
-	if *relay != "" {
-		c.Transport, c.RelayAddr = "relay", *relay
+	c.HTTPListen = cmp.Or(o.http, c.HTTPListen)
+	if o.relay != "" {
+		c.Transport, c.RelayAddr = "relay", o.relay
 	}
 	listeners, url, err := node.ListenHere(c.HTTPListen)
 	if err != nil {
@@ -71,21 +85,21 @@ func dev(ctx context.Context, e *env, args []string) error {
 	c.TrackingURL = cmp.Or(c.TrackingURL, c.PublicURL)
 	log := newLogger(c, e.errOut)
 	defer flush(log)
-	n, err := node.Open(ctx, c, log, node.Options{Version: Version, KeysConsent: true,
+	n, err := node.Open(ctx, c, log, node.Options{Version: Version, KeysConsent: true, Commands: Reference(),
 		Unsigned: e.getenv(bench.EnvUnsigned) != "", Loopback: e.getenv(bench.EnvLoopback) != ""})
 	if err != nil {
 		return err
 	}
 	defer n.Close()
-	if *key == "" {
-		if *key, err = devKey(c); err != nil {
+	if o.key == "" {
+		if o.key, err = devKey(c); err != nil {
 			return err
 		}
 	}
-	if err := n.Teams.EnsureKey(ctx, "Development", "development", *key); err != nil {
+	if err := n.Teams.EnsureKey(ctx, "Development", "development", o.key); err != nil {
 		return fmt.Errorf("create the development key: %w", err)
 	}
-	who, err := n.Teams.Authenticate(ctx, *key)
+	who, err := n.Teams.Authenticate(ctx, o.key)
 	if err != nil {
 		return fmt.Errorf("find the team of the development key: %w", err)
 	}
@@ -95,17 +109,17 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	verified, err := addVerified(ctx, n, *key, names)
+	verified, err := addVerified(ctx, n, o.key, o.domains)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(n.ListenInboundDev(*smtpIn), n.ListenSubmissionDev(*smtpSubmit)); err != nil {
+	if err := errors.Join(n.ListenInboundDev(o.smtpIn), n.ListenSubmissionDev(o.smtpSubmit)); err != nil {
 		return err
 	}
-	if err := n.ServeOutbox(*key); err != nil {
+	if err := n.ServeOutbox(o.key); err != nil {
 		return err
 	}
-	greet(e, n, greeting{url, url + signIn, *key, verified})
+	greet(e, n, greeting{url, url + signIn, o.key, verified})
 	if path := e.getenv(bench.EnvProfile); path != "" {
 		f, err := os.Create(path)
 		if err != nil {
@@ -185,7 +199,8 @@ func greet(e *env, n *node.Node, g greeting) {
 	}
 	where := "captured in the outbox: " + g.url + "/dev/outbox"
 	if c.Transport != "capture" {
-		where = "sent through " + c.RelayAddr
+		relay, _ := c.DefaultRelay()
+		where = "sent through " + relay.Address
 		if c.Transport == "direct" {
 			where = "sent to the recipients' mail hosts"
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
@@ -17,7 +19,9 @@ import (
 // examples fail the test.
 var docExamples = []string{"README.md", "contacts.md", "broadcasts.md", "checks.md", "idempotency.md", "imports.md",
 	"receiving.md", "templates.md", "search.md", "explain.md", "tracking.md", "webhooks.md", "export.md",
-	"testing-emails.md"}
+	"testing-emails.md", "guides/first-email.md", "guides/dns-providers.md", "guides/smtp.md", "guides/webhooks.md",
+	"guides/receiving.md", "guides/attachments.md", "guides/deliverability.md", "guides/scheduling.md",
+	"guides/react-email.md", "guides/agents.md"}
 
 // prelude defines curl so that a failed request ends the script, and so that the id in the response of each request
 // that creates an object is stored in the variable that the docs use for it. At the end, the script prints the
@@ -33,11 +37,13 @@ curl() {
 	*/topics) TOPIC_ID=$made ;;
 	*/emails) EMAIL_ID=$made ;;
 	*/broadcasts) BROADCAST_ID=$made ;;
+	*/webhooks) WEBHOOK_ID=$made ;;
+	*/emails/receiving\?limit=1) RECEIVED_ID=$made ;;
 	*/domains) DOMAIN_ID=$(printf %s "$answer" | sed 's/^{"object":"domain","id":"\([^"]*\)".*/\1/') ;;
 	esac
 }
 postrider() { :; }
-trap 'set | grep -E "^(SEGMENT|TOPIC|BROADCAST|DOMAIN|EMAIL)_ID="' EXIT
+trap 'set | grep -E "^(SEGMENT|TOPIC|BROADCAST|DOMAIN|EMAIL|WEBHOOK|RECEIVED)_ID="' EXIT
 `
 
 // The curl examples in the docs work with a node in development, one after another.
@@ -46,33 +52,15 @@ func TestDocExamples(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatal("the examples in the docs need curl: install it")
 	}
-	p := &installation{t: t, dir: filepath.Join(t.TempDir(), "data")}
-	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
-	if err := os.Mkdir(p.dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	n := p.start()
-	if err := n.Teams.EnsureKey(t.Context(), "Development", "development", devTestKey); err != nil {
-		t.Fatal(err)
-	}
-	by, err := n.Teams.Authenticate(t.Context(), devTestKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verified := func(name string) {
-		t.Helper()
-		if _, err := n.Domains.AddVerified(t.Context(), by.TeamID, domains.NewDomain{Name: name}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	verified("acme.example")
+	n, verified := docsNode(t)
 	verified("acme.net")
 	work := t.TempDir()
 	people := "Email,First name,Plan\nann@example.org,Ann,pro\n"
 	if err := os.WriteFile(filepath.Join(work, "people.csv"), []byte(people), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	vars := map[string]string{"URL": n.url, "KEY": devTestKey}
+	vars := map[string]string{"URL": n.url, "KEY": devTestKey, "INBOUND": n.Port(node.PortInbound)}
+	vars["SMTP_HOST"], vars["SMTP_PORT"], _ = strings.Cut(n.Port(node.PortSubmit), ":")
 	run := func(name, block string) {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), "sh", "-c", prelude+block)
@@ -98,6 +86,12 @@ func TestDocExamples(t *testing.T) {
 	// Before some examples, the object must be in the state that the text describes.
 	before := map[string]func(){
 		"broadcasts.md 2": func() { vars["BROADCAST_ID"] = waitingForItsDomain(n, verified, vars["SEGMENT_ID"]) },
+		"guides/receiving.md 3": func() {
+			eventually(t, "the domain receives mail", func() bool {
+				_, body := n.ask(devTestKey, "GET", "/domains/"+vars["DOMAIN_ID"], "")
+				return strings.Contains(body, `"status":"verified","created_at"`)
+			})
+		},
 	}
 	ran := 0
 	for _, page := range docExamples {
@@ -116,15 +110,59 @@ func TestDocExamples(t *testing.T) {
 	eventually(t, "the contact is imported", func() bool {
 		return n.count(`SELECT COUNT(*) FROM contacts WHERE address = 'ann@example.org'`) == 1
 	})
-	all, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range all {
-		if page := filepath.Base(path); len(curlBlocks(t, page)) > 0 && !slices.Contains(docExamples, page) {
+	for _, page := range docPages(t) {
+		if page == "operating.md" {
+			continue // make packages-test runs its commands on a whole machine
+		}
+		if len(curlBlocks(t, page)) > 0 && !slices.Contains(docExamples, page) {
 			t.Errorf("the examples of %s are not run: list it in docExamples", page)
 		}
 	}
+}
+
+// docsNode starts a node like that of postrider dev, with the key devTestKey and the domain acme.example. The function
+// verified adds another domain that may send.
+func docsNode(t *testing.T) (n *started, verified func(name string)) {
+	t.Helper()
+	p := &installation{t: t, dir: filepath.Join(t.TempDir(), "data")}
+	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir,
+		"POSTRIDER_ROLES": "api,delivery,jobs,submission,receiving"}
+	if err := os.Mkdir(p.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n = p.start(func(n *node.Node) {
+		if err := n.ListenInboundDev("127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := n.Teams.EnsureKey(t.Context(), "Development", "development", devTestKey); err != nil {
+		t.Fatal(err)
+	}
+	by, err := n.Teams.Authenticate(t.Context(), devTestKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified = func(name string) {
+		t.Helper()
+		if _, err := n.Domains.AddVerified(t.Context(), by.TeamID, domains.NewDomain{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verified("acme.example")
+	return n, verified
+}
+
+// docPages returns the paths of all pages for users and operators, relative to docs.
+func docPages(t *testing.T) (pages []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "guides/*.md"} {
+		all, err := fs.Glob(os.DirFS("../../docs"), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, all...)
+	}
+	return pages
 }
 
 // curlBlocks returns the code blocks of a page of the docs that contain curl commands.
@@ -141,8 +179,10 @@ func curlBlocks(t *testing.T, page string) (blocks []string) {
 		if m[1] != "sh" {
 			t.Errorf("%s: a block with curl is not marked as sh:\n%s", page, m[2])
 		}
-		if page != "README.md" && !strings.Contains(string(text), "(README.md#examples)") {
-			t.Errorf("%s does not link to the definition of the variables", page)
+		before, _, _ := strings.Cut(string(text), m[0])
+		if page != "README.md" && !strings.Contains(string(text), "(README.md#examples)") &&
+			(!strings.Contains(before, "URL=") || !strings.Contains(before, "KEY=")) {
+			t.Errorf("%s neither sets URL and KEY before its examples nor links to their definition", page)
 		}
 		blocks = append(blocks, m[2])
 	}

@@ -2,9 +2,10 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"strings"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -14,21 +15,37 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-const emailsUsage = `use one of
-  postrider emails list --team TEAM [--to ADDRESS] [--subject WORDS] [--status STATES] ...   (newest first)
-  postrider emails index --team TEAM   (makes the search index of a team's sent emails again)
-  postrider emails delete ID --team TEAM   (a received email, or the content of a sent one)
-  postrider emails erase ADDRESS [--team TEAM] [--suppressions] [--dry-run]
-TEAM is an id or an exact name; put names with spaces in quotes`
-
-// manageEmails runs the operator's commands for listing, deleting and erasing emails.
-func manageEmails(ctx context.Context, e *env, args []string) error {
-	return runVerb(ctx, e, "emails", emailsUsage, []verb{{"list", 0, listEmails}, {"index", 0, indexEmails},
-		{"delete", 1, deleteEmail}, {"erase", 1, eraseAddress}}, args)
+func emailsCommand() command {
+	return command{use: "emails", group: groupEmail, source: ofNode,
+		short: "list and search emails, delete and erase them",
+		long: "Lists the sent emails of a team, deletes the content of emails, and erases all data about an address. " +
+			teamWord,
+		example: "postrider emails list --team Acme --to example.net --status bounced",
+		sub: []command{
+			{use: "list", short: "list or search the sent emails of a team, newest first",
+				long: "Lists the sent emails of a team that match all of the given filters, newest first. The last line " +
+					"says how to continue.",
+				example: "postrider emails list --team Acme --subject invoice --created-after 2026-01-31",
+				define:  beside("emails list", listEmails)},
+			{use: "index", short: "make the search index of a team again",
+				long:    "Makes the search index of a team's sent emails again, for example if searches miss emails.",
+				example: "postrider emails index --team Acme",
+				define:  beside("emails index", indexEmails)},
+			{use: "delete ID", short: "delete a received email, or the content of a sent one",
+				long: "Deletes a received email, or the texts, headers and attachments of a sent one. The row and the " +
+					"events of a sent email stay.",
+				example: "postrider emails delete 0190f6a1-0000-7000-8000-00000000000a --team Acme",
+				define:  beside("emails delete", deleteEmail)},
+			{use: "erase ADDRESS", short: "erase the data about an address",
+				long: "Erases the personal data about an address in one team, or in all of them, and prints what was erased. " +
+					"Suppressions and unsubscribes stay, unless --suppressions is given. docs/operating.md lists what is erased.",
+				example: "postrider emails erase ann@example.net --dry-run",
+				define:  beside("emails erase", eraseAddress)},
+		}}
 }
 
-func deleteEmail(flags *flag.FlagSet) action {
-	team := flags.String("team", "", "the team that has the email, by id or exact name")
+func deleteEmail(flags *pflag.FlagSet) action {
+	team := flags.String("team", "", "the `team` that has the email, by id or exact name")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		if *team == "" {
 			return errNoTeam
@@ -42,9 +59,12 @@ func deleteEmail(flags *flag.FlagSet) action {
 				return audit.With(ctx, audit.Entry{Action: action, Target: emailID})
 			}
 			err := n.Receiving.Delete(as("received_email.deleted"), t.ID, emailID)
+			type deleted struct {
+				ID      string `json:"id"`
+				Deleted string `json:"deleted"`
+			}
 			if err == nil {
-				_, err = fmt.Fprintln(e.out, "deleted a received email")
-				return err
+				return e.done(deleted{emailID, "received_email"}, "deleted a received email")
 			}
 			if fault.KindOf(err) != fault.NotFound {
 				return err
@@ -52,8 +72,7 @@ func deleteEmail(flags *flag.FlagSet) action {
 			if err := n.Emails.DeleteContent(as("email.content_deleted"), t.ID, emailID); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(e.out, "deleted the content of a sent email")
-			return err
+			return e.done(deleted{emailID, "content"}, "deleted the content of a sent email")
 		})
 	}
 }
@@ -66,8 +85,8 @@ var leftHints = map[erasure.Left]string{
 	// The kind of rows with LeftAlways says why they are left.
 }
 
-func eraseAddress(flags *flag.FlagSet) action {
-	team := flags.String("team", "", "erase the address only in this team, by id or exact name")
+func eraseAddress(flags *pflag.FlagSet) action {
+	team := flags.String("team", "", "erase the address only in this `team`, by id or exact name")
 	dryRun := flags.Bool("dry-run", false, "show what would be erased, and erase nothing")
 	suppressed := flags.Bool("suppressions", false, "also delete its suppressions and unsubscribes: "+
 		"the address can receive email again")
@@ -81,19 +100,26 @@ func eraseAddress(flags *flag.FlagSet) action {
 			return err
 		}
 		scope.DryRun, scope.Refusals = *dryRun, *suppressed
+		erased := []erasure.Count{}
 		for _, x := range n.AddressErasers() {
 			found, err := x.Erase(ctx, a, scope)
 			for _, c := range found {
-				fmt.Fprintf(e.out, "%6d %s%s\n", c.N, c.Kind, leftHints[c.Left])
+				if erased = append(erased, c); !e.json || err != nil {
+					e.note("%6d %s%s", c.N, c.Kind, leftHints[c.Left])
+				}
 			}
 			if err != nil {
 				return fmt.Errorf("%w; the listed data is erased; run the command again to continue", err)
 			}
 		}
+		line := ""
 		if *dryRun {
-			fmt.Fprintln(e.out, "dry run: nothing was erased")
+			line = "dry run: nothing was erased"
 		}
-		return nil
+		return e.done(struct {
+			DryRun bool            `json:"dry_run"`
+			Data   []erasure.Count `json:"data"`
+		}{*dryRun, erased}, line)
 	}
 }
 

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/node"
@@ -17,8 +17,8 @@ import (
 )
 
 // listEmails prints the emails of a team that a filter selects, as GET /emails does.
-func listEmails(flags *flag.FlagSet) action {
-	team := flags.String("team", "", "the team whose emails are listed, by id or exact name")
+func listEmails(flags *pflag.FlagSet) action {
+	team := flags.String("team", "", "the `team` whose emails are listed, by id or exact name")
 	limit := flags.Int("limit", 20, "the number of emails, at most 100")
 	after := flags.String("after", "", "the id of an email: the list continues after it")
 	filter := emailFilterFlags(flags)
@@ -27,7 +27,7 @@ func listEmails(flags *flag.FlagSet) action {
 			return errNoTeam
 		}
 		if *limit < 1 || *limit > 100 {
-			return errors.New("--limit must be a number from 1 to 100")
+			return usageError("--limit must be a number from 1 to 100")
 		}
 		f, err := filter()
 		if err != nil {
@@ -46,7 +46,7 @@ func listEmails(flags *flag.FlagSet) action {
 
 // emailFilterFlags adds the filters of GET /emails as flags. The returned function reads the flags after they are
 // parsed.
-func emailFilterFlags(flags *flag.FlagSet) func() (emails.Filter, error) {
+func emailFilterFlags(flags *pflag.FlagSet) func() (emails.Filter, error) {
 	var f emails.Filter
 	var status, tag, since, until string
 	var names []string
@@ -66,9 +66,9 @@ func emailFilterFlags(flags *flag.FlagSet) func() (emails.Filter, error) {
 	}
 	return func() (_ emails.Filter, err error) {
 		// An empty variable of a script must not select all emails.
-		flags.Visit(func(given *flag.Flag) {
+		flags.Visit(func(given *pflag.Flag) {
 			if slices.Contains(names, given.Name) && strings.TrimSpace(given.Value.String()) == "" {
-				err = fmt.Errorf("--%s is empty; leave it out to select all emails", given.Name)
+				err = usagef("--%s is empty; leave it out to select all emails", given.Name)
 			}
 		})
 		if err != nil {
@@ -76,14 +76,14 @@ func emailFilterFlags(flags *flag.FlagSet) func() (emails.Filter, error) {
 		}
 		for name, address := range map[string]string{"from": f.From, "to": f.To} {
 			if _, err := parseMoment("", address); address != "" && err == nil {
-				return f, fmt.Errorf("--%s is an address or a domain; use --created-after and --created-before for times", name)
+				return f, usagef("--%s is an address or a domain; use --created-after and --created-before for times", name)
 			}
 		}
 		if status != "" {
 			f.Status = strings.Split(status, ",")
 		}
 		if f.TagName, f.TagValue, _ = strings.Cut(tag, ":"); tag != "" && f.TagName == "" {
-			return f, errors.New("--tag must begin with the name of a tag, as in name or name:value")
+			return f, usageError("--tag must begin with the name of a tag, as in name or name:value")
 		}
 		if f.CreatedAfter, err = parseMoment("--created-after", since); err != nil {
 			return f, err
@@ -102,10 +102,30 @@ func parseMoment(name, text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s must be a date such as 2026-01-31, or a time in RFC 3339", name)
+	return time.Time{}, usagef("%s must be a date such as 2026-01-31, or a time in RFC 3339", name)
+}
+
+// emailObject is a sent email in JSON, as far as the list shows it.
+type emailObject struct {
+	ID        string     `json:"id"`
+	CreatedAt *time.Time `json:"created_at"`
+	LastEvent string     `json:"last_event"`
+	To        []string   `json:"to"`
+	Subject   string     `json:"subject"`
 }
 
 func printEmails(e *env, found emails.Found) error {
+	if e.json {
+		list := []emailObject{}
+		for _, m := range found.Items {
+			list = append(list, emailObject{m.ID, moment(m.CreatedAt), string(m.LastEvent), m.To, m.Subject})
+		}
+		return encode(e.out, struct {
+			Data           []emailObject `json:"data"`
+			SearchedBackTo *time.Time    `json:"searched_back_to"`
+			After          *string       `json:"after"` // continues the list
+		}{list, moment(found.SearchedBackTo), nilIfZero(found.Cursor(func(m *emails.Email) string { return m.ID }))})
+	}
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	for _, m := range found.Items {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.ID, m.CreatedAt.UTC().Format(time.RFC3339), m.LastEvent,
@@ -124,8 +144,8 @@ func printEmails(e *env, found emails.Found) error {
 }
 
 // indexEmails makes the search index of a team again.
-func indexEmails(flags *flag.FlagSet) action {
-	team := flags.String("team", "", "the team whose search index is made, by id or exact name")
+func indexEmails(flags *pflag.FlagSet) action {
+	team := flags.String("team", "", "the `team` whose search index is made, by id or exact name")
 	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		if *team == "" {
 			return errNoTeam
@@ -134,8 +154,9 @@ func indexEmails(flags *flag.FlagSet) action {
 			if err := n.Emails.Index.Rebuild(ctx, t.ID); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(e.out, "the search index is complete")
-			return err
+			return e.done(struct {
+				TeamID string `json:"team_id"`
+			}{t.ID}, "the search index is complete")
 		})
 	}
 }

@@ -76,6 +76,7 @@ func TestEraseAddress(t *testing.T) {
 		d.do("POST", "/suppressions", `{"email":"b@one.example"}`)
 		eventually(t, "all is told and logged", func() bool {
 			return n.count(`SELECT COUNT(*) FROM webhook_deliveries WHERE status = 'success'`) >= 9 &&
+				n.count(`SELECT COUNT(*) FROM webhook_deliveries WHERE status <> 'success'`) == 0 &&
 				n.count(`SELECT COUNT(*) FROM request_logs WHERE endpoint = '/suppressions'`) == 1
 		})
 		n.happened()

@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"strings"
 	"unicode"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -16,44 +14,32 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-const explainUsage = `use
-  postrider explain ID [--team TEAM] [--json]
-ID is the id of a sent email. TEAM is the team's id or exact name; without it, the email of any team is explained`
+func explainCommand() command {
+	return command{use: "explain ID", group: groupEmail, source: ofNode, short: "explain the delivery of a sent email",
+		long: "Explains what happened to a sent email, who must act, and what to do. ID is the id of a sent email. " +
+			"Without --team, the email of any team is explained.",
+		example: "postrider explain 0190f6a1-0000-7000-8000-00000000000a",
+		define:  beside("explain", explainEmail)}
+}
 
 // explainEmail prints an explanation of an email's delivery.
-func explainEmail(ctx context.Context, e *env, args []string) error {
-	flags := flag.NewFlagSet("explain", flag.ContinueOnError)
-	team := flags.String("team", "", "the team that has the email, by id or exact name")
-	asJSON := flags.Bool("json", false, "print JSON, as the API returns it")
-	flags.Usage = verbUsage(flags, explainUsage)
-	c, words, err := e.loadWords(flags, args, 1)
-	if errors.Is(err, errWords) {
-		return fmt.Errorf("%w; %s", err, explainUsage)
+func explainEmail(flags *pflag.FlagSet) action {
+	team := flags.String("team", "", "the `team` that has the email, by id or exact name")
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
+		emailID := strings.ToLower(words[0])
+		teamID, err := emailTeam(ctx, n, *team, emailID)
+		if err != nil {
+			return err
+		}
+		answer, err := n.Explanations.Explain(ctx, teams.Actor{TeamID: teamID}, emailID)
+		if err != nil {
+			return err
+		}
+		return e.print(answer, func(w io.Writer) error {
+			_, err := io.WriteString(w, printableLines(answer.Text()))
+			return err
+		})
 	}
-	if err != nil {
-		return err
-	}
-	n, err := openBeside(ctx, c, e)
-	if err != nil {
-		return err
-	}
-	defer n.Close()
-	emailID := strings.ToLower(words[0])
-	teamID, err := emailTeam(ctx, n, *team, emailID)
-	if err != nil {
-		return err
-	}
-	answer, err := n.Explanations.Explain(ctx, teams.Actor{TeamID: teamID}, emailID)
-	if err != nil {
-		return err
-	}
-	if *asJSON {
-		out := json.NewEncoder(e.out)
-		out.SetIndent("", "  ")
-		return out.Encode(answer)
-	}
-	_, err = io.WriteString(e.out, printableLines(answer.Text()))
-	return err
 }
 
 // emailTeam returns the team whose email is meant: the given one, by id or exact name, or the one that has the email.

@@ -42,7 +42,7 @@ func TestExplainCommand(t *testing.T) {
 		p.refused("Email not found", "explain", x, "--team", "Other")
 		p.refused("Email not found", "explain", "00000000-0000-7000-8000-000000000000")
 		p.refused("Email not found", "explain", "none")
-		p.refused("postrider explain ID", "explain")
+		p.refused("ID is missing", "explain")
 		path := "/emails/" + x + "/explain"
 		if code, body := n.ask(key, "GET", path, ""); code != 200 || !strings.Contains(body,
 			"captured by this installation's outbox") {

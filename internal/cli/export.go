@@ -3,12 +3,13 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/node"
@@ -18,35 +19,44 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-const exportUsage = `use one of
-  postrider export contacts --team TEAM     [--segment ID]
-  postrider export emails --team TEAM       [--to ADDRESS] [--from ADDRESS] [--subject TEXT] [--status S,S] [--q TEXT]
-                                            [--tag NAME[:VALUE]] [--domain-id ID] [--api-key-id ID] [--template-id ID]
-                                            [--broadcast-id ID] [--created-after TIME] [--created-before TIME]
-  postrider export suppressions --team TEAM [--origin bounce|complaint|manual]
-  postrider export logs --team TEAM         [--from TIME] [--to TIME] [--status 4xx] [--method M] [--endpoint PATH]
-                                            [--user-agent TEXT] [--api-key-id ID]
-  postrider export audit --team TEAM        [--from TIME] [--to TIME] [--action A] [--actor-id ID] [--target-id ID]
-each with [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force]
-TEAM is an id or an exact name; put names with spaces in quotes. Without --output, the data goes to standard
-output`
-
-// export writes a list of a team's data to a file or to standard output. The command may run while a node is running.
-func export(ctx context.Context, e *env, args []string) error {
-	return runVerb(ctx, e, "export", exportUsage, []verb{{"contacts", 0, exportContacts},
-		{"emails", 0, exportEmails},
-		{"suppressions", 0, exportSuppressions}, {"logs", 0, exportLogs},
-		{"audit", 0, exportAudit}}, args)
+// exportCommand writes lists of a team's data to a file or to standard output. It may run beside a node.
+func exportCommand() command {
+	const where = " Without --output, the data goes to standard output."
+	return command{use: "export", group: groupEmail, source: ofNode, short: "export a team's data as CSV or NDJSON",
+		long:    "Writes a list of a team's data as CSV or NDJSON." + where + " " + teamWord,
+		example: "postrider export contacts --team Acme --output contacts.csv",
+		sub: []command{
+			{use: "contacts", short: "export the contacts of a team, or of a segment",
+				long:    "Writes the contacts of a team, or of one segment, with their properties." + where,
+				example: "postrider export contacts --team Acme --output contacts.csv",
+				define:  beside("export contacts", exportContacts)},
+			{use: "emails", short: "export the sent emails of a team that match filters",
+				long:    "Writes the sent emails of a team that match all of the given filters." + where,
+				example: "postrider export emails --team Acme --status bounced --format ndjson",
+				define:  beside("export emails", exportEmails)},
+			{use: "suppressions", short: "export the suppression list of a team",
+				long:    "Writes the addresses to which a team's emails are not sent, with the reasons." + where,
+				example: "postrider export suppressions --team Acme --origin bounce",
+				define:  beside("export suppressions", exportSuppressions)},
+			{use: "logs", short: "export the request log of a team",
+				long:    "Writes the API requests of a team that match all of the given filters." + where,
+				example: "postrider export logs --team Acme --status 4xx --from 2026-01-31",
+				define:  beside("export logs", exportLogs)},
+			{use: "audit", short: "export the audit log of a team",
+				long:    "Writes the entries of a team's audit log that match all of the given filters." + where,
+				example: "postrider export audit --team Acme --from 2026-01-01",
+				define:  beside("export audit", exportAudit)},
+		}}
 }
 
-func exportContacts(flags *flag.FlagSet) action {
+func exportContacts(flags *pflag.FlagSet) action {
 	segment := flags.String("segment", "", "only the contacts of the segment with this `id`")
 	return writeExport(flags, true, func(ctx context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		return s.Contacts(ctx, teamID, strings.ToLower(*segment))
 	})
 }
 
-func exportEmails(flags *flag.FlagSet) action {
+func exportEmails(flags *pflag.FlagSet) action {
 	filter := emailFilterFlags(flags)
 	return writeExport(flags, true, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		f, err := filter()
@@ -54,14 +64,16 @@ func exportEmails(flags *flag.FlagSet) action {
 	})
 }
 
-func exportSuppressions(flags *flag.FlagSet) action {
-	origin := flags.String("origin", "", "only suppressions from a bounce, a complaint, or the API or dashboard (manual)")
+func exportSuppressions(flags *pflag.FlagSet) action {
+	origin := flags.String("origin", "", "only suppressions with this `origin`: bounce, complaint, or manual (the API "+
+		"or the dashboard)")
+	oneOf(flags, "origin", "bounce", "complaint", "manual")
 	return writeExport(flags, true, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		return s.Suppressions(teamID, suppressions.Origin(*origin)), nil
 	})
 }
 
-func exportLogs(flags *flag.FlagSet) action {
+func exportLogs(flags *pflag.FlagSet) action {
 	var f requestlog.Filter
 	spanFlags(flags, &f.From, &f.To)
 	flags.StringVar(&f.Status, "status", "", "only responses with a status class such as 4xx, or a status such as 429")
@@ -77,10 +89,10 @@ func exportLogs(flags *flag.FlagSet) action {
 	})
 }
 
-func exportAudit(flags *flag.FlagSet) action { return exportAuditOf(flags, true) }
+func exportAudit(flags *pflag.FlagSet) action { return exportAuditOf(flags, true) }
 
 // spanFlags adds the flags --from and --to.
-func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
+func spanFlags(flags *pflag.FlagSet, from, to *time.Time) {
 	read := func(dst *time.Time) func(string) error {
 		return func(text string) (err error) {
 			for _, layout := range []string{time.DateOnly, time.RFC3339} {
@@ -97,22 +109,30 @@ func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
 
 // writeExport adds the flags that all exports share, and returns the action that writes an export. If teamNeeded is
 // false and no team is given, the action calls choose with an empty team id.
-func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.Context, s *exports.Service,
+func writeExport(flags *pflag.FlagSet, teamNeeded bool, choose func(ctx context.Context, s *exports.Service,
 	teamID string) (
 	*exports.Export, error)) action {
-	team := flags.String("team", "", "the team, by id or exact name")
-	format := flags.String("format", "csv", "csv or ndjson")
+	team := flags.String("team", "", teamFlag)
+	format := flags.String("format", "csv", "`format` of the data: csv or ndjson")
+	oneOf(flags, "format", "csv", "ndjson")
 	formulas := flags.String("formulas", "keep",
-		"quote prefixes an apostrophe to CSV values that a spreadsheet would run as formulas")
+		"keep or quote: quote prefixes an apostrophe to CSV values that a spreadsheet would run as formulas")
+	oneOf(flags, "formulas", "keep", "quote")
 	output := flags.String("output", "", "`file` to write")
 	force := flags.Bool("force", false, "replace the file if it exists")
 	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
+		if e.json {
+			if flags.Changed("format") && *format != "ndjson" {
+				return usageError("--json means --format ndjson; leave one of them out")
+			}
+			*format = "ndjson"
+		}
 		o, err := exports.ParseOptions(*format, *formulas)
 		if err != nil {
 			return err
 		}
 		if *team == "" && teamNeeded {
-			return errors.New("--team is missing: give the team's id or exact name; `postrider teams list` shows all teams")
+			return errNoTeam
 		}
 		write := func(t teams.Team) error {
 			x, err := choose(ctx, n.Exports, t.ID)
@@ -128,7 +148,13 @@ func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.C
 			if _, err := os.Lstat(*output); !*force && err == nil {
 				return fmt.Errorf("%s exists; choose another name, or use --force to replace it", *output)
 			}
-			return writeWhole(*output, func(f *os.File) error { return writeParts(ctx, f, x, o) })
+			err = writeWhole(*output, func(f *os.File) error { return writeParts(ctx, f, x, o) })
+			if err != nil || !e.json {
+				return err
+			}
+			return encode(e.out, struct {
+				File string `json:"file"`
+			}{*output})
 		}
 		if *team == "" {
 			return write(teams.Team{})

@@ -75,8 +75,8 @@ func TestExport(t *testing.T) {
 			say  string
 			args []string
 		}{
-			{"use one of", nil},
-			{"use one of", []string{"nonsense"}},
+			{"the subcommand is missing", nil},
+			{"use one of contacts, emails", []string{"nonsense"}},
 			{"--team is missing", []string{"emails"}},
 			{"no team with the name", []string{"emails", "--team", "Nobody"}},
 			{"`csv` or `ndjson`", []string{"emails", "--team", "Acme", "--format", "xml"}},
@@ -88,7 +88,7 @@ func TestExport(t *testing.T) {
 			{"Audience not found", []string{"contacts", "--team", "Other", "--segment", segment, "--output", file}},
 			{"`origin` parameter", []string{"suppressions", "--team", "Acme", "--origin", "x", "--output", file}},
 			{"no such file or directory", []string{"emails", "--team", "Acme", "--output", filepath.Join(dir, "x", "y")}},
-			{"wrong number of words", []string{"emails", "--team", "Acme", "file"}},
+			{"unexpected argument", []string{"emails", "--team", "Acme", "file"}},
 		} {
 			p.refused(x.say, append([]string{"export"}, x.args...)...)
 		}

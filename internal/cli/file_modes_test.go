@@ -66,7 +66,7 @@ func TestDataIsPrivate(t *testing.T) {
 				if e.IsDir() {
 					mode = 0o755
 				}
-				if strings.Contains(e.Name(), "=") {
+				if strings.Contains(e.Name(), "=") || e.Name() == "probe" {
 					return nil // a blob, protected by its folder's mode
 				}
 				return os.Chmod(path, mode)

@@ -7,14 +7,16 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 )
@@ -43,17 +45,56 @@ type listener struct {
 	order []string // ids in seen, oldest first
 }
 
-const listenUsage = "use: postrider listen --forward-to URL [--api-key KEY] [--url URL] [--events a,b]"
+func listenCommand() command {
+	return command{use: "listen", group: groupEmail, short: "show events as they happen and forward them",
+		long: "Shows a team's events as they happen. With --forward-to, it also posts them to a URL that the server " +
+			"cannot reach, such as one on a developer's machine, signed like a webhook.",
+		example: "postrider listen --forward-to http://localhost:4000/hook --events email.delivered,email.bounced",
+		define: func(flags *pflag.FlagSet) runner {
+			o := listenOptions{}
+			base := addURLFlag(flags)
+			flags.StringVar(&o.key, "api-key", "",
+				"API `key` with full access; the default is POSTRIDER_API_KEY or RESEND_API_KEY")
+			flags.StringVar(&o.forward, "forward-to", "", "`URL` that events are posted to; by default, they are only shown")
+			flags.StringVar(&o.names, "events", "", "event `types`, separated by commas; the default is all")
+			flags.StringVar(&o.secret, "secret", "", "signing `secret` (whsec_...); the default is a new one")
+			return func(ctx context.Context, e *env, _ []string) error {
+				o.base, o.key = baseURL(e, *base), e.apiKey(o.key)
+				return listen(ctx, e, o)
+			}
+		}}
+}
+
+// addURLFlag adds the flag for the URL of a node's API.
+func addURLFlag(flags *pflag.FlagSet) *string {
+	return flags.String("url", "", "`URL` of the API; the default is RESEND_BASE_URL, or else http://127.0.0.1:3000")
+}
+
+// baseURL returns the URL given by a flag, or else the one in the environment, or else that of `postrider dev`.
+func baseURL(e *env, given string) string {
+	return cmp.Or(given, e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000")
+}
+
+// listenOptions are the flags of the command listen.
+type listenOptions struct{ base, key, forward, names, secret string }
 
 // listen shows a team's events and forwards them to a URL that the server cannot reach, such as a URL on a developer's
 // machine.
-func listen(ctx context.Context, e *env, args []string) error {
-	l, secret, err := newListener(e, args)
+func listen(ctx context.Context, e *env, o listenOptions) error {
+	l, secret, err := newListener(e, o)
 	if err != nil {
 		return err
 	}
 	if l.forward != "" {
-		fmt.Fprintf(e.out, "Forwarding events to %s\nSigning secret: %s\n", l.forward, secret)
+		if e.json {
+			l.line(struct {
+				Object    string `json:"object"`
+				ForwardTo string `json:"forward_to"`
+				Secret    string `json:"secret"`
+			}{"forwarding", l.forward, secret})
+		} else {
+			fmt.Fprintf(e.out, "Forwarding events to %s\nSigning secret: %s\n", l.forward, secret)
+		}
 	}
 	for wait := time.Second; ; wait = min(2*wait, waitMax) {
 		connected, err := l.stream(ctx)
@@ -75,50 +116,37 @@ func listen(ctx context.Context, e *env, args []string) error {
 	}
 }
 
-func newListener(e *env, args []string) (l *listener, secret string, err error) {
-	flags := flag.NewFlagSet("listen", flag.ContinueOnError)
-	flags.SetOutput(e.errOut)
-	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
-		"URL of the API; the default is RESEND_BASE_URL")
-	key := flags.String("api-key", "",
-		"API key with full access; the default is POSTRIDER_API_KEY or RESEND_API_KEY")
-	forward := flags.String("forward-to", "", "URL that events are posted to; by default, they are only shown")
-	names := flags.String("events", "", "event types, separated by commas; the default is all")
-	given := flags.String("secret", "", "signing secret (whsec_...); the default is a new one")
-	flags.Usage = flagUsage(flags, listenUsage)
-	if err := flags.Parse(args); err != nil {
-		return nil, "", err
+func newListener(e *env, o listenOptions) (l *listener, secret string, err error) {
+	if o.key == "" {
+		return nil, "", errNoKey
 	}
-	if flags.NArg() > 0 {
-		return nil, "", fmt.Errorf("unexpected %q; %s", flags.Arg(0), listenUsage)
-	}
-	if *key = e.apiKey(*key); *key == "" {
-		return nil, "", errors.New("set an API key with --api-key or the environment variable POSTRIDER_API_KEY")
-	}
-	source, err := url.Parse(strings.TrimRight(*base, "/") + "/webhooks/listen")
+	source, err := url.Parse(strings.TrimRight(o.base, "/") + "/webhooks/listen")
 	if err != nil || source.Host == "" {
-		return nil, "", fmt.Errorf("--url %q must be a URL such as http://127.0.0.1:3000", *base)
+		return nil, "", usagef("--url %q must be a URL such as http://127.0.0.1:3000", o.base)
 	}
-	if *names != "" {
-		source.RawQuery = url.Values{"events": {*names}}.Encode()
+	if o.names != "" {
+		source.RawQuery = url.Values{"events": {o.names}}.Encode()
 	}
-	if to, err := url.Parse(*forward); *forward != "" && (err != nil || to.Host == "" || to.Scheme != "http" &&
+	if to, err := url.Parse(o.forward); o.forward != "" && (err != nil || to.Host == "" || to.Scheme != "http" &&
 		to.Scheme != "https") {
-		return nil, "", fmt.Errorf("--forward-to %q must be a URL such as http://localhost:3000/webhook", *forward)
+		return nil, "", usagef("--forward-to %q must be a URL such as http://localhost:3000/webhook", o.forward)
 	}
-	if secret = *given; secret == "" {
+	if secret = o.secret; secret == "" {
 		fresh := make([]byte, 32)
 		rand.Read(fresh)
 		secret = secretPrefix + base64.StdEncoding.EncodeToString(fresh)
 	}
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 	if err != nil || len(raw) == 0 {
-		return nil, "", errors.New("--secret must be whsec_ followed by base64")
+		return nil, "", usageError("--secret must be whsec_ followed by base64")
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &listener{e: e, source: source.String(), key: *key, forward: *forward, secret: raw, seen: map[string]bool{},
+	return &listener{e: e, source: source.String(), key: o.key, forward: o.forward, secret: raw, seen: map[string]bool{},
 		client: &http.Client{Timeout: forwardTime, CheckRedirect: noRedirects}}, secret, nil
 }
+
+// errNoKey means that no API key was given.
+const errNoKey = usageError("set an API key with --api-key or the environment variable POSTRIDER_API_KEY")
 
 // refusal is an error response to a request that would fail again.
 type refusal string
@@ -155,7 +183,7 @@ func (l *listener) stream(ctx context.Context) (connected bool, err error) {
 		}
 		return false, errors.New(said)
 	}
-	fmt.Fprintln(l.e.out, "Watching for events. Stop with Ctrl-C.")
+	l.e.note("Watching for events. Stop with Ctrl-C.")
 	return true, l.events(ctx, answer.Body, func() { alive.Reset(silence) })
 }
 
@@ -198,24 +226,48 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 	return errors.New("the server closed it")
 }
 
+// eventObject is an event as a line of JSON.
+type eventObject struct {
+	Object    string          `json:"object"`
+	ID        string          `json:"id"`
+	Type      string          `json:"type"`
+	At        time.Time       `json:"at"`
+	Payload   json.RawMessage `json:"payload"`
+	Forwarded string          `json:"forwarded,omitempty"` // result of forwarding it
+}
+
+// line writes a line of JSON. An event that is not JSON is an error of the server, and is left out.
+func (l *listener) line(v any) {
+	if err := json.NewEncoder(l.e.out).Encode(v); err != nil {
+		l.e.note("an event cannot be shown: %v", err)
+	}
+}
+
 // handle shows an event and forwards it, unless the event was already shown before the stream was interrupted.
 func (l *listener) handle(ctx context.Context, id, event, data string) {
 	if event == "gap" {
-		fmt.Fprintln(l.e.out, "Some events may have been missed while disconnected.")
+		if l.e.json {
+			l.line(map[string]string{"object": "gap"})
+		} else {
+			fmt.Fprintln(l.e.out, "Some events may have been missed while disconnected.")
+		}
 		return
 	}
 	if id == "" || l.seen[id] {
 		return
 	}
-	line := fmt.Sprintf("%s  %-26s %s", time.Now().Format(time.TimeOnly), event, id)
-	if l.forward == "" {
-		fmt.Fprintf(l.e.out, "%s  %s\n", line, data)
-	} else {
-		result := l.deliver(ctx, id, data)
+	seen := eventObject{Object: "event", ID: id, Type: event, At: time.Now().UTC(), Payload: json.RawMessage(data)}
+	if l.forward != "" {
+		seen.Forwarded = l.deliver(ctx, id, data)
 		if ctx.Err() != nil {
 			return // the request was interrupted, so the event may not have been delivered
 		}
-		fmt.Fprintf(l.e.out, "%s  %s\n", line, result)
+	}
+	if l.e.json {
+		l.line(seen)
+	} else {
+		fmt.Fprintf(l.e.out, "%s  %-26s %s  %s\n", seen.At.Local().Format(time.TimeOnly), event, id,
+			cmp.Or(seen.Forwarded, data))
 	}
 	l.last = max(l.last, id)
 	l.seen[id] = true

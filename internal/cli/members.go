@@ -2,30 +2,37 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"text/tabwriter"
+	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
+// memberObject is a member of a team in JSON.
+type memberObject struct {
+	UserID   string     `json:"user_id"`
+	Email    string     `json:"email"`
+	Name     *string    `json:"name"`
+	Role     string     `json:"role"`
+	JoinedAt *time.Time `json:"joined_at"`
+}
+
 // listMembers prints the members of a team.
 func listMembers(ctx context.Context, e *env, n *node.Node, words []string) error {
 	return withTeam(ctx, n, words[0], func(t teams.Team) error {
-		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "user\temail\tname\trole\tjoined")
+		l := e.list("user", "email", "name", "role", "joined")
 		for p := (page.Page{Limit: listStep}); ; {
 			all, more, err := n.Members.List(ctx, t.ID, p)
 			if err != nil {
 				return err
 			}
 			for _, m := range all {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.UserID, m.Email, printable(m.Name), m.Role,
-					m.CreatedAt.Format("2006-01-02 15:04:05"))
+				l.add(memberObject{m.UserID, m.Email, nilIfZero(m.Name), string(m.Role), moment(m.CreatedAt)}, m.UserID, m.Email,
+					printable(m.Name), string(m.Role), clock(m.CreatedAt))
 			}
 			if !more {
-				return w.Flush()
+				return l.end()
 			}
 			p.After = all[len(all)-1].UserID
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,6 +66,27 @@ func TestEmptyDatabase(t *testing.T) {
 		}
 		p.must("migrate")
 		p.must("teams", "list")
+	}
+}
+
+// A command that uses the database of database_url leaves nothing in a wrong folder, whether it succeeds or fails.
+func TestWrongFolder(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "data")
+	p := &installation{t: t, dir: dir, vars: map[string]string{"POSTRIDER_DATA_DIR": dir,
+		"POSTRIDER_DATABASE_URL": dbtest.EmptyPostgresURL(t), "POSTRIDER_SECRET_KEY": testSecretKey}}
+	p.refused("run `postrider migrate`", "teams", "list")
+	p.must("migrate")
+	p.must("teams", "create", "Acme")
+	p.must("teams", "list")
+	p.must("emails", "erase", "a@one.example")
+	p.must("jobs")
+	p.must("backup", "--done-elsewhere")
+	delete(p.vars, "POSTRIDER_SECRET_KEY")
+	p.refused("the secret key", "teams", "list")
+	if made, err := os.ReadDir(parent); err != nil || len(made) > 0 {
+		t.Errorf("the commands have made %v, %v", made, err)
 	}
 }
 

@@ -36,6 +36,7 @@ type installation struct {
 	dir  string
 
 	options node.Options
+	log     io.Writer // for the logs of nodes; nil discards them
 }
 
 // testSecretKey is the secret key of the tests' installations.
@@ -45,28 +46,40 @@ var testSecretKey = strings.Repeat("5e", 32)
 func eachEngine(t *testing.T, f func(t *testing.T, p *installation)) {
 	t.Helper()
 	for _, engine := range []string{"sqlite", "postgres"} {
-		t.Run(engine, func(t *testing.T) {
-			p := &installation{t: t, dir: filepath.Join(t.TempDir(), "data")}
-			p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
-			if err := os.Mkdir(p.dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if engine == "postgres" {
-				p.vars["POSTRIDER_DATABASE_URL"] = dbtest.PostgresURL(t)
-			} else {
-				dbtest.WriteSQLite(t, filepath.Join(p.dir, "postrider.db"))
-			}
-			p.secretKey()
-			f(t, p)
-		})
+		t.Run(engine, func(t *testing.T) { f(t, migratedInstallation(t, engine)) })
 	}
+}
+
+// migratedInstallation returns an installation with an empty, migrated database.
+func migratedInstallation(t *testing.T, engine string) *installation {
+	t.Helper()
+	p := &installation{t: t, dir: filepath.Join(t.TempDir(), "data")}
+	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
+	if err := os.Mkdir(p.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if engine == "postgres" {
+		p.vars["POSTRIDER_DATABASE_URL"] = dbtest.PostgresURL(t)
+	} else {
+		dbtest.WriteSQLite(t, filepath.Join(p.dir, "postrider.db"))
+	}
+	p.secretKey()
+	return p
 }
 
 // command runs a command in the same way as the program would.
 func (p *installation) command(args ...string) (out, errOut string, code int) {
 	var o, e bytes.Buffer
-	code = Main(args, func(name string) string { return p.vars[name] }, &o, &e)
+	code = Main(args, p.environ(), &o, &e)
 	return o.String(), e.String(), code
+}
+
+// environ returns the variables of the installation as NAME=value.
+func (p *installation) environ() (all []string) {
+	for name, value := range p.vars {
+		all = append(all, name+"="+value)
+	}
+	return all
 }
 
 // must runs a command, fails the test if the command fails, and returns the output.
@@ -110,11 +123,10 @@ func (p *installation) refused(say string, args ...string) {
 // config returns the node's configuration: the defaults for `postrider dev`, overridden by p.vars.
 func (p *installation) config() config.Config {
 	p.t.Helper()
-	e := &env{getenv: func(name string) string { return p.vars[name] }, out: io.Discard, errOut: io.Discard}
 	defaults := maps.Clone(devDefaults)
 	maps.Copy(defaults, map[string]string{"http_listen": "127.0.0.1:0", "smtp_submit_listen": "127.0.0.1:0",
 		"roles": "api,delivery,jobs,submission"})
-	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), nil, config.Source{Defaults: defaults})
+	c, err := config.Load(config.Source{Defaults: defaults, Environ: p.environ})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -141,8 +153,15 @@ func (p *installation) start(before ...func(n *node.Node)) *started {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	c.PublicURL = "http://" + l.Addr().String()
-	n, err := node.Open(p.t.Context(), c, newLogger(c, io.Discard), p.options)
+	url := "http://" + l.Addr().String()
+	if p.vars["POSTRIDER_PUBLIC_URL"] == "" {
+		c.PublicURL = url
+	}
+	log := p.log
+	if log == nil {
+		log = io.Discard
+	}
+	n, err := node.Open(p.t.Context(), c, newLogger(c, log), p.options)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -167,7 +186,7 @@ func (p *installation) start(before ...func(n *node.Node)) *started {
 		n.Close()
 	})
 	p.t.Cleanup(end)
-	return &started{n, p.t, c.PublicURL, end, n.DB.Reader}
+	return &started{n, p.t, url, end, n.DB.Reader}
 }
 
 // ask makes a request to the API and returns the status and the body of the response.

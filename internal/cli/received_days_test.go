@@ -55,6 +55,7 @@ func TestDropLeavesReceivedEmails(t *testing.T) {
 		key := p.key("Acme")
 		n := p.start()
 		d := &driver{started: n, key: key}
+		d.postpone("cron.retention")
 		d.receivesAndNotifies()
 		d.do("POST", "/emails", hello)
 		eventually(t, "it is delivered", func() bool {

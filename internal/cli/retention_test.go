@@ -166,7 +166,7 @@ func TestRetentionCommand(t *testing.T) {
 		p.refused("`email_retention` of a team must not be longer", "teams", "retention", "Acme", "--emails", "721h")
 		p.refused("`received_retention` of a team must be at least 24h", "teams", "retention", "Acme", "--received", "1h",
 			"--emails", "48h")
-		p.refused("invalid value", "teams", "retention", "Acme", "--events", "soon")
+		p.refused("--events: \"soon\" is not a duration", "teams", "retention", "Acme", "--events", "soon")
 		p.refused("no team with the name", "teams", "retention", "Nobody", "--events", "48h")
 		if got := show(); !strings.HasPrefix(got, "emails 240h0m0s the team's") {
 			t.Errorf("after what was refused: %s", got)

@@ -2,17 +2,15 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/audit"
@@ -22,140 +20,112 @@ import (
 
 const listStep = 100 // number of rows that a list command reads per query
 
-const teamsUsage = `use one of
-  postrider teams create NAME [--email ADDRESS]
-  postrider teams list
-  postrider teams rename TEAM NAME
-  postrider teams suspend TEAM
-  postrider teams resume TEAM
-  postrider teams show TEAM
-  postrider teams members TEAM
-  postrider teams limit TEAM [--rate N] [--daily N] [--monthly N]
-                                           (requests per second; 0: as configured. Emails per day
-                                           and month in UTC, sent and received; 0: no quota)
-  postrider teams retention TEAM [--emails D] [--bodies D] [--received D] [--events D]
-                                           (D is a duration such as 720h; 0: as configured)
-  postrider teams delete TEAM --yes
-TEAM is an id or an exact name; put names with spaces in quotes`
+// Texts of flags and errors that several commands share.
+const (
+	teamFlag = "the `team`, by id or exact name"
+	// teamWord says what the argument TEAM may be.
+	teamWord = "TEAM is an id or an exact name; put names with spaces in quotes."
+)
 
-const keysUsage = `use one of
-  postrider keys create --team TEAM [--name NAME] [--sending] [--create-team [--email ADDRESS]]
-  postrider keys list --team TEAM
-  postrider keys delete --team TEAM ID
-TEAM is an id or an exact name; put names with spaces in quotes`
-
-// action executes a verb. The parameter words holds the verb's positional arguments. A node may be running while the
-// action runs.
-type action = func(ctx context.Context, e *env, n *node.Node, words []string) error
-
-// verb is a subcommand, such as create in `postrider teams create`.
-type verb struct {
-	name  string
-	words int // number of positional arguments
-	// define adds the verb's flags and returns its action, which runs after the flags are parsed.
-	define func(flags *flag.FlagSet) action
+func teamsCommand() command {
+	return command{use: "teams", group: groupPeople, source: ofNode, short: "manage teams, their limits and retention",
+		long: "Manages teams. All data belongs to a team, and an API key acts for one team only. A running node notices " +
+			"the changes. " + teamWord,
+		example: "postrider teams create Acme --email owner@acme.example\npostrider teams list",
+		sub: []command{
+			{use: "create NAME", short: "create a team and print its id",
+				long:    "Creates a team and prints its id. Several teams may have the same name.",
+				example: "postrider teams create Acme --email owner@acme.example",
+				define:  beside("teams create", createTeam)},
+			{use: "list", short: "list all teams",
+				long:    "Lists all teams with their limits and state, oldest first.",
+				example: "postrider teams list",
+				define:  beside("teams list", noFlags(listTeams))},
+			{use: "show TEAM", short: "show a team, its limits and its usage",
+				long:    "Shows a team with its rate limit, its quotas and how much of them is used. " + teamWord,
+				example: `postrider teams show "Acme Ltd"`,
+				define:  beside("teams show", noFlags(showTeam))},
+			{use: "members TEAM", short: "list the members of a team",
+				long:    "Lists the users who belong to a team, with their roles. " + teamWord,
+				example: "postrider teams members Acme",
+				define:  beside("teams members", noFlags(listMembers))},
+			{use: "rename TEAM NAME", short: "change the name of a team",
+				long:    "Changes the name of a team. Its id, keys and data stay the same. " + teamWord,
+				example: `postrider teams rename Acme "Acme Ltd"`,
+				define: beside("teams rename", noFlags(func(ctx context.Context, e *env, n *node.Node, words []string) error {
+					return withTeam(ctx, n, words[0], func(t teams.Team) error {
+						return changed(ctx, e, n, t.ID, n.Teams.Rename(ctx, t.ID, words[1]))
+					})
+				}))},
+			{use: "suspend TEAM", short: "stop a team from sending and from using the API",
+				long: "Suspends a team: its API requests are refused, and its waiting emails are not sent. Its data stays. " +
+					teamWord,
+				example: "postrider teams suspend Acme",
+				define:  beside("teams suspend", noFlags(setSuspended(true)))},
+			{use: "resume TEAM", short: "end the suspension of a team",
+				long:    "Ends the suspension of a team, which can send and use the API again. " + teamWord,
+				example: "postrider teams resume Acme",
+				define:  beside("teams resume", noFlags(setSuspended(false)))},
+			{use: "limit TEAM", short: "change the rate limit and the quotas of a team",
+				long: "Changes the limits that are given as flags. The rate limit counts requests per second. The quotas " +
+					"count emails per day and month in UTC, sent and received. " + teamWord,
+				example: "postrider teams limit Acme --rate 50\npostrider teams limit Acme --daily 1000 --monthly 20000",
+				define:  beside("teams limit", limitTeam)},
+			{use: "retention TEAM", short: "show or change how long a team's data is kept",
+				long: "Shows how long a team's emails are kept. With flags, it changes the times first; a team's time must " +
+					"not be longer than the configured one. " + teamWord,
+				example: "postrider teams retention Acme --emails 2160h",
+				define:  beside("teams retention", retainTeam)},
+			{use: "delete TEAM", short: "delete a team and all of its data",
+				long: "Deletes a team with its keys, domains, emails and all other data. A node with the role jobs deletes " +
+					"the data in the background. " + teamWord,
+				example: "postrider teams delete Acme --yes",
+				define:  beside("teams delete", deleteTeam)},
+		}}
 }
 
-// runVerb parses a verb's arguments and flags, and runs the verb.
-func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, args []string) error {
-	if len(args) == 0 {
-		return errors.New(usage)
+func setSuspended(suspended bool) action {
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
+		return withTeam(ctx, n, words[0], func(t teams.Team) error {
+			return changed(ctx, e, n, t.ID, n.Teams.SetSuspended(ctx, t.ID, suspended))
+		})
 	}
-	if isHelp(args[0]) {
-		fmt.Fprintln(e.out, usage)
-		return nil
+}
+
+// changed ends a command that has changed a team, or has failed with the given error. With --json, it prints the team.
+func changed(ctx context.Context, e *env, n *node.Node, teamID string, err error) error {
+	if err != nil || !e.json {
+		return err
 	}
-	i := slices.IndexFunc(verbs, func(v verb) bool { return v.name == args[0] })
-	if i < 0 {
-		return errors.New(usage)
-	}
-	v := verbs[i]
-	flags := flag.NewFlagSet(command+" "+v.name, flag.ContinueOnError)
-	run := v.define(flags)
-	flags.Usage = verbUsage(flags, usage)
-	c, words, err := e.loadWords(flags, args[1:], v.words)
-	if errors.Is(err, errWords) {
-		return fmt.Errorf("%w; %s", err, usage)
-	}
+	t, err := n.Teams.Find(ctx, teamID)
 	if err != nil {
 		return err
 	}
-	n, err := openBeside(ctx, c, e)
-	if err != nil {
-		return err
-	}
-	defer n.Close()
-	return run(recorded(ctx, command+" "+v.name), e, n, words)
+	return encode(e.out, objectOf(&t))
 }
 
-// verbUsage returns a function that prints the usage text and the verb's own flags, which are the flags defined before
-// the call to verbUsage. The flags for settings are defined later and are not printed, because there are too many of
-// them.
-func verbUsage(flags *flag.FlagSet, usage string) func() {
-	own := flag.NewFlagSet(flags.Name(), flag.ContinueOnError)
-	flags.VisitAll(func(f *flag.Flag) { own.Var(f.Value, f.Name, f.Usage) })
-	print := flagUsage(own, usage)
-	return func() {
-		own.SetOutput(flags.Output())
-		print()
-		fmt.Fprint(own.Output(), "Every setting is a flag too, such as --config, --data-dir and --database-url: "+
-			"docs/configuration.md lists them.\n")
-	}
+// teamObject is a team in JSON. A limit that is null is that of the configuration, and a quota that is null does not
+// exist.
+type teamObject struct {
+	ID           string     `json:"id"`
+	Name         string     `json:"name"`
+	OwnerEmail   *string    `json:"owner_email"`
+	RateLimit    *int       `json:"rate_limit"`
+	DailyQuota   *int64     `json:"daily_quota"`
+	MonthlyQuota *int64     `json:"monthly_quota"`
+	Suspended    bool       `json:"suspended"`
+	CreatedAt    *time.Time `json:"created_at"`
 }
 
-// flagUsage returns a function that prints the usage text and all flags.
-func flagUsage(flags *flag.FlagSet, usage string) func() {
-	return func() {
-		fmt.Fprintf(flags.Output(), "%s\n\nFlags of %s:\n", usage, flags.Name())
-		flags.PrintDefaults()
-	}
+func objectOf(t *teams.Team) teamObject {
+	return teamObject{t.ID, t.Name, nilIfZero(t.Email), nilIfZero(t.RateLimit), nilIfZero(t.Daily), nilIfZero(t.Monthly), t.Suspended,
+		moment(t.CreatedAt)}
 }
 
-var errWords = errors.New("wrong number of words")
-
-// loadWords reads the configuration and the given number of positional arguments, which may precede or follow the
-// flags. Flags between positional arguments cause an error, because package flag stops parsing at the first positional
-// argument.
-func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config.Config, words []string, err error) {
-	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		words, args = append(words, args[0]), args[1:]
-	}
-	flags.SetOutput(e.errOut)
-	c, err = config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv})
-	if err != nil {
-		return c, nil, err
-	}
-	words = append(words, flags.Args()...)
-	if len(words) != count {
-		return c, nil, fmt.Errorf("%w: got %d, want %d (%q)", errWords, len(words), count, words)
-	}
-	return c, words, nil
-}
-
-// manageTeams runs the operator's commands for teams.
-func manageTeams(ctx context.Context, e *env, args []string) error {
-	return runVerb(ctx, e, "teams", teamsUsage, []verb{
-		{"create", 1, createTeam},
-		{"list", 0, noFlags(listTeams)},
-		{"show", 1, noFlags(showTeam)},
-		{"members", 1, noFlags(listMembers)},
-		{"rename", 2, noFlags(func(ctx context.Context, _ *env, n *node.Node, words []string) error {
-			return withTeam(ctx, n, words[0], func(t teams.Team) error { return n.Teams.Rename(ctx, t.ID, words[1]) })
-		})},
-		{"suspend", 1, noFlags(func(ctx context.Context, _ *env, n *node.Node, words []string) error {
-			return withTeam(ctx, n, words[0], func(t teams.Team) error { return n.Teams.SetSuspended(ctx, t.ID, true) })
-		})},
-		{"resume", 1, noFlags(func(ctx context.Context, _ *env, n *node.Node, words []string) error {
-			return withTeam(ctx, n, words[0], func(t teams.Team) error { return n.Teams.SetSuspended(ctx, t.ID, false) })
-		})},
-		{"limit", 1, limitTeam},
-		{"retention", 1, retainTeam},
-		{"delete", 1, deleteTeam},
-	}, args)
-}
-
-func noFlags(run action) func(*flag.FlagSet) action {
-	return func(*flag.FlagSet) action { return run }
+// deletedObject is a deleted object in JSON.
+type deletedObject struct {
+	ID      string `json:"id"`
+	Deleted bool   `json:"deleted"`
 }
 
 func withTeam(ctx context.Context, n *node.Node, idOrName string, do func(t teams.Team) error) error {
@@ -168,34 +138,33 @@ func withTeam(ctx context.Context, n *node.Node, idOrName string, do func(t team
 	return do(t)
 }
 
-func createTeam(flags *flag.FlagSet) action {
+func createTeam(flags *pflag.FlagSet) action {
 	email := flags.String("email", "", "address of the team's owner")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		t, err := n.Teams.Create(ctx, words[0], *email)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(e.out, t.ID)
-		return err
+		return e.done(objectOf(&t), t.ID)
 	}
 }
 
-func limitTeam(flags *flag.FlagSet) action {
+func limitTeam(flags *pflag.FlagSet) action {
 	rate := flags.Int("rate", -1, "requests per second; 0: as configured")
 	daily := flags.Int64("daily", -1, "emails per day, sent and received; 0: no quota")
 	monthly := flags.Int64("monthly", -1, "emails per month, sent and received; 0: no quota")
-	return func(ctx context.Context, _ *env, n *node.Node, words []string) error {
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		given := map[string]bool{}
-		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		flags.Visit(func(f *pflag.Flag) { given[f.Name] = true })
 		if !given["rate"] && !given["daily"] && !given["monthly"] {
-			return errors.New("give a limit: --rate N, in requests per second, or 0 for the configured one; --daily N or " +
+			return usageError("give a limit: --rate N, in requests per second, or 0 for the configured one; --daily N or " +
 				"--monthly N, in emails, or 0 for no quota")
 		}
 		return withTeam(ctx, n, words[0], func(t teams.Team) error {
 			if !given["daily"] && !given["monthly"] {
-				return n.Teams.SetRateLimit(ctx, t.ID, *rate)
+				return changed(ctx, e, n, t.ID, n.Teams.SetRateLimit(ctx, t.ID, *rate))
 			}
-			return n.Quotas.SetWith(ctx, n.Teams, t.ID, func(q *teams.Quota) {
+			return changed(ctx, e, n, t.ID, n.Quotas.SetWith(ctx, n.Teams, t.ID, func(q *teams.Quota) {
 				if given["daily"] {
 					q.Daily = *daily
 				}
@@ -207,7 +176,7 @@ func limitTeam(flags *flag.FlagSet) action {
 					return nil
 				}
 				return n.Teams.SetRateLimitIn(ctx, tx, t.ID, *rate)
-			})
+			}))
 		})
 	}
 }
@@ -224,6 +193,13 @@ func showTeam(ctx context.Context, e *env, n *node.Node, words []string) error {
 				return "none"
 			}
 			return fmt.Sprintf("%d of %d used", used, limit)
+		}
+		if e.json {
+			return encode(e.out, struct {
+				teamObject
+				UsedToday     int64 `json:"used_today"`
+				UsedThisMonth int64 `json:"used_this_month"`
+			}{objectOf(&t), u.Day, u.Month})
 		}
 		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 		for _, line := range [][2]string{{"id", t.ID}, {"name", t.Name}, {"owner", orDash(t.Email)}, {"rate", rateOf(&t)},
@@ -257,7 +233,7 @@ func orNone(n int64) string {
 }
 
 // retainTeam changes a team's retention periods and prints the new periods.
-func retainTeam(flags *flag.FlagSet) action {
+func retainTeam(flags *pflag.FlagSet) action {
 	type change struct {
 		given bool
 		d     time.Duration
@@ -275,8 +251,10 @@ func retainTeam(flags *flag.FlagSet) action {
 		flags.Func(x.name, "how long "+x.what+" are kept, a `duration` such as 720h; 0: as configured",
 			func(text string) (err error) {
 				x.to.given = true
-				x.to.d, err = time.ParseDuration(text)
-				return err
+				if x.to.d, err = time.ParseDuration(text); err != nil {
+					return fmt.Errorf("%q is not a duration: write it as 720h", text)
+				}
+				return nil
 			})
 	}
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
@@ -308,6 +286,7 @@ func showRetention(ctx context.Context, n *node.Node, e *env, teamID string) err
 		return err
 	}
 	holds := own.Effective(n.Keeps())
+	object := map[string]any{"team_id": teamID}
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	for _, x := range []struct {
 		name       string
@@ -324,12 +303,19 @@ func showRetention(ctx context.Context, n *node.Node, e *env, teamID string) err
 		} else if x.own == x.holds {
 			whose = "the team's"
 		}
+		if e.json {
+			object[x.name] = map[string]any{"seconds": nilIfZero(int64(x.holds / time.Second)), "own": whose != "configured"}
+			continue
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", x.name, kept, whose)
+	}
+	if e.json {
+		return encode(e.out, object)
 	}
 	return w.Flush()
 }
 
-func deleteTeam(flags *flag.FlagSet) action {
+func deleteTeam(flags *pflag.FlagSet) action {
 	yes := flags.Bool("yes", false, "confirm the deletion of the team and its data")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		return withTeam(ctx, n, words[0], func(t teams.Team) error {
@@ -349,43 +335,63 @@ func deleteTeam(flags *flag.FlagSet) action {
 			if err := n.Teams.Delete(ctx, n.Queue, t.ID); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(e.out, "deleted %s; a node with the role jobs deletes its data\n", t.ID)
-			return err
+			return e.done(deletedObject{t.ID, true}, "deleted "+t.ID+"; a node with the role jobs deletes its data")
 		})
 	}
 }
 
 func listTeams(ctx context.Context, e *env, n *node.Node, _ []string) error {
-	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "id\tname\towner\trate\tdaily\tmonthly\tstate\tcreated")
+	l := e.list("id", "name", "owner", "rate", "daily", "monthly", "state", "created")
 	for after := ""; ; {
 		all, err := n.Teams.List(ctx, after, listStep)
 		if err != nil {
 			return err
 		}
 		if len(all) == 0 {
-			return w.Flush()
+			return l.end()
 		}
 		for _, t := range all {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, orDash(t.Email), rateOf(&t), orNone(t.Daily),
-				orNone(t.Monthly), stateOf(&t), t.CreatedAt.Format("2006-01-02 15:04:05"))
+			l.add(objectOf(&t), t.ID, t.Name, orDash(t.Email), rateOf(&t), orNone(t.Daily), orNone(t.Monthly), stateOf(&t),
+				clock(t.CreatedAt))
 		}
 		after = all[len(all)-1].ID
 	}
 }
 
-// manageKeys runs the operator's API key commands, which are meant for creating the first key and for emergencies.
-func manageKeys(ctx context.Context, e *env, args []string) error {
-	return runVerb(ctx, e, "keys", keysUsage, []verb{{"create", 0, createKey}, {"list", 0, listKeys},
-		{"delete", 1, deleteKey}}, args)
+func keysCommand() command {
+	return command{use: "keys", group: groupPeople, source: ofNode,
+		short: "manage a team's API keys, or rotate the secret key",
+		long: "Manages the API keys of a team: the first key, and keys in an emergency. Teams manage their keys " +
+			"themselves in the dashboard and the API. The subcommand rotate-master replaces the secret key of the " +
+			"installation.",
+		example: "postrider keys create --team Acme --name backend\npostrider keys list --team Acme",
+		sub: []command{
+			{use: "create", short: "create an API key and print it, this once",
+				long: "Creates an API key and prints it. The key is not stored, so it cannot be shown again. With " +
+					"--create-team, the team is created if no team has the name.",
+				example: "postrider keys create --team Acme --name backend\n" +
+					"postrider keys create --team Acme --create-team --email owner@acme.example",
+				define: beside("keys create", createKey)},
+			{use: "list", short: "list the API keys of a team",
+				long:    "Lists the API keys of a team with their permissions and last use. The keys themselves are not stored.",
+				example: "postrider keys list --team Acme",
+				define:  beside("keys list", listKeys)},
+			{use: "delete ID", short: "delete an API key",
+				long:    "Deletes an API key. Requests with it are refused within seconds. ID is the id that `keys list` prints.",
+				example: "postrider keys delete --team Acme 0190f6a1-0000-7000-8000-00000000000a",
+				define:  beside("keys delete", deleteKey)},
+			{use: "rotate-master", short: "put a new secret key before the former one in secret.key",
+				long: "Puts a new secret key before the former ones in secret.key. After its next start, the node encrypts " +
+					"the secrets in the database with the new key. docs/operating.md describes the rotation.",
+				example: "postrider keys rotate-master",
+				define:  beside("keys rotate-master", noFlags(rotateMaster))},
+		}}
 }
 
-const teamFlag = "the team, by id or exact name"
+const errNoTeam = usageError("--team is missing: give the team's id or exact name; `postrider teams list` shows all " +
+	"teams")
 
-var errNoTeam = errors.New("--team is missing: give the team's id or exact name; " +
-	"`postrider teams list` shows all teams")
-
-func createKey(flags *flag.FlagSet) action {
+func createKey(flags *pflag.FlagSet) action {
 	team := flags.String("team", "", teamFlag)
 	create := flags.Bool("create-team", false, "create the team if no team has the name")
 	email := flags.String("email", "", "with --create-team: address of the new team's owner")
@@ -401,7 +407,7 @@ func createKey(flags *flag.FlagSet) action {
 		}
 		if !*create {
 			if *email != "" {
-				return errors.New("--email is the address of a new team's owner: use it with --create-team")
+				return usageError("--email is the address of a new team's owner: use it with --create-team")
 			}
 			t, err := n.Teams.Find(ctx, *team)
 			if fault.KindOf(err) == fault.NotFound {
@@ -413,24 +419,42 @@ func createKey(flags *flag.FlagSet) action {
 			}
 			*team = t.ID
 		}
-		_, token, err := n.Teams.CreateKeyFor(ctx, *team, *email, key)
+		made, token, err := n.Teams.CreateKeyFor(ctx, *team, *email, key)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(e.out, token)
-		return err
+		return e.done(struct {
+			keyObject
+			Token string `json:"token"`
+		}{objectOfKey(&made), token}, token)
 	}
 }
 
-func listKeys(flags *flag.FlagSet) action {
+// keyObject is an API key in JSON. Its token is not stored.
+type keyObject struct {
+	ID         string     `json:"id"`
+	TeamID     string     `json:"team_id"`
+	Name       string     `json:"name"`
+	Hint       *string    `json:"hint"`
+	Permission string     `json:"permission"`
+	DomainID   *string    `json:"domain_id"`
+	CreatedAt  *time.Time `json:"created_at"`
+	LastUsedAt *time.Time `json:"last_used_at"`
+}
+
+func objectOfKey(k *teams.Key) keyObject {
+	return keyObject{k.ID, k.TeamID, k.Name, nilIfZero(k.Hint), string(k.Permission), nilIfZero(k.DomainID),
+		moment(k.CreatedAt), moment(k.LastUsedAt)}
+}
+
+func listKeys(flags *pflag.FlagSet) action {
 	team := flags.String("team", "", teamFlag)
 	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		if *team == "" {
 			return errNoTeam
 		}
 		return withTeam(ctx, n, *team, func(t teams.Team) error {
-			w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "id\tname\tkey\tpermission\tdomain\tcreated\tlast used")
+			l := e.list("id", "name", "key", "permission", "domain", "created", "last used")
 			for p := (page.Page{Limit: listStep}); ; {
 				all, more, err := n.Teams.ListKeys(ctx, t.ID, p)
 				if err != nil {
@@ -439,13 +463,13 @@ func listKeys(flags *flag.FlagSet) action {
 				for _, k := range all {
 					used := "-"
 					if !k.LastUsedAt.IsZero() {
-						used = k.LastUsedAt.Format("2006-01-02 15:04:05")
+						used = clock(k.LastUsedAt)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), orDash(k.Hint), k.Permission,
-						orDash(k.DomainID), k.CreatedAt.Format("2006-01-02 15:04:05"), used)
+					l.add(objectOfKey(&k), k.ID, printable(k.Name), orDash(k.Hint), string(k.Permission), orDash(k.DomainID),
+						clock(k.CreatedAt), used)
 				}
 				if !more {
-					return w.Flush()
+					return l.end()
 				}
 				p.After = all[len(all)-1].ID
 			}
@@ -453,15 +477,18 @@ func listKeys(flags *flag.FlagSet) action {
 	}
 }
 
-func deleteKey(flags *flag.FlagSet) action {
+func deleteKey(flags *pflag.FlagSet) action {
 	team := flags.String("team", "", teamFlag)
-	return func(ctx context.Context, _ *env, n *node.Node, words []string) error {
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		if *team == "" {
 			return errNoTeam
 		}
 		return withTeam(ctx, n, *team, func(t teams.Team) error {
-			return n.Teams.DeleteKey(ctx, t.ID,
-				strings.ToLower(words[0]))
+			keyID := strings.ToLower(words[0])
+			if err := n.Teams.DeleteKey(ctx, t.ID, keyID); err != nil {
+				return err
+			}
+			return e.done(deletedObject{keyID, true}, "")
 		})
 	}
 }

@@ -11,6 +11,7 @@ const (
 	byIndex  = "the caller has read the segment by its team, and only the index is read, which has no team"
 	finds    = "it finds the rows of all teams that need work, and returns their teams"
 	bySecret = "a secret that only its owner knows identifies the row, and the row tells the team"
+	figures  = "the operator sees figures of the whole installation"
 	byName   = "the name of a domain is unique for all teams, or claimed by several"
 )
 
@@ -34,6 +35,10 @@ var ofAllTeams = []dbtest.Allowed{
 	{Text: "UPDATE jobs SET run_at = $1, set_at = $2, holder = NULL WHERE holder IS NOT NULL", Reason: claims,
 		Only: "sqlite"},
 	{Text: "UPDATE jobs SET run_at = $2, set_at = $3, holder = NULL WHERE holder = $1", Reason: claims},
+	{Text: "WITH x AS (SELECT lane, run_at FROM jobs WHERE kind = $1", Reason: figures},
+	{Text: "SELECT kind, COUNT(*) FROM (SELECT kind FROM jobs WHERE parked", Reason: figures},
+	{Text: "SELECT status, COUNT(*) FROM (SELECT status FROM broadcasts", Reason: figures},
+	{Text: "SELECT run_at, set_at FROM jobs WHERE kind = $1 AND lane = $2", Reason: figures, Seldom: true},
 	{Text: "WITH RECURSIVE k (kind) AS", Reason: claims},
 	{Text: "WITH RECURSIVE l (lane) AS", Reason: claims},
 	{Text: "WITH RECURSIVE l (lane, run_at) AS", Reason: claims, Only: "postgres"},

@@ -127,15 +127,14 @@ func TestTeamsCommand(t *testing.T) {
 			say  string
 			args []string
 		}{
-			{"use one of", []string{"teams"}},
+			{"the subcommand is missing", []string{"teams"}},
 			{"use one of", []string{"teams", "nonsense"}},
 			{"use one of", []string{"keys", "nonsense"}},
-			{"wrong number of words", []string{"teams", "create"}},
-			{"wrong number of words", []string{"teams", "create", "Two", "words"}},
-			{"wrong number of words", []string{"teams", "create", "--email", "a@b.example", "X", "--email", "c@d.example"}},
-			{"wrong number of words", []string{"keys", "create", "Acme"}},
-			{"wrong number of words", []string{"teams", "delete", "--yes"}},
-			{"flag provided but not defined", []string{"teams", "create", "X", "--limit", "5"}},
+			{"NAME is missing", []string{"teams", "create"}},
+			{"unexpected argument", []string{"teams", "create", "Two", "words"}},
+			{"unexpected argument", []string{"keys", "create", "Acme"}},
+			{"TEAM is missing", []string{"teams", "delete", "--yes"}},
+			{"unknown flag --limit", []string{"teams", "create", "X", "--limit", "5"}},
 			{"Missing `name`", []string{"teams", "create", " "}},
 			{"at most 100 characters", []string{"teams", "create", strings.Repeat("x", 101)}},
 			{"no control characters", []string{"teams", "create", "a\nb"}},
@@ -151,7 +150,7 @@ func TestTeamsCommand(t *testing.T) {
 				"01990000-0000-7000-8000-000000000001"}},
 			{"API key not found", []string{"keys", "delete", "--team", "Operator", "01990000-0000-7000-8000-000000000001"}},
 			{"give a limit", []string{"teams", "limit", "Twin"}},
-			{"invalid value", []string{"teams", "limit", "Twin", "--rate", "many"}},
+			{"is not a whole number", []string{"teams", "limit", "Twin", "--rate", "many"}},
 			{"must be a number", []string{"teams", "limit", "Twin", "--rate", "99999999999"}},
 			{"must be a number", []string{"teams", "limit", "Twin", "--rate", "-1"}},
 			{"must be a number", []string{"teams", "limit", "Twin", "--daily", "-1"}},
@@ -160,8 +159,8 @@ func TestTeamsCommand(t *testing.T) {
 			{"is the operator's", []string{"teams", "delete", operator, "--yes"}},
 			{"is the operator's", []string{"teams", "delete", twin, "--yes", "--operator-team", twin}},
 			{"unexpected", []string{"migrate", "now", "--log-level", "debug"}},
-			{"unexpected", []string{"version", "--log-level", "debug"}},
-			{"use: postrider jobs retry ID", []string{"jobs", "retry"}},
+			{"unknown flag --log-level", []string{"version", "--log-level", "debug"}},
+			{"ID is missing", []string{"jobs", "retry"}},
 		} {
 			_, errOut, code := p.command(x.args...)
 			if code == 0 || !strings.Contains(errOut, x.say) {

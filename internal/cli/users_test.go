@@ -88,8 +88,8 @@ func TestUsersCommand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
 		ctx := t.Context()
-		p.refused("use one of", "users")
-		p.refused("use one of", "users", "promote", "ada@example.com")
+		p.refused("the subcommand is missing", "users")
+		p.refused(`unknown subcommand "promote"`, "users", "promote", "ada@example.com")
 		p.refused("must be one such as", "users", "create", "ada")
 		p.must("teams", "create", "Acme")
 		n := p.start()

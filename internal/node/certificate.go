@@ -1,107 +1,88 @@
 package node
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"fmt"
+	"context"
 	"log/slog"
-	"math/big"
-	"os"
-	"sync"
-	"time"
+	"net/url"
+	"slices"
+
+	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/platform/certs"
 )
 
-// lookAgain is the interval at which the certificate files are checked for changes.
-const lookAgain = 10 * time.Second
-
-// certificates provides the operator's certificate to TLS listeners and reloads it when its files change. If no files
-// are configured, the certificate is self-signed. A self-signed certificate protects only against passive
-// eavesdroppers, but mail hosts do not expect more from one another.
-type certificates struct {
-	certFile, keyFile string
-	log               *slog.Logger
-
-	mu      sync.Mutex
-	cert    *tls.Certificate
-	changed time.Time // modification time of the loaded files
-	looked  time.Time
+// newCertificates loads the operator's certificate, and prepares requests for others.
+func (n *Node) newCertificates() (err error) {
+	n.certs, err = certs.New(n.certificateOptions(n.Log))
+	return err
 }
 
-func newCertificates(certFile, keyFile, hostname string, log *slog.Logger) (*certificates, error) {
-	c := &certificates{certFile: certFile, keyFile: keyFile, log: log}
-	if certFile == "" {
-		cert, err := selfSigned(hostname)
-		if err != nil {
-			return nil, fmt.Errorf("make a certificate: %w", err)
-		}
-		log.Info("SMTP listeners use a self-signed certificate, so clients cannot verify this host; "+
-			"set tls_cert_file and tls_key_file", "hostname", hostname)
-		c.cert = cert
-		return c, nil
+func (n *Node) certificateOptions(log *slog.Logger) certs.Options {
+	c := n.Config
+	o := certs.Options{DB: n.DB, Keys: n.Keys, Log: log, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile,
+		Web: webHosts(c), Mail: mailHosts(c)}
+	if !c.ACME {
+		return o
 	}
-	if err := c.load(); err != nil {
-		return nil, fmt.Errorf("read tls_cert_file and tls_key_file: %w", err)
+	o.ACME = &certs.ACME{Directory: c.ACMEDirectory, Email: c.ACMEEmail, CAFile: c.ACMECAFile,
+		EABKeyID: c.ACMEEABKeyID, EABKey: string(c.ACMEEABKey), Challenges: c.ACMEChallenges, Hook: c.ACMEDNSHook}
+	if c.ACMEDNSServer != "" {
+		o.ACME.DNS = &certs.DNSUpdate{Server: c.ACMEDNSServer, Zone: c.ACMEDNSZone, KeyName: c.ACMEDNSKeyName,
+			Algorithm: c.ACMEDNSKeyAlgorithm, Secret: string(c.ACMEDNSKeySecret), Addrs: n.DNS.Addrs}
 	}
-	return c, nil
+	if n.servesHTTPS() && n.Has("api") {
+		o.Allowed = n.Domains.IsTrackingHost
+	}
+	return o
 }
 
-// get returns the certificate to use in a TLS handshake. If the files cannot be reloaded, get returns the previous
-// certificate.
-func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.certFile == "" || time.Since(c.looked) < lookAgain {
-		return c.cert, nil
+// Certificates lists the certificates of this node's listeners and their problems. A command may call it, too.
+func (n *Node) Certificates(ctx context.Context) ([]certs.Status, error) {
+	if n.certs != nil {
+		return n.certs.Certificates(ctx)
 	}
-	if c.looked = time.Now(); c.modified().Equal(c.changed) {
-		return c.cert, nil
-	}
-	if err := c.load(); err != nil {
-		c.log.Error("the changed TLS certificate cannot be loaded; the old one stays in use", "error", err)
-	} else {
-		c.log.Info("the TLS certificate was reloaded", "file", c.certFile)
-	}
-	return c.cert, nil
-}
-
-// modified returns the later of the certificate file's and the key file's modification times.
-func (c *certificates) modified() (last time.Time) {
-	for _, name := range []string{c.certFile, c.keyFile} {
-		if info, err := os.Stat(name); err == nil && info.ModTime().After(last) {
-			last = info.ModTime()
-		}
-	}
-	return last
-}
-
-func (c *certificates) load() error {
-	changed := c.modified() // read first, so that the next check detects changes made while the files are being loaded
-	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return err
-	}
-	c.cert, c.changed, c.looked = &cert, changed, time.Now()
-	return nil
-}
-
-// selfSigned creates a self-signed certificate for a host. The certificate is valid for ten years and is never stored
-// on disk.
-func selfSigned(hostname string) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	m, err := certs.New(n.certificateOptions(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: hostname},
-		DNSNames: []string{hostname}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
+	defer m.Close()
+	return m.Certificates(ctx)
+}
+
+// webHosts returns the installation's hosts that an HTTPS listener of this node serves. Clients that name no host get
+// the certificate of the first one.
+func webHosts(c config.Config) []string {
+	if c.HTTPSListen == "" || !slices.Contains(c.Roles, "api") {
+		return nil
 	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	all := append(trackingHosts(c), c.TrackingHost)
+	for _, r := range c.Regions {
+		all = append(all, r.TrackingHost)
+	}
+	return all
+}
+
+// mailHosts returns the hosts of this node's SMTP listeners, the one of EHLO first.
+func mailHosts(c config.Config) []string {
+	receives := slices.Contains(c.Roles, "receiving")
+	if !receives && !slices.Contains(c.Roles, "submission") {
+		return nil
+	}
+	all := []string{c.Hostname}
+	if !receives {
+		return all
+	}
+	all = append(all, c.InboundHost, c.BounceHost)
+	for _, r := range c.Regions {
+		all = append(all, r.InboundHost, r.BounceHost)
+	}
+	return all
+}
+
+// publicHost returns the host of public_url, with its port if there is one, and without a port.
+func publicHost(c config.Config) (withPort, host string) {
+	u, err := url.Parse(c.PublicURL)
+	if err != nil {
+		return "", ""
+	}
+	return u.Host, u.Hostname()
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"strings"
@@ -73,8 +72,8 @@ func (n *Node) newPages() error {
 		SavedFilters: n.SavedFilters,
 		Checker:      preflight.Checker{Domains: n.Domains, DNS: n.checkedDNS()},
 		Metrics:      n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
-		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: n.Config.RateLimit, Docs: n.docsSections, Version: n.o.Version,
-		Reference: func() (template.HTML, error) { return n.api.Reference() }})
+		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: func() int { return n.settings().RateLimit },
+		Docs: n.docsSections})
 	if err != nil {
 		return err
 	}
@@ -82,7 +81,7 @@ func (n *Node) newPages() error {
 	pages.Register(n.mux)
 	board.Register(n.mux)
 	board.RegisterComponents(n.mux)
-	board.RegisterDocumentation(n.mux)
+	n.newDocumentation().Register(n.mux)
 	n.site.Handle(n.mux, "GET /{$}", n.showStart)
 	n.site.Handle(n.mux, "GET "+developerPath, n.signDeveloperIn)
 	return nil
@@ -92,14 +91,6 @@ func (n *Node) newPages() error {
 func (n *Node) countWaiting(ctx context.Context, _ *web.Visitor, teamID string) (map[string]int64, error) {
 	c, err := waiting.Of(ctx, n.DB, teamID)
 	return map[string]int64{"/app/approvals": c.Approvals, "/app/webhooks": c.Webhooks}, err
-}
-
-// docsSections returns the headings of the documentation of the API.
-func (n *Node) docsSections() (all []dashboard.DocsSection) {
-	for _, s := range n.api.Sections() {
-		all = append(all, dashboard.DocsSection(s))
-	}
-	return all
 }
 
 // EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team.

@@ -27,25 +27,32 @@ func Features(c config.Config) []Feature {
 	has := func(role string) bool { return slices.Contains(c.Roles, role) }
 
 	add("api", has("api"), "This node serves neither the API nor the dashboard. Add api to roles.")
+	if has("api") {
+		add("https", c.HTTPSListen != "" || strings.HasPrefix(c.PublicURL, "https://"), "Keys and passwords cross the "+
+			"network in clear. Set https_listen and acme or tls_cert_file, or set public_url if a reverse proxy serves HTTPS.")
+	}
 	add("delivery", has("delivery"), "This node sends no email. Add delivery to roles.")
 	add("jobs", has("jobs"), "This node calls no webhooks, verifies no domains and deletes no old data. Add jobs to roles.")
 	add("receiving", has("receiving"), "This node receives no mail: bounces and complaints are lost unless another node "+
 		"receives them. Add receiving to roles.")
 	add("submission", has("submission"), "Programs cannot send over SMTP. Add submission to roles.")
 	add("domains", !checksHosts(c) || domains.IsPublicHost(c.BounceHost) && domains.IsPublicHost(c.SPFInclude),
-		"No domain that sends can be added, because its DNS records would name the hosts "+c.BounceHost+" and "+
-			c.SPFInclude+", and other servers cannot look up both. Set hostname to a full host name, such as "+
-			"mail.example.com, and also bounce_host and spf_include if they are set.")
+		"No domain that sends can be added, because its DNS records would lead to "+unknownHosts(c)+", which other servers "+
+			"cannot look up. Set hostname to a full host name, such as mail.example.com, and also bounce_host and "+
+			"spf_include if they are set.")
 	add("notices", c.NoticeFrom != "", "People cannot be invited or reset a password by email, and teams are not told of "+
 		"failing webhooks. Set notice_from.")
 	add("public address", !isLocal(c.PublicURL), "Links in emails and invitations lead to "+c.PublicURL+
 		", which only this machine can open. Set public_url.")
+	add("metrics", c.MetricsListen != "", "Prometheus gets no figures from this node. Set metrics_listen.")
+	add("alarms", len(c.AlertTo) > 0, "The operator is not told if emails wait, a disk fills up, a certificate expires "+
+		"or a backup is missing. Set alert_to, or use the alert rules for Prometheus.")
 	add("single sign-on", c.OIDCIssuer != "", "People sign in by password or passkey only. Set oidc_issuer.")
 	add("retention of sent emails", c.EmailRetention > 0 || c.BodyRetention > 0, "Sent emails are kept with their texts "+
-		"until a team has a shorter time. Set email_retention or body_retention.")
+		"unless a team sets a time. Set email_retention or body_retention.")
 	if has("receiving") || has("submission") {
-		add("certificate for SMTP", c.TLSCertFile != "", "SMTP listeners use a self-signed certificate, which mail programs "+
-			"refuse. Set tls_cert_file and tls_key_file.")
+		add("certificate for SMTP", c.TLSCertFile != "" || c.ACME, "SMTP listeners use a self-signed certificate, which "+
+			"mail programs refuse. Set acme, or tls_cert_file and tls_key_file.")
 	}
 	if has("receiving") {
 		add("feedback loops", len(c.FeedbackAddresses) > 0, "Complaints that mailbox providers report are not counted, "+
@@ -53,7 +60,7 @@ func Features(c config.Config) []Feature {
 		add("content filter", c.Milter != "", "Received mail is not checked for spam and viruses. Set milter.")
 		add("checks of received mail", c.CheckAuthentication, "Received emails show no results of SPF, DKIM and DMARC. Set "+
 			"check_authentication.")
-		add("retention of received emails", c.ReceivedRetention > 0, "Received emails are kept until a team has a shorter "+
+		add("retention of received emails", c.ReceivedRetention > 0, "Received emails are kept unless a team sets a "+
 			"time. Set received_retention.")
 	}
 	return all
@@ -62,6 +69,17 @@ func Features(c config.Config) []Feature {
 // checksHosts reports whether domains are refused if their records would name hosts that other servers cannot look up.
 // A relay has records of its own.
 func checksHosts(c config.Config) bool { return c.Transport == "direct" && !c.TrustDomains }
+
+// unknownHosts lists the hosts of the records of domains that other servers cannot look up.
+func unknownHosts(c config.Config) string {
+	var all []string
+	for _, host := range []string{c.BounceHost, c.SPFInclude} {
+		if !domains.IsPublicHost(host) && !slices.Contains(all, host) {
+			all = append(all, host)
+		}
+	}
+	return strings.Join(all, " and ")
+}
 
 // isLocal reports whether a URL leads to the reader's own machine.
 func isLocal(address string) bool {

@@ -1,8 +1,6 @@
 package node
 
 import (
-	"flag"
-	"io"
 	"strings"
 	"testing"
 
@@ -17,19 +15,22 @@ func TestFeatures(t *testing.T) {
 		on, off    []string // off: a feature, a colon, and a part of its effect
 	}{
 		{"defaults on a machine called vm", "", []string{"api", "delivery", "jobs"}, []string{
-			"receiving: bounces and complaints are lost", "domains: name the hosts vm and vm",
+			"receiving: bounces and complaints are lost", "domains: would lead to vm, which",
 			"notices: People cannot be invited", "public address: http://localhost:8080",
-			"submission: Add submission to roles", "retention of sent emails: Set email_retention"}},
+			"https: Set https_listen", "submission: Add submission to roles", "retention of sent emails: Set email_retention"}},
 		{"relay", "--transport=relay --relay-addr=relay.example:25", []string{"domains"}, []string{"receiving: lost"}},
 		{"all", "--hostname=mail.example.com --roles=api,delivery,jobs,receiving,submission --notice-from=a@example.com " +
 			"--public-url=https://mail.example.com --feedback-address=fbl@example.com --email-retention=2160h",
-			[]string{"domains", "notices", "public address", "receiving", "submission", "feedback loops",
+			[]string{"https", "domains", "notices", "public address", "receiving", "submission", "feedback loops",
 				"retention of sent emails", "checks of received mail"}, []string{"certificate for SMTP: tls_cert_file", "content filter: Set milter"}},
 	} {
-		f := flag.NewFlagSet("serve", flag.ContinueOnError)
-		f.SetOutput(io.Discard)
-		loaded, err := config.Load(config.Source{Args: strings.Fields(c.args), Flags: f,
-			Getenv: func(string) string { return "" }, Hostname: func() (string, error) { return "vm", nil }})
+		given := map[string]string{}
+		for arg := range strings.FieldsSeq(c.args) {
+			name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			given[name] = value
+		}
+		loaded, err := config.Load(config.Source{Given: given, Environ: func() []string { return nil },
+			Hostname: func() (string, error) { return "vm", nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -22,9 +23,17 @@ func (n *Node) registerJobs() {
 			n.runner.Handle(k)
 		}
 		n.runner.Handle(n.Teams.EraseJobs(n.Queue, n.TeamErasers()...))
+		if n.Alarms != nil {
+			n.runner.Handle(n.Alarms.Jobs())
+			n.runner.Cron(jobs.Cron{Name: "alarms", Every: alarmEvery, Run: n.watchInstallation})
+		}
 		for _, c := range n.crons() {
 			n.runner.Cron(c)
 		}
+		n.examineDaily()
+	}
+	for kind := range n.runner.Running() {
+		n.metrics.Kind(kind)
 	}
 }
 
@@ -66,8 +75,12 @@ func (n *Node) crons() []jobs.Cron {
 		{Name: "imports", Every: time.Hour, Run: n.Imports.Sweep},
 		{Name: "erasures", Every: 24 * time.Hour, Run: n.Privacy.Sweep},
 		{Name: "received", Every: 6 * time.Hour, Run: n.Receiving.Sweep},
-		{Name: "retention", Every: 15 * time.Minute, Parts: parts, RunPart: n.Retention(n.DB.Now).RunPart},
-		{Name: "partitions", Every: 15 * time.Minute, Run: n.Retention(n.DB.Now).Partition},
+		{Name: "retention", Every: 15 * time.Minute, Parts: parts, RunPart: func(ctx context.Context, p jobs.Part) error {
+			return n.Retention(n.DB.Now).RunPart(ctx, p) // with the settings of that time
+		}},
+		{Name: "partitions", Every: 15 * time.Minute, Run: func(ctx context.Context) error {
+			return n.Retention(n.DB.Now).Partition(ctx)
+		}},
 		{Name: "domains", Every: 10 * time.Minute, Run: n.Domains.Recheck},
 	}
 }

@@ -23,18 +23,23 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/front/api"
+	"github.com/postrider/postrider/internal/front/docsite"
 	"github.com/postrider/postrider/internal/front/mcp"
+	"github.com/postrider/postrider/internal/front/oauth"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -42,6 +47,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/node/resources"
 	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/certs"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
@@ -62,6 +68,12 @@ type Options struct {
 	Unsigned    bool               // emails are not signed, for measurements
 	Loopback    bool               // direct delivery may connect to loopback addresses, for measurements
 	Trace       func(db.Statement) // called for each SQL statement; may be nil
+
+	// Commands are the pages of the documentation that describe the commands.
+	Commands []docsite.Page
+
+	// LogLevel is the level of the node's log, which Reload sets; nil means that it does not change.
+	LogLevel *slog.LevelVar
 }
 
 // Node is a Postrider process, with all services built and connected.
@@ -79,9 +91,22 @@ type Node struct {
 	outboxKey string           // development key, which opens the outbox from other machines; may be empty
 	limits    *teams.Limiter   // shared by the API and SMTP submission
 	dns       resolve.Resolver // with a cache
-	certs     *certificates
-	ports     []mailPort // open SMTP listeners that Run will serve
+	oauth     *oauth.Server
+	certs     *certs.Manager // nil for a command
+	https     net.Listener   // open HTTPS listener that Run will serve; may be nil
+	ports     []mailPort     // open SMTP listeners that Run will serve
 	lock      *os.File
+
+	live         atomic.Pointer[config.Config] // settings as of the last reload; see settings
+	reloading    sync.Mutex                    // held while settings are replaced
+	destinations destinations
+	strangers    *netguard.Guard // of connections that other installations ask for
+
+	pauseAsked chan string            // requests to pause for the end of a move
+	paused     atomic.Bool            // whether the node is paused for the end of a move
+	movedTo    atomic.Pointer[string] // where the installation was moved while the node was running
+
+	observation
 }
 
 // Open builds a node. The caller must close the node.
@@ -89,25 +114,35 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (*N
 	n := &Node{Config: c, o: o}
 	if err := n.open(ctx, log); err != nil {
 		n.Close()
-		return nil, err
+		return nil, explain(c, err)
 	}
 	return n, nil
 }
 
 // open builds all services. If open returns an error, the caller must close the node, because some services may already
 // be open.
-func (n *Node) open(ctx context.Context, log *slog.Logger) error {
-	if err := PrepareFolder(n.Config, log); err != nil {
+func (n *Node) open(ctx context.Context, log *slog.Logger) (err error) {
+	if err := PrepareFolder(n.Config, log, !n.o.Beside); err != nil {
 		return err
 	}
 	if n.Config.DatabaseURL == "" && !n.o.Beside {
-		if err := n.lockFolder(); err != nil {
+		lock, err := LockFolder(n.Config)
+		if err != nil {
+			return err
+		}
+		n.lock = lock
+	}
+	if !n.o.Beside {
+		if n.observation, err = n.newObservation(log); err != nil {
 			return err
 		}
 	}
-	base, err := openBase(ctx, n.Config, log, n.o)
+	base, err := openBase(ctx, n.Config, log, n.o, n.observeUpdate())
 	n.Resources = &resources.Resources{Base: base} // Close closes base even after an error
 	if err != nil {
+		return err
+	}
+	if err := n.openDestinations(); err != nil {
 		return err
 	}
 	h := n.hooks()
@@ -119,12 +154,19 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 	if err := n.checkOperator(ctx); err != nil {
 		return err
 	}
+	if err := n.warnOfMissingKeys(ctx); err != nil {
+		return err
+	}
 	if err := n.newWorkers(h); err != nil || n.o.Beside {
 		return err
 	}
-	if err := n.newProtocols(); err != nil {
+	if err := errors.Join(n.newCertificates(), n.newProtocols()); err != nil {
 		return err
 	}
+	if err := n.warnOfMove(ctx); err != nil {
+		return err
+	}
+	n.listenForMove()
 	n.registerJobs()
 	return nil
 }
@@ -149,21 +191,27 @@ func Place(c config.Config) string {
 
 // openBase opens and migrates the database, opens the blob store and reads the keys. If an error occurs, b contains
 // everything that was opened before the error, so that the caller can close it.
-func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options) (b resources.Base, err error) {
+func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options,
+	onUpdate db.UpdateObserver) (b resources.Base, err error) {
 	own, err := ownAddresses(c)
 	if err != nil && !o.Beside { // commands ignore this error, because they do not listen
 		return b, err
 	}
-	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: own})}
+	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: own,
+		Networks: networks(c)})}
 	if b.DB, err = db.Open(ctx, db.Options{URL: DatabaseURL(c), DirectURL: string(c.DatabaseDirectURL), Log: log,
-		Beside: o.Beside, Trace: o.Trace}); err != nil {
+		Beside: o.Beside, Trace: o.Trace, OnUpdate: onUpdate}); err != nil {
 		return b, err
 	}
-	if o.Beside {
-		if empty, err := b.DB.IsEmpty(ctx); err != nil {
+	empty, err := b.DB.IsEmpty(ctx)
+	switch {
+	case err != nil:
+		return b, err
+	case empty && o.Beside:
+		return b, errEmpty(c)
+	case !empty:
+		if err := checkMoved(ctx, b.DB, c); err != nil {
 			return b, err
-		} else if empty {
-			return b, errEmpty(c)
 		}
 	}
 	if c.MigrateOnStart || o.Beside {
@@ -179,16 +227,43 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 			log.Error("partitions could not be made; the node starts without them", "error", err)
 		}
 	}
-	if b.Blobs, err = blob.Open(ctx, c.BlobURL); err != nil {
+	open := blob.Open
+	if o.Beside {
+		open = blob.OpenExisting // a command in a wrong folder leaves nothing there
+	}
+	if b.Blobs, err = open(ctx, c.BlobURL); err != nil {
 		return b, fmt.Errorf("open blob_url: %w", err)
 	}
 	if b.Keys, err = OpenKeyring(ctx, b.DB, c, !o.Beside); err != nil {
+		return b, err
+	}
+	// A move to this database may have begun since the first look. It begins only if no check value of a key is stored.
+	if err := checkMoved(ctx, b.DB, c); err != nil {
 		return b, err
 	}
 	if b.DNS, err = resolve.NewDNS(c.DNSServers); err != nil {
 		return b, fmt.Errorf("read dns_servers: %w", err)
 	}
 	return b, nil
+}
+
+// checkMoved returns an error if the installation was moved to another database, or if it is the target of a move that
+// is not complete. Emails that such an installation accepted would be lost.
+func checkMoved(ctx context.Context, d *db.DB, c config.Config) error {
+	to, err := d.Fact(ctx, db.FactMovedTo)
+	if err != nil {
+		return err
+	}
+	if to != "" {
+		return fmt.Errorf("this installation was moved to %s, and does not start any more: set database_url to that database "+
+			"(this program used %s)", to, Place(c))
+	}
+	move, err := d.Fact(ctx, db.FactMoveID)
+	if err == nil && move != "" && !d.Alone() {
+		err = fmt.Errorf("the move of an installation to this database (%s) is not complete: run `postrider promote` again, "+
+			"with the settings of the old installation", Place(c))
+	}
+	return err
 }
 
 // DatabaseURL returns the URL of the database. The default is a file in data_dir.
@@ -218,9 +293,17 @@ func resourcesConfig(c config.Config) resources.Config {
 			Hosts:      publicHosts(c), ManagedDomain: c.ManagedDomain}}
 }
 
-// PrepareFolder creates data_dir and makes its files readable only by their owner. PrepareFolder logs a warning for
-// each file that other users could read before, because they may have read secrets.
-func PrepareFolder(c config.Config, log *slog.Logger) error {
+// RestoreFolder is the name of the folder in data_dir that has the files of an unfinished restore.
+const RestoreFolder = "restoring"
+
+// PrepareFolder makes the files in data_dir readable only by their owner, and creates data_dir if create is true.
+// PrepareFolder logs a warning for each file that other users could read before, because they may have read secrets. If
+// a restore into the folder was not finished, PrepareFolder returns an error.
+func PrepareFolder(c config.Config, log *slog.Logger, create bool) error {
+	if unfinished := filepath.Join(c.DataDir, RestoreFolder); c.DatabaseURL == "" && fileperm.Exists(unfinished) {
+		return fmt.Errorf("data_dir: a restore into %s was not finished: run `postrider restore` again, which begins anew; "+
+			"or delete %s, if the folder has the database of another installation", c.DataDir, unfinished)
+	}
 	for _, name := range []string{"", "postrider.db", "secret.key", "dev.key", "lock"} {
 		path := filepath.Join(c.DataDir, name)
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -230,6 +313,9 @@ func PrepareFolder(c config.Config, log *slog.Logger) error {
 		if err := fileperm.Mend(path); err != nil {
 			return fmt.Errorf("prepare data_dir: %w", err)
 		}
+	}
+	if !create {
+		return nil
 	}
 	if err := fileperm.Dir(c.DataDir); err != nil {
 		return fmt.Errorf("prepare data_dir: %w", err)
@@ -281,15 +367,31 @@ func OpenKeyring(ctx context.Context, d *db.DB, c config.Config, begin bool) (*k
 			return nil, err
 		}
 	}
-	if want != "" && k.Check() != want {
-		where := "the setting secret_key"
-		if c.SecretKey == "" {
-			where = keyFile(c)
-		}
-		return nil, fmt.Errorf("the secret key in %s is not the one with which this installation began, so the secrets in "+
-			"its database cannot be decrypted: %s", where, bringKey(c))
+	return k, matches(k, c, want)
+}
+
+// matches returns an error unless the keyring has the key with the given check value, which is "" if none is stored.
+// After a rotation, the check value is that of the former key until all rows are sealed again.
+func matches(k *keyring.Keyring, c config.Config, want string) error {
+	if want == "" || k.Matches(want) {
+		return nil
 	}
-	return k, nil
+	where := "the setting secret_key"
+	if c.SecretKey == "" {
+		where = keyFile(c)
+	}
+	return fmt.Errorf("the secret key in %s is not the one of this installation, so the secrets in its database cannot be "+
+		"decrypted: %s", where, bringKey(c))
+}
+
+// CheckKey returns an error unless the configured secret key has the given check value. If the value is "", CheckKey
+// only checks that there is a key.
+func CheckKey(c config.Config, want string) error {
+	k, err := readKeyring(c, false)
+	if err != nil {
+		return err
+	}
+	return matches(k, c, want)
 }
 
 func keyFile(c config.Config) string { return filepath.Join(c.DataDir, "secret.key") }
@@ -315,23 +417,26 @@ func readKeyring(c config.Config, create bool) (*keyring.Keyring, error) {
 	return k, err
 }
 
-// lockFolder locks data_dir, so that no second node can use it. With SQLite, only one job runner may use the database.
-func (n *Node) lockFolder() error {
-	path := filepath.Join(n.Config.DataDir, "lock")
+// ErrFolderInUse means that another process has locked data_dir.
+var ErrFolderInUse = errors.New("another node uses the folder")
+
+// LockFolder locks data_dir until the result is closed or the process ends, so that no second node can use it. With
+// SQLite, only one job runner may use the database.
+func LockFolder(c config.Config) (*os.File, error) {
+	path := filepath.Join(c.DataDir, "lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("open the lock of data_dir: %w", err)
+		return nil, fmt.Errorf("open the lock of data_dir: %w", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return fmt.Errorf("another node uses the folder %s; stop it, or set database_url to share a PostgreSQL database",
-				n.Config.DataDir)
+			return nil, fmt.Errorf("%w %s; stop it, or set database_url to share a PostgreSQL database", ErrFolderInUse,
+				c.DataDir)
 		}
-		return fmt.Errorf("lock data_dir: %w", err)
+		return nil, fmt.Errorf("lock data_dir: %w", err)
 	}
-	n.lock = f
-	return nil
+	return f, nil
 }
 
 // Has reports whether the node has the given role.
@@ -340,6 +445,12 @@ func (n *Node) Has(role string) bool { return slices.Contains(n.Config.Roles, ro
 // Close closes everything that Open has opened. The caller must wait until Run has returned before calling Close.
 func (n *Node) Close() {
 	n.closePorts()
+	if n.metered != nil {
+		n.metered.Close()
+	}
+	if n.certs != nil {
+		n.certs.Close()
+	}
 	if n.Resources != nil && n.DB != nil {
 		n.DB.Close()
 	}

@@ -14,6 +14,7 @@ import (
 // the pages show the emails of all teams. If the key is empty, other machines cannot open the pages.
 func (n *Node) ServeOutbox(key string) error {
 	n.outboxKey = key
+	relay, _ := n.Config.DefaultRelay()
 	n.mux.HandleFunc("GET /dev/waiting", func(w http.ResponseWriter, r *http.Request) {
 		waiting, err := jobs.CountWaiting(r.Context(), n.DB.Reader, emails.DeliveryKind)
 		if err != nil {
@@ -23,5 +24,5 @@ func (n *Node) ServeOutbox(key string) error {
 		fmt.Fprint(w, waiting)
 	})
 	return outbox.Register(n.mux, outbox.Deps{Outbox: n.Outbox, Check: n.api.CheckEmail, Release: n.Delivery.Release,
-		Site: n.site, Relay: n.Config.RelayAddr, Sends: n.Config.Transport == "relay", Log: n.Log})
+		Site: n.site, Relay: relay.Address, Sends: n.Config.Transport == "relay", Log: n.Log})
 }

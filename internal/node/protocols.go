@@ -2,16 +2,17 @@ package node
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/postrider/postrider/internal/front/api"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/front/links"
 	"github.com/postrider/postrider/internal/front/mcp"
 	"github.com/postrider/postrider/internal/front/oauth"
 	"github.com/postrider/postrider/internal/front/signin"
 	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
@@ -27,16 +28,20 @@ func (n *Node) newProtocols() error {
 		return err
 	}
 	n.api = n.newAPI()
+	n.newDoctor()
 	rest := n.api
 	tools := mcp.New(mcp.Options{API: rest, Keys: n.Keys, Log: n.Log, Version: n.o.Version, Now: n.DB.Now,
 		Authenticate: rest.Authenticate, Scope: rest.Scope, DryRun: api.WithDryRun, Usage: n.Grants.Usage,
 		EarlierResult: n.Emails.EarlierResult})
-	auth := oauth.New(oauth.Options{PublicURL: n.Config.PublicURL, Address: addressOf(n.Config.PublicURL), MCP: mcp.Path,
+	n.oauth = oauth.New(oauth.Options{PublicURL: n.Config.PublicURL, Address: addressOf(n.Config.PublicURL), MCP: mcp.Path,
 		MCPScopes: strings.Fields(tools.Scopes().String()), Grants: n.Grants, Members: n.Members, Teams: n.Teams,
 		Site: n.site, Log: n.Log, KeysConsent: n.o.KeysConsent})
-	n.handler = behindProxies(n.Config.HTTPProxyFrom, n.choose(rest, tools, auth))
+	n.handler = behindProxies(n.Config.HTTPProxyFrom, n.choose(rest, tools, n.oauth))
 	return nil
 }
+
+var errMetricsElsewhere = fault.NotFoundf("This address serves no metrics. The setting metrics_listen names the " +
+	"address that does.")
 
 // choose returns the handler for all HTTP requests. The JSON API gets every path that no other server claims,
 // except that browsers get an error page for paths that do not belong to the API.
@@ -49,7 +54,8 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 		switch {
 		case tracked.Serves(path):
 			tracked.ServeHTTP(w, r)
-		case isPublicLink(path), isReference(r), web.IsAsset(path): // pages at an alias load assets from there
+		// Pages at an alias load assets from there.
+		case isPublicLink(path), isDocumentation(r), web.IsAsset(path), isDoctor(path):
 			n.mux.ServeHTTP(w, r)
 		case auth.Serves(path):
 			auth.ServeHTTP(w, r)
@@ -57,6 +63,8 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 			tools.ServeHTTP(w, r)
 		case signin.Serves(path), web.AppPath(path), path == developerPath, n.servesStart(r):
 			pages.ServeHTTP(w, r)
+		case path == "/metrics":
+			wire.WriteError(w, errMetricsElsewhere)
 		case strings.HasPrefix(path, "/dev/"):
 			development.ServeHTTP(w, r)
 		case isBrowser(r) && !rest.HasResource(path):
@@ -78,11 +86,6 @@ func isPublicLink(path string) bool {
 	return false
 }
 
-// isReference reports whether a request is for the API reference, which is also served at aliases of the public URL.
-func isReference(r *http.Request) bool {
-	return r.URL.Path == web.DocsPath && (r.Method == http.MethodGet || r.Method == http.MethodHead)
-}
-
 func (n *Node) newAPI() *api.API {
 	c := n.Config
 	return api.New(api.Options{Services: api.Services{Teams: n.Teams, Domains: n.Domains, Suppressions: n.Suppressions,
@@ -92,8 +95,8 @@ func (n *Node) newAPI() *api.API {
 		Webhooks: n.Webhooks, Receiving: n.Receiving, Imports: n.Imports, Exports: n.Exports, Privacy: n.Privacy,
 		Members: n.Members, Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals},
 		Log: n.Log, Version: n.o.Version, PublicURL: c.PublicURL, Address: addressOf(c.PublicURL), RateLimit: c.RateLimit,
-		Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases, Ready: n.ready,
-		Observe: n.observe, DNS: n.checkedDNS()})
+		Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases, Ready: n.Ready,
+		Observe: n.observe, Served: n.observeRequest, DNS: n.checkedDNS()})
 }
 
 // checkedDNS returns the resolver for checks of emails, or nil if the node trusts all domains and looks nothing up.
@@ -109,14 +112,6 @@ func (n *Node) observe(ctx context.Context, r api.RequestRecord) {
 	if r.Logged() {
 		n.RequestLog.Add(ctx, api.LoggedRequest(r))
 	}
-}
-
-// ready returns an error if the database does not respond or does not accept writes.
-func (n *Node) ready(ctx context.Context) error {
-	if err := n.DB.Ready(ctx); err != nil {
-		return errors.New("the database does not answer, or does not accept writes")
-	}
-	return nil
 }
 
 // Handler returns the handler for all HTTP requests to the node.

@@ -14,16 +14,12 @@ func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 	if len(proxies) == 0 {
 		return h
 	}
-	isProxy := func(a netip.Addr) bool {
-		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || !isProxy(peer.Addr().Unmap().WithZone("")) {
+		if !fromProxy(proxies, r) {
 			h.ServeHTTP(w, r)
 			return
 		}
-		client := peer
+		client, _ := netip.ParseAddrPort(r.RemoteAddr) // fromProxy has parsed it
 		named := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
 		for _, text := range slices.Backward(named) {
 			a, ok := forwardedFor(strings.TrimSpace(text))
@@ -31,7 +27,7 @@ func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 				break
 			}
 			client = netip.AddrPortFrom(a, 0)
-			if !isProxy(a) {
+			if !isProxy(proxies, a) {
 				break
 			}
 		}
@@ -39,6 +35,16 @@ func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 		of.RemoteAddr = client.String()
 		h.ServeHTTP(w, &of)
 	})
+}
+
+// fromProxy reports whether a trusted proxy sent a request. The request's remote address must not be replaced yet.
+func fromProxy(proxies []netip.Prefix, r *http.Request) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && isProxy(proxies, peer.Addr().Unmap().WithZone(""))
+}
+
+func isProxy(proxies []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // forwardedFor parses an entry in X-Forwarded-For, which is an address with or without a port.

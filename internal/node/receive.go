@@ -21,6 +21,9 @@ func (n *Node) newReceiving(resources.Hooks) (err error) {
 	c := n.Config
 	d := receiving.Deps{DB: n.DB, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
 		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log}
+	if n.metrics != nil {
+		d.Observe = n.metrics.Received
+	}
 	if c.CheckAuthentication {
 		d.Auth = authres.New(c.Hostname, resolve.NetForm{Resolver: n.dns})
 	}

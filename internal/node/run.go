@@ -4,28 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
 // Run runs all services until ctx ends, then stops the HTTP listeners and all services, and waits until they have
-// stopped. A node without the role api is given no HTTP listeners.
+// stopped. The listeners serve HTTP without TLS; Run opens the others itself. A node for which ServesHTTP returns false
+// is given no HTTP listeners.
 func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
-	if err := errors.Join(n.listenInbound(), n.ListenSubmission()); err != nil {
+	if err := errors.Join(n.listenInbound(), n.ListenSubmission(), n.ListenHTTPS(), n.listenMetrics()); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	defer n.runObservation(ctx)()
 	n.serveSMTP(ctx, g)
-	server := &http.Server{Handler: n.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute,
-		WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(n.Log.Handler(), slog.LevelDebug)}
-	server.RegisterOnShutdown(n.EventStream.Close)
-	server.RegisterOnShutdown(n.Imports.Close)
-	server.RegisterOnShutdown(n.Outbox.Close)
 	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // served ends after the last request
 	defer shut()
 	g.Go(func() error { return n.RequestLog.Run(served) })
@@ -33,32 +26,16 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	g.Go(func() error { return n.Users.Run(served) })
 	g.Go(func() error { return n.Teams.Run(served) })
 	g.Go(func() error { return n.Grants.Run(served) })
-	for _, l := range listeners {
-		g.Go(func() error {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve HTTP: %w", err)
-			}
-			return nil
-		})
-	}
-	if len(listeners) == 0 {
-		context.AfterFunc(ctx, shut)
-	} else {
-		g.Go(func() error {
-			defer shut()
-			<-ctx.Done()
-			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Config.ShutdownGrace)
-			defer cancel()
-			err := server.Shutdown(stop)
-			if errors.Is(err, context.DeadlineExceeded) {
-				n.Log.Warn("the grace period is over; unfinished requests were cut off", "grace", n.Config.ShutdownGrace)
-				err = server.Close()
-			}
-			return err
-		})
-	}
+	n.serveHTTP(ctx, g, shut, listeners)
+	g.Go(func() error { return n.certs.Run(ctx) })
 	g.Go(func() error { return n.DB.Run(ctx) })
+	g.Go(func() error { return n.followMoves(ctx) })
+	g.Go(func() error { return n.watchDestinations(ctx) })
 	g.Go(func() error { return n.Partitions().Run(ctx) })
+	if n.Has("jobs") {
+		g.Go(func() error { return n.rekey(ctx) })
+		g.Go(func() error { return n.backfill(ctx) })
+	}
 	g.Go(func() error { return n.shares.Run(ctx) })
 	g.Go(func() error { return n.EventStream.Run(ctx) })
 	g.Go(func() error { return n.Emails.Index.Run(ctx) })
@@ -73,8 +50,12 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 		g.Go(func() error { return n.Delivery.Run(ctx) })
 	}
 	err := g.Wait()
+	if to := n.movedTo.Load(); to != nil {
+		return fmt.Errorf("this installation was moved to %s, and this node stopped afterwards: set database_url to that "+
+			"database", *to)
+	}
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
-	return err
+	return explain(n.Config, err)
 }

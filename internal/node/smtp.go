@@ -3,9 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -36,14 +34,11 @@ type mailPort struct {
 // setting that contains addr. The host name, TLS configuration, trusted proxies and grace period in c are set by
 // listenSMTP.
 func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
-	var err error
-	if c.TLS, err = n.mailTLS(); err != nil {
-		return err
-	}
+	c.TLS = n.certs.SMTP()
 	c.Hostname, c.ProxyFrom, c.Grace = n.Config.Hostname, n.Config.SMTPProxyFrom, n.Config.ShutdownGrace
-	l, err := net.Listen("tcp", addr)
+	l, err := Listen(setting, addr)
 	if err != nil {
-		return fmt.Errorf("listen for SMTP at %s: %w", setting, err)
+		return err
 	}
 	n.ports = append(n.ports, mailPort{name, l, smtpserver.New(c, h, n.Log.With("listener", name))})
 	n.Log.Info("listening", name, l.Addr().String())
@@ -133,18 +128,6 @@ func (n *Node) serveSMTP(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// mailTLS returns the TLS configuration for SMTP listeners, with the operator's certificate or a self-signed one.
-func (n *Node) mailTLS() (*tls.Config, error) {
-	if n.certs == nil {
-		certs, err := newCertificates(n.Config.TLSCertFile, n.Config.TLSKeyFile, n.Config.Hostname, n.Log)
-		if err != nil {
-			return nil, err
-		}
-		n.certs = certs
-	}
-	return &tls.Config{GetCertificate: n.certs.get, MinVersion: tls.VersionTLS12}, nil
-}
-
 // isLoopback reports whether a listener's address is reachable only from this machine.
 func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
@@ -152,8 +135,13 @@ func isLoopback(addr string) bool {
 	return err == nil && (host == "localhost" || errIP == nil && ip.IsLoopback())
 }
 
-// closePorts closes the SMTP listeners that were never served. Listeners that were served have already been closed.
+// closePorts closes the listeners that were never served. Listeners that were served have already been closed.
 func (n *Node) closePorts() {
+	if n.https != nil {
+		if err := n.https.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			n.Log.Warn("could not close the HTTPS listener", "error", err)
+		}
+	}
 	for _, p := range n.ports {
 		if err := p.l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			n.Log.Warn("could not close an SMTP listener", "listener", p.name, "error", err)

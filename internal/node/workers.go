@@ -19,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/node/resources"
+	"github.com/postrider/postrider/internal/outbound/alarms"
 	"github.com/postrider/postrider/internal/outbound/eventstream"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/outbound/notifications"
@@ -30,6 +31,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 	"github.com/postrider/postrider/internal/platform/partitions"
 	"github.com/postrider/postrider/internal/sending/delivery"
@@ -59,6 +61,7 @@ type workers struct {
 	RequestLog    *requestlog.Service
 	Privacy       *privacy.Service
 	Exports       *exports.Service
+	Alarms        *alarms.Service // nil unless alert_to is set
 
 	runner *jobs.Runner
 	shares *nodelimits.Shares // this node's shares of the limits that are divided among all nodes with the same database
@@ -93,6 +96,10 @@ func (n *Node) hooks() resources.Hooks {
 		Decision: func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error) {
 			return n.Broadcasts.CachedDecision(ctx, teamID, broadcastID, contentID)
 		},
+		Held: func(domain string) (reason string, held bool) { return n.Delivery.Held(domain) },
+	}
+	if n.metrics != nil {
+		h.OnAccept = n.observeAccepted
 	}
 	if n.Config.NoticeFrom != "" && !n.o.Beside {
 		h.Mail = func(ctx context.Context, tx *db.Tx, to, subject, text string) error {
@@ -108,6 +115,9 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 	c := n.Config
 	n.dns = resolve.NewCached(n.DNS, cachedAnswers)
 	n.runner = jobs.NewRunner(n.DB, n.Queue, n.Log, c.ShutdownGrace)
+	if n.metrics != nil {
+		n.runner.Observe = n.metrics.Job
+	}
 	n.shares = nodelimits.New(n.DB, n.runner.Node(), n.Log, 0)
 	n.runner.OnNodes(n.shares.Live)
 	n.limits = &teams.Limiter{Shares: n.shares}
@@ -130,7 +140,7 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 	n.Tracking = tracking.New(n.DB, n.Recorder, n.Emails, n.Log)
 	n.RequestLog = requestlog.New(n.DB, n.Log)
 	n.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, n.RequestLog, n.Audit)
-	return nil
+	return n.newAlarms()
 }
 
 func (n *Node) newWebhooks(h resources.Hooks) (err error) {
@@ -138,7 +148,7 @@ func (n *Node) newWebhooks(h resources.Hooks) (err error) {
 	n.Webhooks, err = webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter,
 		AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + n.o.Version},
 		webhooks.Deps{DB: n.DB, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains, Log: n.Log,
-			Notify: h.Notify})
+			Notify: h.Notify, Observe: n.observeWebhook()})
 	if err == nil {
 		n.Recorder.Listen(n.Webhooks)
 	}
@@ -175,13 +185,15 @@ func (n *Node) newDelivery(resources.Hooks) (err error) {
 	n.Outbox = capture.New(n.Blobs, func(captureID string) { n.DB.Hint(captureTopic, captureID) })
 	n.DB.OnHint(captureTopic, n.Outbox.Hear)
 	n.DB.OnListening(n.Outbox.Resync)
-	n.Delivery, err = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
-		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS),
-		SMTPPort: c.SMTPPort, Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers,
-		LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate, MaxConnections: c.ConnectionsMax,
+	routes := n.deliveryRoutes()
+	n.Delivery, err = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, Relays: routes.Relays,
+		Destinations: routes.Destinations, SMTPPort: c.SMTPPort, Schedule: routes.Schedule, Workers: c.DeliveryWorkers,
+		Signers:         c.Signers,
+		LaneConnections: c.LaneConcurrency, LaneRate: routes.LaneRate, MaxConnections: c.ConnectionsMax,
 		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere()},
 		delivery.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains, Keys: n.Keys,
 			DNS: n.dns, Blobs: n.Blobs, Outbox: n.Outbox, Guard: n.Guard, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
+			Observe:       n.observeDelivery(),
 			OnLimitRaised: func(group string) { n.runner.LimitRaised(emails.DeliveryKind, group) }})
 	return err
 }
@@ -202,7 +214,7 @@ func (n *Node) newPrivacy(resources.Hooks) (err error) {
 
 // Keeps returns the default retention periods, which apply to teams without their own settings.
 func (n *Node) Keeps() teams.Retention {
-	c := n.Config
+	c := n.settings()
 	return teams.Retention{Emails: c.EmailRetention, Bodies: c.BodyRetention, Received: c.ReceivedRetention,
 		Events: c.EventRetention}
 }
@@ -223,16 +235,16 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 		retention.Rule{Name: "runs of automations", Period: events, Step: n.Automations.RemoveRuns},
 		retention.Rule{Name: "timelines", Period: events, Step: n.Emails.RemoveTimelines},
 		retention.Rule{Name: "entries of the request log", Step: n.RequestLog.RemoveBefore, Dropped: partitions.RequestLogs,
-			Period: func(teams.Retention) time.Duration { return n.Config.LogRetention }},
+			Period: func(teams.Retention) time.Duration { return n.settings().LogRetention }},
 		retention.Rule{Name: "webhook messages", Step: n.Webhooks.RemoveBefore, Dropped: partitions.Webhooks,
-			Period: func(teams.Retention) time.Duration { return n.Config.WebhookRetention }})
+			Period: func(teams.Retention) time.Duration { return n.settings().WebhookRetention }})
 	if n.DB.Alone() {
 		return s
 	}
 	return s.DropBy(retention.Drops{Partitions: n.Partitions(), Log: n.Log, Families: []retention.Drop{
 		{Family: partitions.Emails, Setting: "email_retention", Longest: s.LongestOfEmails, Prepare: n.prepareDrop},
-		{Family: partitions.RequestLogs, Setting: "log_retention", Longest: retention.Same(n.Config.LogRetention)},
-		{Family: partitions.Webhooks, Setting: "webhook_retention", Longest: retention.Same(n.Config.WebhookRetention),
+		{Family: partitions.RequestLogs, Setting: "log_retention", Longest: retention.Same(n.settings().LogRetention)},
+		{Family: partitions.Webhooks, Setting: "webhook_retention", Longest: retention.Same(n.settings().WebhookRetention),
 			Prepare: n.prepareWebhookDrop}}})
 }
 
@@ -292,17 +304,35 @@ func tlsMode(name string) smtpclient.TLSMode {
 	return smtpclient.TLSOpportunistic
 }
 
-// ownAddresses returns the address of this node's HTTP listener. URLs that users configure, such as webhook endpoints,
-// must not reach that address. With allow_loopback, such URLs may reach the listener, so ownAddresses returns nil.
-func ownAddresses(c config.Config) ([]netip.AddrPort, error) {
+// ownAddresses returns the addresses of this node's listeners. URLs that users configure, such as webhook endpoints,
+// must not reach them, even if they are in a network of allow_networks. With allow_loopback, such URLs may reach the
+// listeners, so ownAddresses returns nil.
+func ownAddresses(c config.Config) (all []netip.AddrPort, err error) {
 	if c.AllowLoopback {
 		return nil, nil
 	}
-	addr, err := net.ResolveTCPAddr("tcp", c.HTTPListen)
-	if err != nil {
-		return nil, fmt.Errorf("find the address of http_listen: %w", err)
+	for _, l := range [][2]string{{"http_listen", c.HTTPListen}, {"https_listen", c.HTTPSListen},
+		{"metrics_listen", c.MetricsListen}, {"smtp_in_listen", c.SMTPInListen},
+		{"smtp_submit_listen", c.SMTPSubmitListen}, {"smtp_submits_listen", c.SMTPSubmitsListen}} {
+		if l[1] == "" {
+			continue
+		}
+		addr, err := net.ResolveTCPAddr("tcp", l[1])
+		if err != nil {
+			return nil, fmt.Errorf("find the address of %s: %w", l[0], err)
+		}
+		at := addr.AddrPort()
+		if !at.Addr().IsValid() { // as in :8080
+			at = netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())
+		}
+		all = append(all, at)
 	}
-	return []netip.AddrPort{addr.AddrPort()}, nil
+	return all, nil
+}
+
+// networks returns the operator's exceptions for addresses that users supply.
+func networks(c config.Config) netguard.Networks {
+	return netguard.Networks{Allow: c.AllowNetworks, Deny: c.DenyNetworks}
 }
 
 // trackingHosts returns the host names of the public URL and the tracking URL. A reverse proxy may obtain certificates

@@ -30,6 +30,9 @@ const (
 	keysRetry  = time.Second         // minimum interval between queries for unknown key ids
 )
 
+// Sealed lists the columns with encrypted secrets.
+var Sealed = []keyring.Column{{Table: "oauth_keys", Name: "private", Purpose: keyPurpose}}
+
 // key is a private key that signs access tokens.
 type key struct {
 	id      string

@@ -2,6 +2,7 @@ package teams
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/platform/nodelimits"
@@ -22,6 +23,8 @@ type Limiter struct {
 	Shares *nodelimits.Shares // if nil, this node may use each limit in full
 	Now    func() time.Time   // nil means time.Now
 
+	limit atomic.Pointer[int] // default limit; nil means the caller's
+
 	mu     sync.Mutex
 	second int64
 	counts map[string]window
@@ -40,6 +43,20 @@ type nodeShare struct {
 }
 
 const sharesKept = 60 // seconds
+
+// SetDefault sets the limit of teams that have none of their own; 0 means no limit.
+func (l *Limiter) SetDefault(limit int) { l.limit.Store(&limit) }
+
+// Default returns the limit of teams that have none of their own: what SetDefault has set, or else the parameter.
+func (l *Limiter) Default(configured int) int {
+	if l == nil {
+		return configured
+	}
+	if limit := l.limit.Load(); limit != nil {
+		return *limit
+	}
+	return configured
+}
 
 // Count counts a request. Count returns the number of requests in the current second, and whether the new request is
 // within the limit. If nodes share the limit, limit-n is the number of requests that this node may still admit.

@@ -86,10 +86,10 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, name, email string) (
 // add inserts a team. Every team except the first gets the configured quota for new teams; the first team is the
 // operator's and has no quota.
 func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
-	if s.trial != (Quota{}) {
+	if trial := *s.trial.Load(); trial != (Quota{}) {
 		switch _, err := oldestTeam(ctx, tx.Reader); {
 		case err == nil:
-			t.Quota = s.trial
+			t.Quota = trial
 		case fault.KindOf(err) != fault.NotFound:
 			return err
 		}
@@ -104,6 +104,11 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
 // Find returns the team with the given id or exact name. If several teams have the name, the error lists their ids.
 func (s *Service) Find(ctx context.Context, idOrName string) (Team, error) {
 	return find(ctx, s.DB.Reader, idOrName)
+}
+
+// FindIn is like Find, for callers without a Service, such as a command that must work without the secret key.
+func FindIn(ctx context.Context, r db.Reader, idOrName string) (Team, error) {
+	return find(ctx, r, idOrName)
 }
 
 func find(ctx context.Context, r db.Reader, idOrName string) (Team, error) {
@@ -171,10 +176,15 @@ func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, er
 
 // Operator returns the operator's team: the configured team, or the oldest team if none is configured.
 func (s *Service) Operator(ctx context.Context, configured string) (Team, error) {
+	return OperatorIn(ctx, s.DB.Reader, configured)
+}
+
+// OperatorIn is like Operator, for callers without a Service.
+func OperatorIn(ctx context.Context, r db.Reader, configured string) (Team, error) {
 	if configured != "" {
-		return getTeam(ctx, s.DB.Reader, strings.ToLower(configured))
+		return getTeam(ctx, r, strings.ToLower(configured))
 	}
-	return oldestTeam(ctx, s.DB.Reader)
+	return oldestTeam(ctx, r)
 }
 
 // Rename changes a team's name.

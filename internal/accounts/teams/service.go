@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -59,7 +60,7 @@ type Deps struct {
 // Service implements the operations on teams and keys.
 type Service struct {
 	Deps
-	trial Quota
+	trial atomic.Pointer[Quota]
 	uses  *LastUses // of API keys
 
 	shorts *lru.Cache[string, uint32] // short ids by id
@@ -81,13 +82,16 @@ func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
 	}
-	s := &Service{Deps: d, trial: c.Trial, cache: map[string]cached{},
-		uses: NewLastUses(d.DB, d.Log, "API keys", setLastUsed)}
+	s := &Service{Deps: d, cache: map[string]cached{}, uses: NewLastUses(d.DB, d.Log, "API keys", setLastUsed)}
+	s.SetTrial(c.Trial)
 	s.shorts, _ = lru.New[string, uint32](shortIDs) // fails only if the size is not positive
 	s.longs, _ = lru.New[uint32, string](shortIDs)
 	d.DB.OnHint(HintTopic, func(string) { s.Forget() })
 	return s, nil
 }
+
+// SetTrial replaces the quota for new teams.
+func (s *Service) SetTrial(q Quota) { s.trial.Store(&q) }
 
 // Forget makes each key and grant be looked up again on its next request. Their tokens stay in the cache, because a
 // flood of unknown keys would otherwise lock them out; see IsCached.
@@ -177,6 +181,9 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	})
 	return s.keyResult(k, n.Token, err)
 }
+
+// Check validates a new key in the same way as CreateKey, except that the domain may be unknown.
+func (n NewKey) Check() error { return n.check() }
 
 // check validates the fields that can be checked without the database, and sets defaults.
 func (n *NewKey) check() error {

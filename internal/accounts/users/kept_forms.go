@@ -26,16 +26,22 @@ const (
 // BrowserToken returns a value that names the user who was signed in last in a browser. Only this installation can
 // create the value. It is no proof of who submits a request: the user may have signed out since then.
 func (s *Service) BrowserToken(userID string) string {
-	return userID + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Tag(browserPurpose, []byte(userID), browserTagSize))
+	return browserToken(userID, s.Keys.Tag(browserPurpose, []byte(userID), browserTagSize))
 }
 
 // BrowserUser returns the id of the user that a value of [Service.BrowserToken] names, or "" for any other value.
 func (s *Service) BrowserUser(token string) (userID string) {
 	userID, _, _ = strings.Cut(token, ".")
-	if !hmac.Equal([]byte(token), []byte(s.BrowserToken(userID))) {
-		return ""
+	for _, tag := range s.Keys.Tags(browserPurpose, []byte(userID), browserTagSize) {
+		if hmac.Equal([]byte(token), []byte(browserToken(userID, tag))) {
+			return userID
+		}
 	}
-	return userID
+	return ""
+}
+
+func browserToken(userID string, tag []byte) string {
+	return userID + "." + base64.RawURLEncoding.EncodeToString(tag)
 }
 
 // KeptForm is a form that a visitor submitted after the session had ended.

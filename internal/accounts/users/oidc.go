@@ -531,7 +531,7 @@ func (s *Service) openJSON(purpose, text string, v any) error {
 	if err != nil {
 		return err
 	}
-	plain, err := s.Keys.Open(purpose, sealed, nil)
+	plain, err := s.Keys.OpenToken(purpose, sealed, nil)
 	if err != nil {
 		return err
 	}

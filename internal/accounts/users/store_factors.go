@@ -18,9 +18,9 @@ func useStep(ctx context.Context, tx *db.Tx, u *row, step int64) (bool, error) {
 	return n == 1, nil
 }
 
-// takeRecovery deletes a user's recovery code, and reports whether the code existed.
-func takeRecovery(ctx context.Context, tx *db.Tx, userID, hash string) (bool, error) {
-	n, err := tx.Exec(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1 AND hash = $2`, db.ID(userID), hash)
+// takeRecovery deletes a user's recovery code, which has one of the hashes, and reports whether the code existed.
+func takeRecovery(ctx context.Context, tx *db.Tx, userID string, hashes []string) (bool, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1 AND hash = ANY($2)`, db.ID(userID), hashes)
 	if err != nil {
 		return false, fmt.Errorf("use a recovery code: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 const (
@@ -38,6 +39,9 @@ const (
 	signTOTP  = "user totp setup"
 	tagBackup = "user recovery code"
 )
+
+// Sealed lists the columns with encrypted secrets.
+var Sealed = []keyring.Column{{Table: "users", Name: "totp_secret", Purpose: sealTOTP}}
 
 // BeginTOTP creates a TOTP secret for the session's user.
 func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, error) {
@@ -274,14 +278,18 @@ func newRecoveryCodes() []string {
 func (s *Service) setRecovery(ctx context.Context, tx *db.Tx, userID string, codes []string) {
 	hashes := make([]string, len(codes))
 	for i, code := range codes {
-		hashes[i] = s.hashRecovery(userID, code)
+		hashes[i] = s.hashRecovery(userID, code)[0]
 	}
 	replaceRecovery(ctx, tx, userID, hashes)
 }
 
-// hashRecovery returns the keyed hash that is stored for a recovery code. The hash ignores case, spaces and hyphens.
-// The hash depends on the master key, so that the short recovery codes cannot be guessed from a copy of the database.
-func (s *Service) hashRecovery(userID, code string) string {
+// hashRecovery returns the keyed hash that is stored for a recovery code, and then the hashes that were stored with
+// earlier master keys. The hash ignores case, spaces and hyphens. The hash depends on the master key, so that the short
+// recovery codes cannot be guessed from a copy of the database.
+func (s *Service) hashRecovery(userID, code string) (hashes []string) {
 	code = strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(code))
-	return hex.EncodeToString(s.Keys.Tag(tagBackup, []byte(userID+"\x00"+code), 32))
+	for _, tag := range s.Keys.Tags(tagBackup, []byte(userID+"\x00"+code), 32) {
+		hashes = append(hashes, hex.EncodeToString(tag))
+	}
+	return hashes
 }

@@ -40,7 +40,7 @@ func (s *Service) Token(l Link) string {
 // ReadToken verifies a token and returns its link. If this installation did not sign the token, ReadToken returns a
 // NotFound fault.
 func (s *Service) ReadToken(token string) (Link, error) {
-	parts, err := s.Keys.Verify(linkPurpose, token, time.Time{})
+	parts, err := s.Keys.VerifyLasting(linkPurpose, token)
 	if err != nil || len(parts) < 4 || len(parts) > 5 || parts[0] == "" || parts[3] == "" {
 		return Link{}, fault.NotFoundf("There is nothing at this address.")
 	}

@@ -38,10 +38,18 @@ type NewProperty struct {
 	Fallback scalar.Value
 }
 
+// Check validates a new property in the same way as CreateProperty, except that the team may have it already.
+func (n *NewProperty) Check() error { return n.property("").check() }
+
+// property returns a team's property without its id.
+func (n *NewProperty) property(teamID string) *Property {
+	return &Property{TeamID: teamID, Name: n.Name, Type: n.Type, Fallback: n.Fallback}
+}
+
 // CreateProperty creates a property. If the team already has a property with that name, CreateProperty returns an
 // Invalid fault.
 func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProperty) (Property, error) {
-	p := Property{TeamID: teamID, Name: n.Name, Type: n.Type, Fallback: n.Fallback}
+	p := *n.property(teamID)
 	if err := p.check(); err != nil {
 		return p, err
 	}
@@ -67,6 +75,12 @@ func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProper
 		err = fault.Invalidf("key", "The `key` field is %s, which is a property already.", p.Name).Because(err)
 	}
 	return p, err
+}
+
+// CheckProperty returns the fault that CreateProperty would return, except for a name that another property has.
+func CheckProperty(n NewProperty) error {
+	p := Property{Name: n.Name, Type: n.Type, Fallback: n.Fallback}
+	return p.check()
 }
 
 func (p *Property) check() error {

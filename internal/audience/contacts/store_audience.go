@@ -72,7 +72,11 @@ func (of *source) index() (q query, column string) {
 // source's cutoff time. For a segment, the caller adds a condition on the contacts' ids. The query does not join the
 // memberships, because PostgreSQL might then read all teams' contacts or all memberships.
 func (of *source) contacts() (query, error) {
-	q := query{`contacts c WHERE c.team_id = $1`, []any{db.ID(of.teamID)}}
+	return of.matching(query{`contacts c WHERE c.team_id = $1`, []any{db.ID(of.teamID)}})
+}
+
+// matching adds the rule's condition to a query for contacts, and the cutoff time if there is a rule.
+func (of *source) matching(q query) (query, error) {
 	if of.rule == nil {
 		return q, nil
 	}
@@ -121,11 +125,10 @@ func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int
 
 // contactsAmong returns those of the given contacts that match the rule, sorted by id.
 func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, asc bool) ([]Contact, error) {
-	q, err := of.contacts()
+	q, err := of.matching(query{`contacts c WHERE` + ofTeamByID + ` = ANY($2)`, []any{db.ID(of.teamID), db.IDs(ids)}})
 	if err != nil {
 		return nil, err
 	}
-	q.and("c.id = ANY($?)", db.IDs(ids))
 	rows, err := r.Query(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text+` ORDER BY c.id `+direction(asc), q.args...)
 	all, err := db.Collect(rows, err, scanContact)
 	if err != nil {
@@ -306,6 +309,12 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 	return valuesAmong(ctx, r, teamID, contactIDs, properties, most)
 }
 
+// ofProperties is the column of the property in queries by contact id. COALESCE keeps PostgreSQL from using the index
+// on the property's values, because it might then read the values of all contacts.
+func ofProperties(table string) string {
+	return `COALESCE(` + table + `property_id, ` + table + `property_id)`
+}
+
 // valuesAmong is like valuesOf, but for properties that the caller has already looked up.
 func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []string, properties []Property,
 	most int) (
@@ -327,7 +336,7 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 		values[contactID][byID[propertyID]] = v
 	}
 	rows, err := r.Query(ctx, `SELECT v.contact_id, v.property_id, v.value FROM contact_texts v
-		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids,
+		WHERE v.contact_id = ANY($1) AND `+ofProperties("v.")+` = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids,
 		db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, propertyID, text string
@@ -344,7 +353,7 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 		return nil, fmt.Errorf("read texts of contacts: %w", err)
 	}
 	rows, err = r.Query(ctx, `SELECT v.contact_id, v.property_id, v.value FROM contact_numbers v
-		WHERE v.contact_id = ANY($1) AND v.property_id = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids,
+		WHERE v.contact_id = ANY($1) AND `+ofProperties("v.")+` = ANY($2) AND v.team_id = $3`, db.IDs(contactIDs), ids,
 		db.ID(teamID))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID, propertyID string

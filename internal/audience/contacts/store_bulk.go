@@ -9,11 +9,18 @@ import (
 
 // lockContacts locks the contacts that have the given addresses and returns them by address.
 func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []string) (map[string]*Contact, error) {
+	return contactsByAddress(ctx, tx.Reader, teamID, addresses, !tx.OneWriter())
+}
+
+// contactsByAddress returns the contacts that have the given addresses, by address. If lock is set, it locks them, which
+// needs a transaction on PostgreSQL.
+func contactsByAddress(ctx context.Context, r db.Reader, teamID string, addresses []string, lock bool) (
+	map[string]*Contact, error) {
 	text := `SELECT ` + contactColumns + ` FROM contacts WHERE team_id = $1 AND address = ANY($2)`
-	if !tx.OneWriter() {
+	if lock {
 		text += ` FOR UPDATE`
 	}
-	rows, err := tx.Query(ctx, text, db.ID(teamID), addresses)
+	rows, err := r.Query(ctx, text, db.ID(teamID), addresses)
 	all, err := db.Collect(rows, err, scanContact)
 	if err != nil {
 		return nil, fmt.Errorf("read contacts by their addresses: %w", err)
@@ -73,13 +80,13 @@ func updateContacts(ctx context.Context, tx *db.Tx, teamID string, all []*Contac
 func textsOf(ctx context.Context, r db.Reader, teamID string, contacts, properties []string) (map[valueKey]string,
 	error) {
 	return bulkValues[string](ctx, r, `SELECT contact_id, property_id, value FROM contact_texts
-		WHERE contact_id = ANY($2) AND property_id = ANY($3) AND team_id = $1`, teamID, contacts, properties)
+		WHERE contact_id = ANY($2) AND `+ofProperties("")+` = ANY($3) AND team_id = $1`, teamID, contacts, properties)
 }
 
 func numbersOf(ctx context.Context, r db.Reader, teamID string, contacts, properties []string) (map[valueKey]float64,
 	error) {
 	return bulkValues[float64](ctx, r, `SELECT contact_id, property_id, value FROM contact_numbers
-		WHERE contact_id = ANY($2) AND property_id = ANY($3) AND team_id = $1`, teamID, contacts, properties)
+		WHERE contact_id = ANY($2) AND `+ofProperties("")+` = ANY($3) AND team_id = $1`, teamID, contacts, properties)
 }
 
 func bulkValues[T any](ctx context.Context, r db.Reader, text, teamID string, contacts, properties []string) (

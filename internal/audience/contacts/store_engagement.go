@@ -11,9 +11,9 @@ import (
 // that two transactions cannot deadlock.
 func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []string) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
-		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), NULL, NULL FROM contacts c WHERE c.id = ANY($2)
-		AND c.team_id = $1 ORDER BY c.id ON CONFLICT (contact_id) DO UPDATE SET mailed = contact_engagement.mailed + 1,
-		mailed_at = excluded.mailed_at`, db.ID(teamID), db.IDs(contactIDs), tx.Now().UnixMicro())
+		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), NULL, NULL FROM contacts c
+		WHERE`+ofTeamByID+` = ANY($2) ORDER BY c.id ON CONFLICT (contact_id) DO UPDATE
+		SET mailed = contact_engagement.mailed + 1, mailed_at = excluded.mailed_at`, db.ID(teamID), db.IDs(contactIDs), tx.Now().UnixMicro())
 }
 
 // existing returns those of the given ids that belong to contacts of the team.

@@ -22,8 +22,14 @@ type NewTopic struct {
 	Visibility  Visibility // "" means Private
 }
 
-// CreateTopic creates a topic.
-func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (Topic, error) {
+// Check validates a new topic in the same way as CreateTopic.
+func (n *NewTopic) Check() error {
+	_, err := n.topic("")
+	return err
+}
+
+// topic returns a team's topic without its id.
+func (n *NewTopic) topic(teamID string) (Topic, error) {
 	t := Topic{TeamID: teamID, Name: n.Name, Description: n.Description, Default: n.Default, Visibility: n.Visibility}
 	if t.Visibility == "" {
 		t.Visibility = Private
@@ -34,10 +40,16 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 	if t.Default == "" {
 		return t, fault.MissingField("default_subscription")
 	}
-	if err := checkSubscription("default_subscription", t.Default); err != nil {
+	return t, checkSubscription("default_subscription", t.Default)
+}
+
+// CreateTopic creates a topic.
+func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (Topic, error) {
+	t, err := n.topic(teamID)
+	if err != nil {
 		return t, err
 	}
-	err := s.DB.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		// Concurrent transactions must count and insert topics one at a time, so that the limit is not exceeded.
 		if err := tx.Serialize(ctx, "topics of "+teamID); err != nil {
 			return err

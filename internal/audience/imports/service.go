@@ -10,6 +10,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
@@ -43,9 +44,10 @@ type Config struct {
 // Service implements the operations on imports.
 type Service struct {
 	Deps
-	c      Config
-	closed chan struct{}
-	close  func()
+	c         Config
+	retention atomic.Int64 // a duration
+	closed    chan struct{}
+	close     func()
 }
 
 // New returns a Service, or an error if a dependency is missing.
@@ -58,8 +60,13 @@ func New(c Config, d Deps) (*Service, error) {
 	c.Look = cmp.Or(c.Look, time.Second/2)
 	c.Retention = cmp.Or(c.Retention, 30*24*time.Hour)
 	closed := make(chan struct{})
-	return &Service{d, c, closed, sync.OnceFunc(func() { close(closed) })}, nil
+	s := &Service{Deps: d, c: c, closed: closed, close: sync.OnceFunc(func() { close(closed) })}
+	s.SetRetention(c.Retention)
+	return s, nil
 }
+
+// SetRetention replaces the retention period.
+func (s *Service) SetRetention(retention time.Duration) { s.retention.Store(int64(retention)) }
 
 // MaxSize returns the maximum size of a file, in bytes.
 func (s *Service) MaxSize() int64 { return s.c.MaxSize }

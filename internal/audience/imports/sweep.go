@@ -34,7 +34,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		return fmt.Errorf("delete files that no import needs: %w", err)
 	}
 	for {
-		some, err := endedBefore(ctx, s.DB.Reader, s.DB.Now().Add(-s.c.Retention).UnixMicro(), eraseRows)
+		some, err := endedBefore(ctx, s.DB.Reader, s.DB.Now().Add(-time.Duration(s.retention.Load())).UnixMicro(), eraseRows)
 		if err != nil {
 			return fmt.Errorf("look for imports that ended long ago: %w", err)
 		}

@@ -163,6 +163,9 @@ func checkName(name string) error {
 	return scalar.CheckLine("name", name, maxName)
 }
 
+// Check validates the name of a new segment. Package contacts checks filters.
+func (n *Definition) Check() error { return checkName(n.Name) }
+
 // table tells package softdelete how segments are deleted.
 var table = softdelete.Table{Name: "segments", NotFound: notFound, Children: []softdelete.Child{
 	{Table: "contact_segments", Column: "segment_id", Order: "contact_id"},

@@ -50,11 +50,13 @@ type recipient struct {
 	variant int
 }
 
+var insertRow = db.InsertStatement(`broadcast_recipients (broadcast_id, contact_id, email_id, address, state, reason,
+	bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)`,
+	`$1, $2, $3, $4, $5, $6, 0, $7, 0, 0, FALSE, FALSE, FALSE, FALSE`, `UUID UUID UUID TEXT SMALLINT TEXT SMALLINT`)
+
 func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
-	tx.Queue(ctx, `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address, state, reason, bounce,
-		variant, opens, clicks, opened, clicked, complained, unsubscribed)
-		VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, 0, FALSE, FALSE, FALSE, FALSE)`, db.ID(r.broadcastID),
-		db.ID(r.contactID), db.ID(r.emailID), r.address, states.Number(r.state), r.reason, r.variant)
+	tx.QueueRow(ctx, insertRow, db.ID(r.broadcastID), db.ID(r.contactID), db.ID(r.emailID), r.address,
+		states.Number(r.state), r.reason, r.variant)
 }
 
 // ofTeam is an SQL condition that selects the recipients (alias r) of a team's broadcast.

@@ -29,7 +29,8 @@
 //     testdata/actions.txt. The file testdata/actions.txt lists the audit log action that each operation records. An
 //     operation that creates an object passes the object's ID to audit.Target in the same transaction. In paths, a
 //     literal segment takes precedence over a parameter.
-//  4. Describe new query parameters in openapi.go.
+//  4. Describe new query parameters in query_params.go, and each operation with an example in reference/thing.txt. The
+//     comment in reference.go has the format.
 //  5. Write testdata/thing/*.txtar without the responses, run the tests with -update, and review the result. The tests
 //     require a successful scenario for each operation, and status 404 for other teams' IDs (add the thing to
 //     TestOtherTeams). The OpenAPI document must agree with the responses.
@@ -60,6 +61,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/telemetry"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -110,13 +112,15 @@ type Options struct {
 	NoAliases        bool           // serve operations only at their documented paths
 	// Heartbeat is the time between comment lines in an idle event stream; 0 means 15 seconds.
 	Heartbeat time.Duration
-	BodyMax   int64                           // maximum size of a request body in bytes; 0 means 64 MB; at most 256 MB
-	Ready     func(ctx context.Context) error // health check, which returns an error if the node cannot serve requests
-	DNS       resolve.Resolver                // DNS resolver for checking emails; nil disables DNS queries
+	BodyMax   int64 // maximum size of a request body in bytes; 0 means 64 MB; at most 256 MB
+	// Ready reports whether the node can serve requests; nil means that it can.
+	Ready func(ctx context.Context) telemetry.Report
+	DNS   resolve.Resolver // DNS resolver for checking emails; nil disables DNS queries
 
 	// Observe, if set, is called for each request from an authenticated actor, after the response has been sent. The
 	// connection cannot be reused until Observe returns.
 	Observe func(ctx context.Context, r RequestRecord)
+	Served  func(wire.ServedRequest) // see wire.Options; may be nil
 }
 
 // RequestRecord is a request from an authenticated actor, together with its response.
@@ -144,5 +148,5 @@ func (a *API) serve(operations []wire.Operation) {
 		Description: description(), Teams: a.Services.Teams, Audit: a.Services.Audit, Log: a.Log, Version: a.Version,
 		PublicURL: a.PublicURL, Address: a.Address, RateLimit: a.RateLimit, Limits: a.Limits,
 		RequireUserAgent: a.RequireUserAgent, Heartbeat: a.Heartbeat, BodyMax: a.BodyMax, MaskSecrets: requestlog.MaskSecrets,
-		AfterCall: a.addQuotaHeaders, Observe: a.Observe})
+		AfterCall: a.addQuotaHeaders, Observe: a.Observe, Served: a.Served})
 }

@@ -33,7 +33,6 @@ func (*stepList) ElementTypes() []reflect.Type { return nil }
 
 // Schema describes a step without its config, which depends on the step's type (docs/automations.md).
 func (stepList) Schema(huma.Registry) *huma.Schema {
-	text := &huma.Schema{Type: huma.TypeString}
 	var types []any
 	for _, t := range []engine.Type{engine.Trigger, engine.SendEmail, engine.Delay, engine.WaitForEvent, engine.Condition,
 		engine.ContactUpdate, engine.ContactDelete, engine.AddToSegment, engine.Webhook, engine.Split, engine.WaitUntil} {
@@ -41,8 +40,12 @@ func (stepList) Schema(huma.Registry) *huma.Schema {
 	}
 	return &huma.Schema{Type: huma.TypeArray, MinItems: new(1), MaxItems: new(engine.MaxSteps),
 		Items: &huma.Schema{Type: huma.TypeObject, Required: []string{"key", "type", "config"},
-			Properties: map[string]*huma.Schema{"key": text, "type": {Type: huma.TypeString, Enum: types},
-				"config": {Type: huma.TypeObject}}}}
+			Properties: map[string]*huma.Schema{
+				"key": {Type: huma.TypeString,
+					Description: "The key of the step, by which connections and rules name it."},
+				"type": {Type: huma.TypeString, Enum: types, Description: "The kind of step."},
+				"config": {Type: huma.TypeObject, Description: "The settings of the step, which depend on its type. The " +
+					"guide to automations describes them."}}}}
 }
 
 // connectionList is the JSON form of a graph's connections.
@@ -61,12 +64,13 @@ func (*connectionList) ElementTypes() []reflect.Type { return nil }
 
 // Schema describes a connection. A connection's type may also be the name of a branch of a split step.
 func (connectionList) Schema(huma.Registry) *huma.Schema {
-	text := &huma.Schema{Type: huma.TypeString}
 	return &huma.Schema{Type: huma.TypeArray, MaxItems: new(engine.MaxSteps * engine.MaxBranches),
 		Items: &huma.Schema{Type: huma.TypeObject, Required: []string{"from", "to"},
-			Properties: map[string]*huma.Schema{"from": text, "to": text, "type": {Type: huma.TypeString,
-				Default: engine.Default, Description: "default, condition_met, condition_not_met, event_received, " +
-					"timeout, or the name of a branch of a split."}}}}
+			Properties: map[string]*huma.Schema{
+				"from": {Type: huma.TypeString, Description: "The key of the step that the connection leaves."},
+				"to":   {Type: huma.TypeString, Description: "The key of the step that follows."},
+				"type": {Type: huma.TypeString, Default: engine.Default, Description: "default, condition_met, " +
+					"condition_not_met, event_received, timeout, or the name of a branch of a split."}}}}
 }
 
 // scenarioPart is the JSON form of a scenario.
@@ -279,7 +283,7 @@ type RunItem struct {
 	Version     int64       `json:"version" doc:"The version of the steps that this run uses."`
 	Event       string      `json:"event" doc:"The event that started the run."`
 	Reason      *string     `json:"reason" doc:"Why the run failed or was cancelled."`
-	Waiting     *runWait    `json:"waiting" doc:"What the run waits for; null if it does not wait."`
+	Waiting     *runWait    `json:"waiting" doc:"The event or time that the run waits for; null if it does not wait."`
 }
 
 func runToItem(r automations.Run) RunItem {

@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/telemetry"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -447,16 +448,13 @@ func (a *API) healthz(context.Context, *wire.Call, wire.None) (healthOut, error)
 	return healthOut{"ok"}, nil
 }
 
-func (a *API) readyz(ctx context.Context, c *wire.Call, _ wire.None) (healthOut, error) {
+func (a *API) readyz(ctx context.Context, c *wire.Call, _ wire.None) (telemetry.Report, error) {
 	if a.Ready == nil {
-		return healthOut{"ok"}, nil
+		return telemetry.Report{Status: telemetry.StatusOK}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if err := a.Ready(ctx); err != nil {
-		c.Status = http.StatusServiceUnavailable
+	r := a.Ready(ctx)
+	if c.Status = r.HTTPStatus(); c.Status == http.StatusServiceUnavailable {
 		c.Header.Set("Retry-After", "1")
-		return healthOut{"unavailable: " + err.Error()}, nil
 	}
-	return healthOut{"ok"}, nil
+	return r, nil
 }

@@ -9,13 +9,16 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
+// Document returns the OpenAPI document as JSON. It is the same for all installations, except for the version.
+func Document() []byte { return New(Options{}).Document() }
+
 // description returns the API's description for the OpenAPI document.
 func description() wire.Description {
 	return wire.Description{Title: "Postrider",
 		Text: "The API of Postrider, an email platform that you run yourself. Send `Authorization: Bearer re_...` " +
 			"with each request.",
-		QueryParam: queryParam, RequestHeaders: requestHeaders,
-		ResponseHeaders: responseHeaders}
+		QueryParam: queryParam, RequestHeaders: requestHeaders, OperationText: operationText, GroupText: groupText,
+		FieldText: fieldText, ResponseHeaders: responseHeaders}
 }
 
 // responseHeaders describes the headers in an operation's responses, except for those that the responses of all

@@ -29,7 +29,7 @@ type remote struct {
 func newRemote(t *testing.T, patience time.Duration) *remote {
 	t.Helper()
 	d, proxy := dbtest.Proxied(t, patience)
-	return &remote{newFixture(t, d, Options{Ready: d.Ready}), proxy}
+	return &remote{newFixture(t, d, Options{Ready: readyIf(d)}), proxy}
 }
 
 // heal restores the connections and sends a request to ensure that the API key is cached.
@@ -127,7 +127,7 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 func TestEveryOperationWithABadDisk(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	d := dbtest.Open(t, path)
-	f := newFixture(t, d, Options{Ready: d.Ready})
+	f := newFixture(t, d, Options{Ready: readyIf(d)})
 	asked := 0
 	for _, o := range f.Operations() {
 		if !queriesDatabase(o) {

@@ -174,7 +174,7 @@ var operationParams = map[string]map[string]paramDescription{
 	"/webhooks/{webhook_id}/events/{webhook_event_id}/attempts": {
 		"after": {text: "The ID of an attempt: the list continues after it."}},
 	"/broadcasts/{broadcast_id}/recipients": {
-		"type": {text: "What happened to the recipients.", required: true, schema: enumOf(broadcasts.RecipientTypes)},
+		"type": {text: "The outcome of the recipients.", required: true, schema: enumOf(broadcasts.RecipientTypes)},
 		"bounce_type": {schema: enumSchema(nil, "permanent", "transient", "undetermined"),
 			text: "Only bounces of this type. Only with the type bounced."},
 		"email": {schema: emailSchema, text: "Only the contact with this address."}},

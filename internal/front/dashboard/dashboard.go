@@ -27,7 +27,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
@@ -116,12 +115,10 @@ type Deps struct {
 
 	// Keeps returns the installation's retention periods.
 	Keeps     func() teams.Retention
-	RateLimit int // default limit on a team's requests per second; 0 means no limit
+	RateLimit func() int // default limit on a team's requests per second; 0 means no limit
 
-	// Docs returns the headings of the API reference, and Reference its HTML.
-	Docs      func() []DocsSection
-	Reference func() (template.HTML, error)
-	Version   string // of the program
+	// Docs returns the pages of the documentation and the headings of the API reference.
+	Docs func() []DocsSection
 
 	// Explain explains the delivery of a team's email.
 	Explain func(ctx context.Context, by teams.Actor, emailID string) (explain.Answer, error)

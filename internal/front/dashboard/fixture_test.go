@@ -66,7 +66,7 @@ func newBoard(t *testing.T, vars map[string]string) *board {
 	maps.Copy(vars, map[string]string{"public_url": public, "http_listen": "127.0.0.1:0", "roles": "api,delivery,jobs",
 		"transport": "capture", "trust_domains": "true", "hostname": "mail.postrider.test", "log_level": "error",
 		"rate_limit": "1000", "allow_loopback": "true"})
-	c, err := config.Load(config.Source{Defaults: vars, Getenv: func(string) string { return "" }})
+	c, err := config.Load(config.Source{Defaults: vars, Environ: func() []string { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,20 +30,20 @@ func TestPalette(t *testing.T) {
 		find("NEWSL", `href="/app/broadcasts/`+broadcast+`">May newsletter</a>`, "Draft")
 		find(broadcast, "May newsletter")
 		find("retrieve+a+contact", `<h2>Documentation</h2></header><ul class="entries">`,
-			`href="/docs#retrieveAContactByItsIdOrAddress">`, "GET /contacts/{contact}")
-		find("get+/contacts", `/docs#retrieveAContactByItsIdOrAddress`)
+			`href="/docs/api/contacts#retrieveAContactByItsIdOrAddress">`, "GET /contacts/{contact}")
+		find("get+/contacts", `/docs/api/contacts#retrieveAContactByItsIdOrAddress`)
 		if page := find("acme"); strings.Contains(page, "Send an email") {
 			t.Errorf("a viewer may send an email\n%s", page)
 		}
-		if page := find("%3Econtact"); strings.Contains(page, "brightwater") || strings.Contains(page, "/docs#") {
+		if page := find("%3Econtact"); strings.Contains(page, "brightwater") || strings.Contains(page, "/docs/api/") {
 			t.Errorf("after the sign >, more than actions are found\n%s", page)
 		}
-		v.shows("/docs", 200, `id="retrieveAContactByItsIdOrAddress"`, `id="group-contacts"`)
+		v.shows("/docs/api/contacts", 200, `id="retrieveAContactByItsIdOrAddress"`)
 
 		v.shows("/app/contacts/"+contact, 200, "laura@brightwater.example", "Unsubscribed", "&lt;b&gt;Meyer",
-			"/docs#retrieveAContactByItsIdOrAddress", "/app/emails?q=laura%40brightwater.example")
+			"/docs/api/contacts#retrieveAContactByItsIdOrAddress", "/app/emails?q=laura%40brightwater.example")
 		v.shows("/app/broadcasts/"+broadcast, 200, "May newsletter", "Draft", "What is new", "Customers",
-			"/docs#retrieveABroadcast")
+			"/docs/api/broadcasts#retrieveABroadcast")
 		stranger := b.visitorOf(b.other.TeamID, teams.Owner)
 		stranger.shows("/app/contacts/"+contact, 404)
 		stranger.shows("/app/broadcasts/"+broadcast, 404)

@@ -62,7 +62,7 @@ func (c *call) settingsPage(status int, name *web.Form) error {
 		Keys:    c.Site.SingleKeys(c.r),
 		MayName: c.actor.Scopes.Has(teams.MembersWrite), MayAudit: c.actor.Scopes.Has(teams.AuditRead)}
 	if data.Rate == 0 {
-		data.Rate = c.RateLimit
+		data.Rate = c.RateLimit()
 	}
 	if name == nil {
 		data.Name = nameForm(t.Name)

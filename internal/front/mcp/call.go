@@ -171,16 +171,6 @@ func runOperation(op string, query ...string) func(ctx context.Context, c *calle
 	}
 }
 
-// runUntrusted is like runOperation, but for responses that contain text written by people outside the team.
-func runUntrusted(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
-	plain := runOperation(op, query...)
-	return func(ctx context.Context, c *caller, in arguments) (result, error) {
-		found, err := plain(ctx, c, in)
-		found.untrusted = true
-		return found, err
-	}
-}
-
 // request returns the API request that runOperation sends.
 func request(op string, in arguments, query ...string) operation {
 	method, path, _ := strings.Cut(op, " ")
@@ -209,9 +199,9 @@ func request(op string, in arguments, query ...string) operation {
 // pages returns the names of the pagination arguments, followed by the names in more.
 func pages(more ...string) []string { return append([]string{"limit", "after", "before"}, more...) }
 
-// runList is like runUntrusted, but for lists. The default limit is 20 items.
+// runList is like runOperation, but for lists. The default limit is 20 items.
 func runList(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
-	all := runUntrusted(op, pages(query...)...)
+	all := runOperation(op, pages(query...)...)
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {
 		in = maps.Clone(in)
 		if _, given := in["limit"]; !given {

@@ -5,8 +5,8 @@
 //
 // tools.go lists the tools. Each tool has a description, a schema for its arguments, and a list of the API operations
 // that it performs. run.go checks the arguments. call.go performs an operation through the API's HTTP handler in the
-// same process, with the caller's credential. send.go, explain.go and received.go contain the tools that perform more
-// than one operation. bound.go limits the size of tool results.
+// same process, with the caller's credential. send.go, test_send.go, explain.go and received.go contain the tools that
+// perform more than one operation. bound.go limits the size of tool results.
 //
 // # Invariants
 //
@@ -23,7 +23,7 @@
 //
 // Tool results mark text written by people outside the team as data, and invisible characters are removed from such
 // text. A model may still follow instructions in untrusted text, so only the required scopes and the confirmation of
-// emails prevent harm.
+// emails prevent harm. The team's own data have no such mark, because a mark on every result would mean nothing.
 //
 // # Failures
 //

@@ -15,7 +15,6 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -169,7 +168,9 @@ func TestToolsByScope(t *testing.T) {
 			want  []string
 		}{
 			{sending, []string{"confirm_send", "get_usage", "send_email"}},
-			{f.grant("emails:read"), []string{"explain_delivery", "get_email", "list_email_events", "list_emails"}},
+			{f.grant("emails:read"), []string{"explain_delivery", "get_email", "get_metrics", "list_email_events",
+				"list_emails"}},
+			{f.grant("broadcasts:write"), []string{"create_broadcast", "update_broadcast"}},
 			{f.grant("receiving:read domains:write"), []string{"create_domain", "get_received", "list_received",
 				"verify_domain"}},
 			{f.grant("emails:send"), []string{"confirm_send", "send_email"}},
@@ -188,9 +189,9 @@ func TestToolsByScope(t *testing.T) {
 		for _, tool := range f.Server.tools {
 			all = append(all, tool.name)
 		}
-		const want = "emails:send emails:read receiving:read domains:read domains:write logs:read usage:read " +
-			"templates:read contacts:read contacts:write segments:read broadcasts:read broadcasts:write " +
-			"approvals:read approvals:request"
+		const want = "emails:send emails:read receiving:read domains:read domains:write suppressions:read " +
+			"suppressions:write logs:read usage:read templates:read contacts:read contacts:write segments:read " +
+			"segments:write broadcasts:read broadcasts:write approvals:read approvals:request"
 		if got := f.Server.Scopes().String(); got != want {
 			t.Errorf("the tools need %s", got)
 		}
@@ -215,7 +216,8 @@ func TestToolHints(t *testing.T) {
 		for _, op := range slices.Concat(tool.operations, tool.fallback) {
 			method, path, _ := strings.Cut(op, " ")
 			safe := method == "GET" || op == "POST /approvals" && tool.hints.ReadOnlyHint ||
-				op == "POST /templates/{template}/render" || tool.name == "send_email"
+				op == "POST /templates/{template}/render" || op == "POST /broadcasts/{broadcast_id}/audience" ||
+				tool.name == "send_email" || tool.name == "test_broadcast"
 			if safe != tool.hints.ReadOnlyHint || method == "DELETE" || strings.HasSuffix(path, "/send") ||
 				strings.HasSuffix(path, "/approve") {
 				t.Errorf("%s performs %s and is called reading: %v", tool.name, op, tool.hints.ReadOnlyHint)
@@ -253,11 +255,11 @@ func TestEachTool(t *testing.T) {
 		a.do("verify_domain", with{"domain_id": domain}, nil)
 		contact := create("create_contact", with{"email": "jo@example.net", "first_name": "Jo", "last_name": nil})
 		a.do("update_contact", with{"contact": "jo@example.net", "first_name": nil, "last_name": "Doe"}, nil)
-		segment, err := f.Contacts.Segments.Create(t.Context(), f.Acme.TeamID, segments.Definition{Name: "All"})
-		f.Must(err)
-		broadcast := create("create_broadcast", with{"segment_id": segment.ID, "from": "a@acme.example",
+		segment := create("create_segment", with{"name": "All"})
+		broadcast := create("create_broadcast", with{"segment_id": segment, "from": "a@acme.example",
 			"subject": "News", "text": "Hello"})
 		a.do("update_broadcast", with{"broadcast_id": broadcast, "subject": "Better news"}, nil)
+		a.do("suppress_address", with{"email": "no@example.net"}, nil)
 		email := f.Send(testnode.Hello("jo@example.net"))
 		received := f.receive("From: m@evil.example\nSubject: Hi\n\nHello.\n")
 
@@ -268,13 +270,26 @@ func TestEachTool(t *testing.T) {
 			"explain_delivery": {"email_id": email},
 			"get_received":     {"email_id": received}, "get_domain": {"domain_id": domain},
 			"get_contact":   {"contact": contact},
-			"get_broadcast": {"broadcast_id": broadcast},
+			"get_broadcast": {"broadcast_id": broadcast}, "get_segment": {"segment_id": segment},
+			"list_suppressions": {"origin": "manual"}, "get_suppression": {"suppression": "no@example.net"},
+			"get_metrics":               {"metrics": "sent,delivered", "dimensions": "period"},
+			"get_broadcast_results":     {"broadcast_id": broadcast},
+			"list_broadcast_recipients": {"broadcast_id": broadcast, "type": "bounced"},
+			"list_broadcast_links":      {"broadcast_id": broadcast},
+			"count_broadcast_audience":  {"broadcast_id": broadcast},
 		} {
 			text := a.do(tool, in, nil)
-			if tool != "get_usage" && tool != "list_segments" && !strings.Contains(text, untrustedNote) {
-				t.Errorf("%s does not say that its data are data: %s", tool, text)
+			fromOutside := slices.Contains([]string{"list_received", "get_received", "list_email_events",
+				"explain_delivery", "list_broadcast_recipients"}, tool)
+			if fromOutside != strings.Contains(text, untrustedNote) {
+				t.Errorf("%s says that strangers wrote its data: %v", tool, !fromOutside)
 			}
 		}
+		if text := a.do("get_suppression", with{"suppression": "no@example.net"}, nil); !strings.Contains(text,
+			`"origin":"manual"`) {
+			t.Error(text)
+		}
+		a.do("add_to_segment", with{"contact": contact, "segment_id": segment}, nil)
 		for tool, want := range map[string]string{"get_email": "hello@acme.example",
 			"explain_delivery": "waits in the queue"} {
 			if text := a.do(tool, with{"email_id": email}, nil); !strings.Contains(text, want) {
@@ -290,8 +305,8 @@ func TestEachTool(t *testing.T) {
 			!strings.Contains(text, `"draft"`) {
 			t.Error(text)
 		}
-		a.do("list_contacts", with{"limit": 1, "segment_id": segment.ID}, &list)
-		if len(list.Data) != 0 {
+		a.do("list_contacts", with{"limit": "1", "segment_id": segment}, &list)
+		if len(list.Data) != 1 || list.Data[0].ID != contact {
 			t.Errorf("%+v", list)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -25,6 +26,8 @@ type tool struct {
 	// lacks a scope for one of the operations can still use the tool if the caller has the scopes for the operations in
 	// fallback.
 	operations, fallback []string
+	// scope is a further scope that the operations need, although their entries in the API's table name another one.
+	scope teams.Scope
 	// fallbackDescription replaces the description for callers that can use only the fallback operations.
 	fallbackDescription string
 	hints               mcp.ToolAnnotations
@@ -61,6 +64,15 @@ func (in arguments) text(name string) (s string) {
 // is reports whether the argument with the given name is true.
 func (in arguments) is(name string) bool { return string(in[name]) == "true" }
 
+// without returns a copy of the arguments without some names.
+func (in arguments) without(names ...string) arguments {
+	out := maps.Clone(in)
+	for _, name := range names {
+		delete(out, name)
+	}
+	return out
+}
+
 // prepare looks up the scopes of the tool's operations and builds its schema.
 func (t *tool) prepare(scope func(method, path string) (teams.Scope, bool)) {
 	of := func(ops []string) (all []teams.Scope) {
@@ -75,6 +87,9 @@ func (t *tool) prepare(scope func(method, path string) (teams.Scope, bool)) {
 		return all
 	}
 	t.scopes, t.fallbackScopes = of(t.operations), of(t.fallback)
+	if t.scope != 0 {
+		t.scopes = append(t.scopes, t.scope)
+	}
 	t.schema = object(t.in...)
 	// A tool's schema is resolved when the tool is first called. All resolved schemas together use half a megabyte, and
 	// most nodes never receive a tool call.
@@ -97,8 +112,7 @@ func (t *tool) wire(have teams.Scopes) *mcp.Tool {
 	description, hints := t.description, t.hints
 	hints.Title = t.title
 	if !mayAll(have, t.scopes) {
-		description = t.fallbackDescription
-		hints.ReadOnlyHint, hints.IdempotentHint = false, false // each call would create another approval
+		description, hints.ReadOnlyHint = t.fallbackDescription, false
 	}
 	return &mcp.Tool{Name: t.name, Title: t.title, Description: description, InputSchema: t.schema, Annotations: &hints}
 }
@@ -157,6 +171,8 @@ func (t *tool) read(raw json.RawMessage) (arguments, error) {
 			delete(in, name)
 			continue
 		}
+		value = lenient(t.schema.Properties[name], value)
+		in[name] = value
 		var v any
 		if err := json.Unmarshal(value, &v); err != nil {
 			return nil, fmt.Errorf("read the argument %s: %w", name, err)

@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"encoding/json"
+	"regexp"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -22,7 +24,10 @@ func (p param) must() param {
 // orNull returns a copy of the argument that also allows null. Passing null removes a value.
 func (p param) orNull() param {
 	s := *p.schema
-	s.Types, s.Type = []string{s.Type, "null"}, ""
+	if s.Types == nil {
+		s.Types = []string{s.Type}
+	}
+	s.Types, s.Type = append(slices.Clip(s.Types), "null"), ""
 	p.schema = &s
 	return p
 }
@@ -65,6 +70,14 @@ func texts(name, description string, least, most int) param {
 		Items:    &jsonschema.Schema{Type: "string", MinLength: new(1), MaxLength: new(2000)}}}
 }
 
+// addresses returns an argument that is a list of strings or a single string, as in the API. Tools get a list.
+func addresses(name, description string, least, most int) param {
+	p := texts(name, description, least, most)
+	p.schema.Types, p.schema.Type = []string{"array", "string"}, ""
+	p.schema.MinLength, p.schema.MaxLength = new(1), new(2000)
+	return p
+}
+
 // values returns an argument that is an object with any field names. The fields are strings, numbers, booleans or null.
 func values(name, description string, most int) param {
 	return param{name, false, &jsonschema.Schema{Type: "object", Description: description, MaxProperties: &most,
@@ -84,13 +97,22 @@ func nested(name, description string, each ...param) param {
 	return param{name, false, s}
 }
 
+const (
+	limitText  = "The number of items. Default: 20."
+	afterText  = "The id of the last item of the previous page."
+	beforeText = "The id of the first item of the next page."
+)
+
 // paging returns the pagination arguments for a list, followed by the arguments in more.
 func paging(more ...param) []param {
-	return slices.Concat([]param{
-		number("limit", "The number of items. Default: 20.", 1, 100),
-		uuid("after", "The id of the last item of the previous page."),
-		uuid("before", "The id of the first item of the next page."),
-	}, more)
+	return append([]param{number("limit", limitText, 1, 100), uuid("after", afterText), uuid("before", beforeText)},
+		more...)
+}
+
+// opaquePaging is like paging, for lists whose items have ids that are not UUIDs.
+func opaquePaging(more ...param) []param {
+	return append([]param{number("limit", limitText, 1, 100), text("after", afterText, 500),
+		text("before", beforeText, 500)}, more...)
 }
 
 // object returns the schema of an object that allows only the given fields.
@@ -106,6 +128,25 @@ func object(all ...param) *jsonschema.Schema {
 	}
 	return s
 }
+
+// lenient returns the value in the form that the schema asks for, if a model has written it in another form with the same
+// meaning: a single string for a list, or a number or a truth value as a string.
+func lenient(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
+	var written string
+	if s == nil || json.Unmarshal(value, &written) != nil {
+		return value
+	}
+	switch {
+	case slices.Contains(s.Types, "array"):
+		return slices.Concat([]byte("["), value, []byte("]"))
+	case s.Type == "integer" && wholeNumber.MatchString(written), s.Type == "boolean" && (written == "true" ||
+		written == "false"):
+		return json.RawMessage(written)
+	}
+	return value
+}
+
+var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
 
 // takesNull reports whether an argument may be null.
 func takesNull(s *jsonschema.Schema) bool { return s != nil && slices.Contains(s.Types, "null") }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -25,6 +24,7 @@ const (
 	codePurpose = "mcp confirmation"
 	codeLasts   = 10 * time.Minute
 	codeName    = "confirmation_code"
+	againName   = "again"
 )
 
 // emailParams returns the arguments that describe an email, as in the body of POST /emails, followed by the arguments
@@ -33,10 +33,10 @@ func emailParams(more ...param) []param {
 	return slices.Concat([]param{
 		text("from", "The sender: email@example.com or Name <email@example.com>, at a verified domain (see "+
 			"list_domains). Required unless the template has one.", 998),
-		texts("to", "The recipients.", 1, 50).must(),
-		texts("cc", "Recipients of copies.", 0, 50),
-		texts("bcc", "Recipients of copies, hidden from the other recipients.", 0, 50),
-		texts("reply_to", "Where replies go.", 0, 50),
+		addresses("to", "The recipients.", 1, 50).must(),
+		addresses("cc", "Recipients of copies.", 0, 50),
+		addresses("bcc", "Recipients of copies, hidden from the other recipients.", 0, 50),
+		addresses("reply_to", "Where replies go.", 0, 50),
 		text("subject", "Required unless the template has one.", 998),
 		long("html", "The content as HTML."),
 		long("text", "The content as plain text. Default: generated from the HTML."),
@@ -52,6 +52,8 @@ func emailParams(more ...param) []param {
 			text("value", "Letters, digits, _ and -.", 256).must()),
 		text("scheduled_at", `The time to send: ISO 8601, or words such as "in 2 hours". Default: immediately.`, 200),
 		uuid("topic_id", "A topic. Only contacts who are subscribed to it receive the email."),
+		flag(againName, "Only if a person must approve emails: asks for a further approval of an email that was "+
+			"submitted within the last 24 hours. Set it only if the person wants the same email once more."),
 	}, more)
 }
 
@@ -59,8 +61,14 @@ func emailParams(more ...param) []param {
 // would refuse, with the same error. If the caller may not send without approval, sendEmail submits the email for
 // approval instead.
 func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
+	again := in.is(againName)
+	in = in.without(againName)
 	if !c.may("POST /emails") {
-		return c.requestApproval(ctx, in, "")
+		key, err := c.approvalKey(in, again)
+		if err != nil {
+			return result{}, err
+		}
+		return c.requestApproval(ctx, in, key)
 	}
 	var checked struct {
 		Level string           `json:"level"`
@@ -82,7 +90,7 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 	if limits != nil {
 		found["limits_of_this_program"] = limits
 	}
-	code, expires, err := c.newCode(in)
+	code, expires, err := c.newCode("POST /emails", in)
 	if err != nil {
 		return result{}, err
 	}
@@ -94,13 +102,11 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 
 // confirmSend sends an email that sendEmail described. Each confirmation code sends at most one email.
 func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
-	request := maps.Clone(in)
-	delete(request, codeName)
-	if err := c.verifyCode(in.text(codeName), request); err != nil {
+	request := in.without(codeName, againName)
+	if err := c.verifyCode(in.text(codeName), "POST /emails", request); err != nil {
 		return result{}, err
 	}
-	sum := sha256.Sum256([]byte(in.text(codeName)))
-	key := "mcp-" + hex.EncodeToString(sum[:])
+	key := codeKey(in.text(codeName))
 	var sent struct {
 		ID string `json:"id"`
 	}
@@ -127,8 +133,23 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 		"Use explain_delivery later to see whether it arrived."}}, nil
 }
 
-// requestApproval submits an email for approval. If key is not "", another call with the same key does not create a
-// second approval.
+// codeKey returns the idempotency key of the request that a code confirms.
+func codeKey(code string) string {
+	sum := sha256.Sum256([]byte(code))
+	return "mcp-" + hex.EncodeToString(sum[:])
+}
+
+// approvalKey returns the idempotency key with which an email is submitted for approval. The same email has the same key
+// for 24 hours, because models repeat calls; again asks for a new key.
+func (c *caller) approvalKey(request arguments, again bool) (string, error) {
+	if again {
+		return "mcp-" + rand.Text(), nil
+	}
+	digest, err := c.digest("POST /approvals", request)
+	return "mcp-" + hex.EncodeToString([]byte(digest)), err
+}
+
+// requestApproval submits an email for approval. Another call with the same key does not create a second approval.
 func (c *caller) requestApproval(ctx context.Context, request arguments, key string) (result, error) {
 	var made map[string]any
 	o := operation{method: http.MethodPost, path: "/approvals", body: request, key: key}
@@ -140,12 +161,12 @@ func (c *caller) requestApproval(ctx context.Context, request arguments, key str
 		"recipients": countRecipients(request)}
 	if made["status"] != "pending" { // an earlier call with the same key created the approval
 		return result{data: data, notes: []string{"An earlier call requested this approval, and it has been decided: see " +
-			"the status of the approval."}}, nil
+			"the status of the approval. If the person wants the same email once more, call send_email with again."}}, nil
 	}
 	return result{data: data,
 		notes: []string{"Nothing has been sent. The email waits until a person of the team approves it. Do not " +
-			"confirm it, and do not call again: each call requests another approval. People decide on the page at " +
-			"approval.url, and get_approval shows their decision."}}, nil
+			"confirm it. The same call returns the same approval. People decide on the page at approval.url, and " +
+			"get_approval shows their decision."}}, nil
 }
 
 // summarize returns the parts of an email that a person must see before confirming it.
@@ -245,9 +266,9 @@ func (c *caller) limits(ctx context.Context) (map[string]any, error) {
 	return all, nil
 }
 
-// newCode returns a code that the caller can use to confirm a request.
-func (c *caller) newCode(request arguments) (code string, expires time.Time, err error) {
-	digest, err := c.digest(request)
+// newCode returns a code that the caller can use to confirm a request to an operation.
+func (c *caller) newCode(op string, request arguments) (code string, expires time.Time, err error) {
+	digest, err := c.digest(op, request)
 	if err != nil {
 		return "", time.Time{}, err
 	}
@@ -255,29 +276,32 @@ func (c *caller) newCode(request arguments) (code string, expires time.Time, err
 	return c.s.Keys.Sign(codePurpose, expires, rand.Text()[:16], digest), expires, nil
 }
 
-// verifyCode returns an error if the code has expired or was issued for another caller or request.
-func (c *caller) verifyCode(code string, request arguments) error {
+// verifyCode returns an error if the code has expired or was issued for another caller, operation or request.
+func (c *caller) verifyCode(code, op string, request arguments) error {
 	fields, err := c.s.Keys.Verify(codePurpose, code, c.s.Now())
 	switch {
 	case errors.Is(err, keyring.ErrExpired):
-		return errors.New("the confirmation code has expired, and nothing was sent: call send_email again")
+		return fmt.Errorf("the confirmation code has expired, and nothing was sent: call %s again", preparing[op])
 	case err != nil || len(fields) != 2:
-		return errors.New("the confirmation code is not one that send_email returned, and nothing was sent")
+		return fmt.Errorf("the confirmation code is not one that %s returned, and nothing was sent", preparing[op])
 	}
-	digest, err := c.digest(request)
+	digest, err := c.digest(op, request)
 	if err != nil {
 		return err
 	}
 	if digest != fields[1] {
-		return errors.New("the confirmation code is for another request or to another program, and nothing " +
-			"was sent: call confirm_send with exactly the arguments of send_email, or send_email again")
+		return fmt.Errorf("the confirmation code is for another request or to another program, and nothing was sent: "+
+			"confirm with exactly the arguments of %[1]s, or call %[1]s again", preparing[op])
 	}
 	return nil
 }
 
-// digest returns a hash of the caller and the request. The hash does not depend on the order of JSON fields or on white
-// space.
-func (c *caller) digest(request arguments) (string, error) {
+// preparing names the tool that returns codes for an operation.
+var preparing = map[string]string{"POST /emails": "send_email", testOperation: "test_broadcast"}
+
+// digest returns a hash of the caller, the operation and the request. The hash does not depend on the order of JSON fields
+// or on white space.
+func (c *caller) digest(op string, request arguments) (string, error) {
 	all := map[string]any{}
 	for name, value := range request {
 		var v any
@@ -288,7 +312,7 @@ func (c *caller) digest(request arguments) (string, error) {
 		}
 		all[name] = v
 	}
-	text, err := encoded([]any{c.TeamID, c.Kind, c.ID, all})
+	text, err := encoded([]any{c.TeamID, c.Kind, c.ID, op, all})
 	if err != nil {
 		return "", err
 	}

@@ -232,7 +232,7 @@ func TestApproval(t *testing.T) {
 		a := f.agent(f.limited("emails:send", grants.Limits{Approval: true}))
 		for tool, err := range a.Tools(t.Context(), nil) {
 			f.Must(err)
-			if tool.Name == "send_email" && (tool.Annotations.ReadOnlyHint || tool.Annotations.IdempotentHint ||
+			if tool.Name == "send_email" && (tool.Annotations.ReadOnlyHint || !tool.Annotations.IdempotentHint ||
 				!strings.HasPrefix(tool.Description, "Hands")) {
 				t.Errorf("%+v: %s", tool.Annotations, tool.Description)
 			}
@@ -252,8 +252,20 @@ func TestApproval(t *testing.T) {
 		a.refused("elsewhere.example", "send_email", with{"from": "a@elsewhere.example",
 			"to":      []string{"b@example.net"},
 			"subject": "s", "text": "t"})
+		requested := func() int { return f.Count(`SELECT COUNT(*) FROM approvals`) }
+		if again := a.do("send_email", hello(), nil); again != text || requested() != 1 {
+			t.Errorf("the same request again leaves %d approvals and returns %s", requested(), again)
+		}
+		more := hello()
+		more["again"] = true
+		if second := a.do("send_email", more, nil); strings.Contains(second, asked.Approval.ID) || requested() != 2 {
+			t.Errorf("a further approval, %d in all: %s", requested(), second)
+		}
 		_, err := f.Approvals.Approve(t.Context(), f.Acme, asked.Approval.ID)
 		f.Must(err)
+		if again := a.do("send_email", hello(), nil); !strings.Contains(again, `"sent":true`) || requested() != 2 {
+			t.Errorf("the same request after the decision leaves %d approvals and returns %s", requested(), again)
+		}
 		var decided struct {
 			Status  string
 			EmailID string `json:"email_id"`
@@ -352,7 +364,8 @@ func TestDigestOfNumbers(t *testing.T) {
 	t.Parallel()
 	c := &caller{}
 	of := func(n string) string {
-		d, err := c.digest(arguments{"template": json.RawMessage(`{"id":"x","variables":{"amount":` + n + `}}`)})
+		d, err := c.digest("POST /emails",
+			arguments{"template": json.RawMessage(`{"id":"x","variables":{"amount":` + n + `}}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -474,6 +487,48 @@ func TestExplainDelivery(t *testing.T) {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in %s", want, text)
 			}
+		}
+	})
+}
+
+// The API accepts a single address without a list, and so do the tools. Both forms are the same request.
+func TestLenientArguments(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		a := f.agent(f.Token)
+		var p prepared
+		text := a.do("send_email", with{"from": "a@acme.example", "to": "jo@example.net", "bcc": "jo2@example.net",
+			"subject": "s", "text": "t"}, &p)
+		if !strings.Contains(text, `"recipients":2`) {
+			t.Error(text)
+		}
+		a.do("confirm_send", with{"from": "a@acme.example", "to": []string{"jo@example.net"},
+			"bcc": []string{"jo2@example.net"}, "subject": "s", "text": "t", codeName: p.Code}, nil)
+		if f.sent() != 1 {
+			t.Errorf("%d emails", f.sent())
+		}
+	})
+}
+
+// A test of a broadcast needs a confirmation code of its own, which works for the same arguments only.
+func TestBroadcastTests(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		a := f.agent(f.Token)
+		var segment, broadcast struct{ ID string }
+		a.do("create_segment", with{"name": "All"}, &segment)
+		a.do("create_broadcast", with{"segment_id": segment.ID, "from": "a@acme.example", "subject": "News",
+			"text": "Hello"}, &broadcast)
+		in := with{"broadcast_id": broadcast.ID, "to": "jo@example.net"}
+		var p prepared
+		if text := a.do("test_broadcast", in, &p); !strings.Contains(text, "Hello") || f.sent() != 0 {
+			t.Errorf("%d emails: %s", f.sent(), text)
+		}
+		a.refused("for another request", "confirm_broadcast_test", with{"broadcast_id": broadcast.ID,
+			"to": "mallory@example.net", codeName: p.Code})
+		a.refused("for another request", "confirm_send", with{"from": "a@acme.example", "to": "jo@example.net",
+			"subject": "s", "text": "t", codeName: p.Code})
+		in[codeName] = p.Code
+		if text := a.do("confirm_broadcast_test", in, nil); !strings.Contains(text, "broadcast_test") || f.sent() != 1 {
+			t.Errorf("%d emails: %s", f.sent(), text)
 		}
 	})
 }

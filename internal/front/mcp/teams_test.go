@@ -307,7 +307,7 @@ func (p *person) toolsLack(t *testing.T, other *person) {
 	t.Helper()
 	for _, name := range p.agent.tools() {
 		what, lists := strings.CutPrefix(name, "list_")
-		if !lists || name == "list_email_events" {
+		if !lists || name == "list_email_events" || strings.HasPrefix(name, "list_broadcast_") {
 			continue
 		}
 		text, failed := p.agent.ask(name, nil)
@@ -320,11 +320,16 @@ func (p *person) toolsLack(t *testing.T, other *person) {
 		"list_email_events": {"email_id": other.ids["emails"]}, "explain_delivery": {"email_id": other.ids["emails"]},
 		"get_approval": {"approval_id": other.ids["approvals"]}, "get_domain": {"domain_id": other.ids["domains"]},
 		"get_contact": {"contact": other.ids["contacts"]}, "get_template": {"template": other.ids["templates"]},
-		"render_template":  {"template": other.ids["templates"], "version": "draft"},
-		"get_broadcast":    {"broadcast_id": other.ids["broadcasts"]},
-		"verify_domain":    {"domain_id": other.ids["domains"]},
-		"update_contact":   {"contact": other.ids["contacts"], "first_name": p.name},
-		"update_broadcast": {"broadcast_id": other.ids["broadcasts"], "subject": p.name},
+		"render_template":           {"template": other.ids["templates"], "version": "draft"},
+		"get_broadcast":             {"broadcast_id": other.ids["broadcasts"]},
+		"get_broadcast_results":     {"broadcast_id": other.ids["broadcasts"]},
+		"list_broadcast_recipients": {"broadcast_id": other.ids["broadcasts"], "type": "sent"},
+		"list_broadcast_links":      {"broadcast_id": other.ids["broadcasts"]},
+		"count_broadcast_audience":  {"broadcast_id": other.ids["broadcasts"]},
+		"test_broadcast":            {"broadcast_id": other.ids["broadcasts"], "to": "a@example.net"},
+		"verify_domain":             {"domain_id": other.ids["domains"]},
+		"update_contact":            {"contact": other.ids["contacts"], "first_name": p.name},
+		"update_broadcast":          {"broadcast_id": other.ids["broadcasts"], "subject": p.name},
 	} {
 		if text, failed := p.agent.ask(name, in); !failed || !strings.HasPrefix(text, "not_found (404): ") ||
 			strings.Contains(text, other.name) {

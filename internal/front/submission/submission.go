@@ -161,7 +161,7 @@ func (c *session) Mail(ctx context.Context, _ string, o smtpserver.MailOptions) 
 	if err := c.checkKey(ctx); err != nil {
 		return err
 	}
-	limit := cmp.Or(c.actor.RateLimit, c.s.c.RateLimit)
+	limit := cmp.Or(c.actor.RateLimit, c.s.p.Limits.Default(c.s.c.RateLimit))
 	if limit > 0 {
 		if _, ok := c.s.p.Limits.Count(c.actor.TeamID, limit); !ok {
 			return refusal(fault.New(fault.TooFast, "",

@@ -17,11 +17,16 @@ var staticFiles embed.FS
 
 // assetTypes holds the media type of each file that browsers load.
 var assetTypes = map[string]string{
-	"app.css":     "text/css; charset=utf-8",
-	"app.js":      "text/javascript; charset=utf-8",
-	"htmx.min.js": "text/javascript; charset=utf-8",
-	"icons.svg":   "image/svg+xml",
-	"favicon.svg": "image/svg+xml",
+	"app.css":        "text/css; charset=utf-8",
+	"app.js":         "text/javascript; charset=utf-8",
+	"htmx.min.js":    "text/javascript; charset=utf-8",
+	"icons.svg":      "image/svg+xml",
+	"favicon.svg":    "image/svg+xml",
+	"docs.css":       "text/css; charset=utf-8",
+	"docs.js":        "text/javascript; charset=utf-8",
+	"docs-search.js": "text/javascript; charset=utf-8",
+	"docs-theme.js":  "text/javascript; charset=utf-8",
+	"docs-try.js":    "text/javascript; charset=utf-8",
 }
 
 // AssetPrefix is the path prefix of the files that browsers load.
@@ -64,6 +69,15 @@ func assetPath(name string) string {
 		panic("no such asset: " + name)
 	}
 	return a.path
+}
+
+// AssetPath is assetPath for pages with a layout of their own.
+func AssetPath(name string) string { return assetPath(name) }
+
+// Asset returns the content of a file that browsers load, for pages outside of the program. The file must exist.
+func Asset(name string) []byte {
+	assetPath(name)
+	return assets()[name].content
 }
 
 // RegisterAssets adds the style sheet, the scripts and the icons to a mux. They need no session. A path with an old

@@ -80,7 +80,7 @@ func Tool() Option { return func(o *options) { o.tool = true } }
 func HTMX() Option { return func(o *options) { o.htmx = true } }
 
 // Guests shows a page in the frame of the dashboard also to visitors who are not signed in or have no team. Their
-// navigation leads only to the API reference and to pages for development.
+// navigation leads only to the documentation and to pages for development.
 func Guests() Option { return func(o *options) { o.guests = true } }
 
 // Crumbs sets the path that leads to a page of the dashboard. It holds pairs of a label and an address; the last label

@@ -70,7 +70,7 @@ type Counts func(ctx context.Context, v *Visitor, teamID string) (map[string]int
 // Crumb is a step of the path that leads to a page. The last step is the page itself and has no Href.
 type Crumb struct{ Label, Href string }
 
-// DocsPath is the address of the API reference.
+// DocsPath is the address of the documentation.
 const DocsPath = "/docs"
 
 // AppPath reports whether a path belongs to the dashboard.

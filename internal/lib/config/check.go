@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // complete sets default values that depend on other settings or on the machine.
@@ -24,14 +25,21 @@ func (l *loader) complete(src Source) {
 	if c.Hostname == "" {
 		name, err := src.Hostname()
 		if err != nil || name == "" {
-			l.problem("hostname: the machine does not tell its name (%v); set hostname", err)
+			l.wrong("hostname", "the machine does not tell its name (%v); set hostname", err)
 		}
 		c.Hostname = name
 	}
 	c.Hostname = hostName(c.Hostname)
-	if c.PublicURL == "" {
-		c.PublicURL = LocalURL(c.HTTPListen)
+	if s := l.find("http_listen"); s.origin == "default" && c.HTTPListen == s.def && c.checkedByHTTP() {
+		c.HTTPListen = ":80"
 	}
+	c.ACMEEABKey = Secret(strings.TrimRight(string(c.ACMEEABKey), "="))
+	if c.PublicURL == "" && c.HTTPSListen != "" {
+		c.PublicURL = httpsURL(c.Hostname, c.HTTPSListen)
+	}
+	c.PublicURL = cmp.Or(c.PublicURL, LocalURL(c.HTTPListen))
+	c.ACMEDNSServer = withPort(c.ACMEDNSServer, "53")
+	c.ACMEDNSZone, c.ACMEDNSKeyName = hostName(c.ACMEDNSZone), hostName(c.ACMEDNSKeyName)
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	c.TrackingURL = strings.TrimRight(c.TrackingURL, "/")
 	c.BlobURL = cmp.Or(c.BlobURL, filepath.Join(c.DataDir, "blobs"))
@@ -42,9 +50,7 @@ func (l *loader) complete(src Source) {
 		c.Signers = runtime.NumCPU()
 	}
 	for i, s := range c.DNSServers {
-		if ip, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
-			c.DNSServers[i] = netip.AddrPortFrom(ip, 53).String()
-		}
+		c.DNSServers[i] = withPort(s, "53")
 	}
 	c.BounceHost = cmp.Or(hostName(c.BounceHost), c.Hostname)
 	c.InboundHost = cmp.Or(hostName(c.InboundHost), c.Hostname)
@@ -53,6 +59,12 @@ func (l *loader) complete(src Source) {
 		c.TrackingHost = u.Hostname()
 	}
 	c.TrackingHost = hostName(c.TrackingHost)
+	c.DoctorClockURL = cmp.Or(c.DoctorClockURL, c.ACMEDirectory)
+	for _, names := range [][]string{c.DoctorMailDomains, c.DoctorAddressLists, c.DoctorNameLists} {
+		for i, name := range names {
+			names[i] = hostName(name)
+		}
+	}
 	c.CAAIssuer = hostName(c.CAAIssuer)
 	c.ManagedDomain = hostName(c.ManagedDomain)
 	for i, d := range c.SandboxDomains {
@@ -67,8 +79,31 @@ func (l *loader) complete(src Source) {
 	}
 }
 
+// checkedByHTTP reports whether this node serves HTTPS with certificates of an authority that checks hosts at port 80.
+func (c *Config) checkedByHTTP() bool {
+	return c.HTTPSListen != "" && c.ACME && slices.Contains(c.ACMEChallenges, "http-01") && c.ACMEDNSServer == "" &&
+		c.ACMEDNSHook == ""
+}
+
 // hostName normalizes a host name for comparisons: lower case, without the final dot.
 func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+
+// withPort adds a port to an IP address that has none.
+func withPort(s, port string) string {
+	if ip, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+		return net.JoinHostPort(ip.String(), port)
+	}
+	return s
+}
+
+// httpsURL returns the URL of a host whose HTTPS listener has the given address.
+func httpsURL(host, listen string) string {
+	_, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "443" || port == "0" {
+		return "https://" + host // checkHTTPS reports an invalid address
+	}
+	return "https://" + net.JoinHostPort(host, port)
+}
 
 // LocalURL returns the URL of a listener for clients on the same machine. If the listener accepts connections to
 // localhost, the URL contains localhost instead of an IP address. Passkeys are bound to names (Web Authentication Level
@@ -90,15 +125,6 @@ func LocalURL(listen string) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// wrong adds a problem that names an invalid value and its source.
-func (l *loader) wrong(key, format string, args ...any) {
-	origin := ""
-	if s := l.find(key); s != nil && s.origin != "" && s.origin != "default" {
-		origin = " (" + s.origin + ")"
-	}
-	l.problem("%s%s: %s", key, origin, fmt.Sprintf(format, args...))
-}
-
 // check adds a problem for every invalid value.
 func (l *loader) check() {
 	c := &l.config
@@ -106,22 +132,124 @@ func (l *loader) check() {
 		l.wrong("data_dir", "is empty; name a folder")
 	}
 	l.checkAddresses()
+	l.checkPeople()
+	l.checkTelemetry()
+	l.checkDoctor()
+	l.checkHTTPS()
+	l.checkACME()
 	l.checkRelay()
+	l.checkNetworks()
 	l.checkNumbers()
 	l.checkNames()
-	l.oneOf("partition_by", c.PartitionBy, "day", "week", "month")
-	l.oneOf("transport", c.Transport, "direct", "relay", "capture")
-	l.oneOf("relay_tls", c.RelayTLS, "opportunistic", "required", "implicit", "none")
-	l.oneOf("log_format", c.LogFormat, "text", "json")
+	l.oneOf("partition_by", c.PartitionBy, choices["partition_by"]...)
+	l.oneOf("transport", c.Transport, choices["transport"]...)
+	l.oneOf("relay_tls", c.RelayTLS, choices["relay_tls"]...)
+	l.oneOf("log_format", c.LogFormat, choices["log_format"]...)
 	if len(c.Roles) == 0 {
 		l.wrong("roles", "is empty; name at least one of api, delivery, jobs, submission, receiving")
 	}
 	for i, r := range c.Roles {
-		l.oneOf("roles", r, "api", "delivery", "jobs", "submission", "receiving")
+		l.oneOf("roles", r, choices["roles"]...)
 		if slices.Contains(c.Roles[:i], r) {
 			l.wrong("roles", "%s is named twice", r)
 		}
 	}
+}
+
+// checkTelemetry checks the settings for people and programs that watch the node.
+func (l *loader) checkTelemetry() {
+	c := &l.config
+	if c.MetricsListen != "" && !hostPort(c.MetricsListen, true) {
+		l.wrong("metrics_listen", "%q is no address; write 127.0.0.1:9464", c.MetricsListen)
+	}
+	for _, to := range c.AlertTo {
+		local, host, isAddress := strings.Cut(string(to), "@")
+		u, err := url.Parse(string(to))
+		switch {
+		case err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && onThisMachine(u.Hostname())):
+		case strings.Contains(string(to), "://"): // the URL may contain a secret
+			l.wrong("alert_to", "has a URL that cannot be used; write https://example.com/path; http is for this machine alone")
+		case !isAddress || local == "" || !domain.MatchString(hostName(host)):
+			l.wrong("alert_to", "%q is neither an address nor a URL; write operator@example.com or https://example.com/path",
+				string(to))
+		case c.NoticeFrom == "":
+			l.wrong("alert_to", "has an address, which needs notice_from, the sender of the emails")
+		}
+	}
+	for _, age := range []struct {
+		key string
+		d   time.Duration
+	}{{"alert_queue_age", c.AlertQueueAge}, {"alert_backup_age", c.AlertBackupAge}} {
+		if age.d < 0 || age.d > 0 && age.d < time.Minute {
+			l.wrong(age.key, "is %v, must be at least 1m, or 0s for no alarm", age.d)
+		}
+	}
+	if c.OTLPEndpoint != "" {
+		u, err := url.Parse(c.OTLPEndpoint)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			l.wrong("otlp_endpoint", "%q must be a URL such as http://127.0.0.1:4318", c.OTLPEndpoint)
+		}
+	}
+	if _, err := c.OTLPHeader(); err != nil {
+		l.wrong("otlp_headers", "%v", err)
+	}
+	if !(c.OTLPSample >= 0 && c.OTLPSample <= 1) { // the negated range check also rejects NaN
+		l.wrong("otlp_sample", "is %v, must be between 0 and 1", c.OTLPSample)
+	}
+}
+
+// checkDoctor checks the settings of the command doctor.
+func (l *loader) checkDoctor() {
+	c := &l.config
+	for _, list := range []struct {
+		key   string
+		names []string
+	}{{"doctor_mail_domains", c.DoctorMailDomains}, {"doctor_address_lists", c.DoctorAddressLists},
+		{"doctor_name_lists", c.DoctorNameLists}} {
+		if len(list.names) > maxDoctorNames {
+			l.wrong(list.key, "has %d names, must have at most %d", len(list.names), maxDoctorNames)
+		}
+		for _, name := range list.names {
+			if !domain.MatchString(hostName(name)) {
+				l.wrong(list.key, "%q is not a domain name", name)
+			}
+		}
+	}
+	for _, s := range [][2]string{{"doctor_signed_name", c.DoctorSignedName}, {"doctor_bogus_name", c.DoctorBogusName}} {
+		if s[1] != "" && !domain.MatchString(hostName(s[1])) {
+			l.wrong(s[0], "%q is not a domain name", s[1])
+		}
+	}
+	u, err := url.Parse(c.DoctorClockURL)
+	if c.DoctorClockURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+		u.User != nil) {
+		l.wrong("doctor_clock_url", "%q must be a URL such as https://www.example.com/, without a user name or password",
+			c.DoctorClockURL)
+	}
+}
+
+// maxDoctorNames limits the look-ups and connections of the command doctor.
+const maxDoctorNames = 20
+
+// headerName matches the name of an HTTP header field.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+// OTLPHeader returns the header fields of otlp_headers. Its error does not contain the values.
+func (c Config) OTLPHeader() (map[string]string, error) {
+	all := map[string]string{}
+	for part := range strings.SplitSeq(string(c.OTLPHeaders), ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		control := strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f })
+		if !ok || !headerName.MatchString(name) || control {
+			return nil, fmt.Errorf("has a field that is not name=value, such as authorization=Bearer abc")
+		}
+		all[name] = value
+	}
+	return all, nil
 }
 
 func (l *loader) oneOf(key, value string, allowed ...string) {
@@ -146,11 +274,13 @@ func (l *loader) checkAddresses() {
 	case s != "" && c.DatabaseURL == "":
 		l.wrong("database_direct_url", "needs database_url, which leads to the pooler")
 	}
-	if scheme, _, ok := strings.Cut(c.BlobURL, "://"); ok && !slices.Contains([]string{"file", "s3", "mem"}, scheme) {
-		l.wrong("blob_url", "scheme %q is not known; use a folder, file://, s3:// or mem://", scheme)
-	}
-	if b, err := hex.DecodeString(string(c.SecretKey)); c.SecretKey != "" && (err != nil || len(b) != 32) {
-		l.wrong("secret_key", "must be 64 hexadecimal digits; make one with `openssl rand -hex 32`, or leave it empty")
+	l.checkBlobs()
+	for key := range strings.FieldsFuncSeq(string(c.SecretKey), func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		if b, err := hex.DecodeString(key); err != nil || len(b) != 32 {
+			l.wrong("secret_key", "must be 64 hexadecimal digits; make one with `openssl rand -hex 32`, or leave it empty. "+
+				"Earlier keys may follow after commas")
+			break
+		}
 	}
 	if !hostPort(c.HTTPListen, true) {
 		l.wrong("http_listen", "%q is no address; write :8080 or 127.0.0.1:8080", c.HTTPListen)
@@ -160,9 +290,6 @@ func (l *loader) checkAddresses() {
 		if s[1] != "" && !hostPort(s[1], true) {
 			l.wrong(s[0], "%q is no address; write :587 or 127.0.0.1:1587", s[1])
 		}
-	}
-	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		l.wrong("tls_cert_file", "and tls_key_file belong together; set both or neither")
 	}
 	for _, s := range [][2]string{{"public_url", c.PublicURL}, {"tracking_url", c.TrackingURL}} {
 		u, err := url.Parse(s[1])
@@ -242,10 +369,8 @@ func hostPort(s string, listen bool) bool {
 
 func (l *loader) checkRelay() {
 	c := &l.config
+	l.checkRelays()
 	if c.RelayAddr == "" {
-		if c.Transport == "relay" {
-			l.wrong("relay_addr", "is empty; transport relay needs the relay's host:port")
-		}
 		return
 	}
 	if !hostPort(c.RelayAddr, false) {
@@ -280,8 +405,8 @@ func (l *loader) checkNumbers() {
 	between("rate_limit", c.RateLimit, 0, 1_000_000)
 	between("trial_daily", c.TrialDaily, 0, 1_000_000_000)
 	between("trial_monthly", c.TrialMonthly, 0, 1_000_000_000)
-	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // the negated range check also rejects NaN
-		l.wrong("lane_rate", "is %v, must be between 0 and 1000000", c.LaneRate)
+	if c.LaneRate != 0 && !(c.LaneRate >= minRate && c.LaneRate <= 1e6) { // the negated range check also rejects NaN
+		l.wrong("lane_rate", "is %v, must be between %v and 1000000, or 0 for no limit", c.LaneRate, minRate)
 	}
 	if c.SMTPInMaxSize < 64<<10 || c.SMTPInMaxSize > 1<<30 {
 		l.wrong("smtp_in_max_size", "is %v, must be between 64KB and 1GB", c.SMTPInMaxSize)

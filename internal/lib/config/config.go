@@ -9,9 +9,8 @@
 //
 // # Failures
 //
-// Load returns all problems together, each with the setting, the source of its value, and how to fix it. If the flags
-// cannot be parsed, for example because a flag is unknown, Load returns only that error. An unknown key in the file is
-// an error; an unknown POSTRIDER_* variable is ignored.
+// Load returns all problems together, each with the setting, the place of its value, and how to fix it. Unknown keys in
+// the file and unknown POSTRIDER_* variables are problems. Variables that Kubernetes sets for Services are ignored.
 //
 // # Out of scope
 //
@@ -37,37 +36,39 @@ type Config struct {
 	DatabaseURL       Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
 	DatabaseDirectURL Secret `toml:"database_direct_url" doc:"The same PostgreSQL database without a pooler, if database_url leads to a pooler such as PgBouncer in transaction mode (operating.md). Empty: database_url is used for everything."`
 	BlobURL           string `toml:"blob_url" doc:"Storage of raw messages and attachments: a folder, file:///folder, s3://BUCKET?region=... (operating.md lists its parameters), or mem:// (lost at exit). Empty: data_dir/blobs."`
-	SecretKey         Secret `toml:"secret_key" doc:"Master key that encrypts secrets and signs links: 64 hexadecimal digits, the same on all nodes. Empty: the key in data_dir/secret.key, which the first start creates. Keep a copy."`
+	SecretKey         Secret `toml:"secret_key" doc:"Master key that encrypts secrets and signs links: 64 hexadecimal digits, the same on all nodes. Empty: the key in data_dir/secret.key, which the first start creates. Keep a copy. After a rotation (operating.md), the earlier keys follow, separated by commas."`
 
-	HTTPListen       string         `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
-	PublicURL        string         `toml:"public_url" doc:"URL at which clients reach this node, used in links in emails and answers. Empty: http://localhost and the port of http_listen, or the address in http_listen."`
-	HTTPProxyFrom    []netip.Prefix `toml:"http_proxy_from" doc:"Trusted proxies before http_listen, as prefixes such as 10.0.0.0/8. The client is the last address in X-Forwarded-For that is not in this list. Behind a proxy, opens, clicks and limits per address need this setting."`
+	HTTPListen       string         `toml:"http_listen" default:":8080" doc:"Address and port of the API over HTTP without TLS. If https_listen is set, this listener redirects pages to HTTPS, refuses API requests, and answers the challenges of acme, which needs port 80. If it is not set, and https_listen and acme with http-01 are, it is :80."`
+	HTTPSListen      string         `toml:"https_listen" doc:"Address and port of HTTPS, such as :443, for the API, the dashboard and customers' tracking hosts. Needs acme, or tls_cert_file and tls_key_file. Empty: none; a reverse proxy before http_listen must serve HTTPS."`
+	PublicURL        string         `toml:"public_url" doc:"URL at which clients reach this node, used in links in emails and answers. Empty: https:// and hostname, with the port of https_listen, if that is set. Otherwise http://localhost and the port of http_listen, or the address in http_listen."`
+	HTTPProxyFrom    []netip.Prefix `toml:"http_proxy_from" doc:"Trusted proxies before http_listen and https_listen, as prefixes such as 10.0.0.0/8. The client is the last address in X-Forwarded-For that is not in this list. Requests with X-Forwarded-Proto: https count as encrypted. Behind a proxy, opens, clicks and limits per address need this setting."`
 	Hostname         string         `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead to this node, and the PTR record of the address must lead back to the name. Empty: the name of the machine."`
-	RateLimit        int            `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make, to all nodes of a database together. 0: no limit."`
+	RateLimit        int            `toml:"rate_limit" live:"true" default:"10" doc:"Requests per second that a team may make, to all nodes of a database together. 0: no limit."`
 	RequireUserAgent bool           `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
-	TrialDaily       int            `toml:"trial_daily" default:"0" doc:"Daily quota of emails, sent and received, for each new team. The first team gets no quota. postrider teams limit changes a team's quota. 0: no quota."`
-	TrialMonthly     int            `toml:"trial_monthly" default:"0" doc:"Monthly quota of emails for each new team, like trial_daily. 0: no quota."`
+	TrialDaily       int            `toml:"trial_daily" live:"true" default:"0" doc:"Daily quota of emails, sent and received, for each new team. The first team gets no quota. postrider teams limit changes a team's quota. 0: no quota."`
+	TrialMonthly     int            `toml:"trial_monthly" live:"true" default:"0" doc:"Monthly quota of emails for each new team, like trial_daily. 0: no quota."`
 	LegacyAliases    bool           `toml:"legacy_aliases" default:"true" doc:"Also serve operations under the other paths that older and official clients use: /email, /emails/sending, /email/sending, /domains/claims. Also accept the older prefix of the value that proves a claim: resend-domain-verification=."`
 	AttachmentMax    Size           `toml:"attachment_max" default:"40MB" doc:"Maximum size of a message with its encoded attachments."`
 	ImportMaxSize    Size           `toml:"import_max_size" default:"50MB" doc:"Maximum size of a file of contacts to import."`
 
-	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipients' mail hosts), relay (through relay_addr), or capture (stored in the blobs, never sent; the command dev shows it)."`
-	RelayAddr       string          `toml:"relay_addr" doc:"Address of the relay, as host:port. The command dev can release emails in its outbox to it."`
-	RelayUsername   string          `toml:"relay_username" doc:"User name at the relay. Empty: no authentication."`
-	RelayPassword   Secret          `toml:"relay_password" doc:"Password at the relay."`
-	RelayTLS        string          `toml:"relay_tls" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS if offered), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none. With relay_username, opportunistic means required, unless the relay is on this machine. Mail of a domain with enforced TLS needs a valid certificate for the host of relay_addr under opportunistic and none too. The exception is a relay on this machine under none."`
-	SMTPPort        int             `toml:"smtp_port" default:"25" doc:"Port that the direct transport connects to. Use other values than 25 only for tests."`
-	DNSServers      []string        `toml:"dns_servers" doc:"DNS resolvers, as address or address:port. Empty: the resolvers of the system."`
-	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Number of concurrent deliveries. 0: four per CPU, at least 16."`
-	Signers         int             `toml:"signers" default:"0" doc:"Number of concurrent DKIM signatures. 0: one per CPU."`
-	RetrySchedule   []time.Duration `toml:"retry_schedule" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between delivery attempts, each with a small random variation. The email bounces after the last one."`
-	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Maximum number of concurrent connections to one destination, of all nodes of a database together. It also limits the connections to one address, even if several destinations lead to it. Postrider begins with one connection, and each answer of the destination adds others. A relay gets this many connections at once and more if it answers slowly, up to connections_max."`
-	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second to one destination, from all nodes of a database together. 0: no limit."`
-	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Maximum number of concurrent connections from this node to all destinations. A relay may use all of them."`
+	Transport        string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipients' mail hosts), relay (through relay_addr and relays), or capture (stored in the blobs, never sent; the command dev shows it)."`
+	RelayAddr        string          `toml:"relay_addr" live:"true" doc:"Address of the relay, as host:port; the short form of one relay in relays. The command dev can release emails in its outbox to it."`
+	RelayUsername    string          `toml:"relay_username" live:"true" doc:"User name at the relay. Empty: no authentication."`
+	RelayPassword    Secret          `toml:"relay_password" live:"true" doc:"Password at the relay."`
+	RelayTLS         string          `toml:"relay_tls" live:"true" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS if offered), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none. With relay_username, opportunistic means required, unless the relay is on this machine. Mail of a domain with enforced TLS needs a valid certificate for the host of relay_addr under opportunistic and none too. The exception is a relay on this machine under none."`
+	DestinationsFile string          `toml:"destinations_file" live:"true" doc:"TOML file with limits, TLS, retries, pauses and relays for some destinations. Operating.md describes it. Postrider reads the file again when it changes. Empty: none."`
+	SMTPPort         int             `toml:"smtp_port" default:"25" doc:"Port that the direct transport connects to. Use other values than 25 only for tests."`
+	DNSServers       []string        `toml:"dns_servers" doc:"DNS resolvers, as address or address:port. Empty: the resolvers of the system."`
+	DeliveryWorkers  int             `toml:"delivery_workers" default:"0" doc:"Number of concurrent deliveries. 0: four per CPU, at least 16."`
+	Signers          int             `toml:"signers" default:"0" doc:"Number of concurrent DKIM signatures. 0: one per CPU."`
+	RetrySchedule    []time.Duration `toml:"retry_schedule" live:"true" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between delivery attempts, each with a small random variation. The email bounces after the last one."`
+	LaneConcurrency  int             `toml:"lane_concurrency" default:"20" doc:"Maximum number of concurrent connections to one destination, of all nodes of a database together. It also limits the connections to one address, even if several destinations lead to it. Postrider begins with one connection, and each answer of the destination adds others. A relay gets this many connections at once and more if it answers slowly, up to connections_max."`
+	LaneRate         float64         `toml:"lane_rate" live:"true" default:"0" doc:"Messages per second to one destination, from all nodes of a database together. 0: no limit."`
+	ConnectionsMax   int             `toml:"connections_max" default:"500" doc:"Maximum number of concurrent connections from this node to all destinations. A relay may use all of them."`
 
 	WebhookSchedule     []time.Duration `toml:"webhook_schedule" default:"5s,5m,30m,2h,5h,10h,10h" doc:"Waits between attempts to deliver a webhook, each with a small random variation. After the last one the delivery has failed, and can be replayed."`
 	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"A webhook endpoint is disabled after it has only failed for this long."`
-	WebhookRetention    time.Duration   `toml:"webhook_retention" default:"720h" doc:"How long webhook events and their attempts are kept."`
+	WebhookRetention    time.Duration   `toml:"webhook_retention" live:"true" default:"720h" doc:"How long webhook events and their attempts are kept."`
 
 	BroadcastBounceLimit    float64 `toml:"broadcast_bounce_limit" default:"5" doc:"A broadcast pauses when more than this percentage of its sent emails has bounced permanently. The check begins at 200 sent emails. 100: never."`
 	BroadcastComplaintLimit float64 `toml:"broadcast_complaint_limit" default:"0.3" doc:"A broadcast pauses when more than this percentage of its sent emails has led to complaints. The check begins at 1,000 sent emails. Large mailbox providers refuse a sender's mail from a rate of 0.3 percent on. 100: never."`
@@ -76,7 +77,7 @@ type Config struct {
 	InboundHost           string `toml:"inbound_host" doc:"Host that receives mail for customers' domains: their MX. Empty: hostname."`
 	SPFInclude            string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses. Customers include it in their SPF records. Empty: hostname."`
 	TrackingHost          string `toml:"tracking_host" doc:"Host that customers' tracking domains point to with a CNAME record. Empty: the host of public_url."`
-	TrackingURL           string `toml:"tracking_url" doc:"Base URL of tracked links and pixels of domains without a verified tracking_subdomain, and of all domains with trust_domains. Empty: no tracking in domains without one. Links of the other domains begin with https:// and their tracking domain, for which a proxy before http_listen must have a certificate."`
+	TrackingURL           string `toml:"tracking_url" doc:"Base URL of tracked links and pixels of domains without a verified tracking_subdomain, and of all domains with trust_domains. Empty: no tracking in domains without one. Links of the other domains begin with https:// and their tracking domain, which needs https_listen with acme, or a proxy before http_listen that has a certificate for it."`
 	DKIMSelector          string `toml:"dkim_selector" default:"postrider" doc:"DKIM selector of the RSA key of customers' domains."`
 	DKIMSelectorEd25519   string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"DKIM selector of the Ed25519 key of customers' domains."`
 	CAAIssuer             string `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
@@ -85,8 +86,22 @@ type Config struct {
 	SMTPSubmitConnections int    `toml:"smtp_submit_connections" default:"500" doc:"Maximum number of concurrent connections to each of the two submission ports."`
 	SMTPSubmitPerAddress  int    `toml:"smtp_submit_per_address" default:"50" doc:"Maximum number of concurrent submission connections from one IPv4 address or one IPv6 /64. 0: no limit."`
 	SMTPSubmitClear       bool   `toml:"smtp_submit_clear" default:"false" doc:"Development: accept passwords without TLS if smtp_submit_listen is a loopback address."`
-	TLSCertFile           string `toml:"tls_cert_file" doc:"Certificate of the SMTP listeners with its chain, in PEM. Postrider reads the file again when it changes. Empty: Postrider makes a self-signed certificate."`
+	TLSCertFile           string `toml:"tls_cert_file" doc:"Certificate of the HTTPS and SMTP listeners with its chain, in PEM. Postrider reads the file again when it changes. Hosts that it does not cover get a certificate from acme. Empty: acme, or a self-signed certificate for SMTP."`
 	TLSKeyFile            string `toml:"tls_key_file" doc:"Key of that certificate, in PEM."`
+
+	ACME                bool     `toml:"acme" default:"false" doc:"Get certificates from the authority at acme_directory, and renew them. Set it to true only if you agree to the authority's terms of service."`
+	ACMEDirectory       string   `toml:"acme_directory" default:"https://acme-v02.api.letsencrypt.org/directory" doc:"URL of the directory of an ACME certificate authority."`
+	ACMEEmail           string   `toml:"acme_email" doc:"Address at which the authority may contact you. May be empty at most authorities."`
+	ACMEEABKeyID        string   `toml:"acme_eab_key_id" doc:"Key identifier of the external account binding (RFC 8555 section 7.3.4), if the authority gives certificates only to its customers. Empty: none."`
+	ACMEEABKey          Secret   `toml:"acme_eab_key" doc:"Key of the external account binding (HMAC), in base64url as the authority shows it."`
+	ACMECAFile          string   `toml:"acme_ca_file" doc:"PEM file with the root certificate of acme_directory, for a private authority. Empty: the roots of the system."`
+	ACMEChallenges      []string `toml:"acme_challenges" default:"http-01,tls-alpn-01" doc:"How the authority checks a host: http-01 (port 80 of the host must lead to http_listen), tls-alpn-01 (port 443 of the host must lead to https_listen), or both."`
+	ACMEDNSServer       string   `toml:"acme_dns_server" doc:"Name server that accepts updates of acme_dns_zone (RFC 2136), as address:port. The authority then checks this installation's hosts in the zone by DNS (dns-01); customers' hosts are still checked by acme_challenges. Empty: none."`
+	ACMEDNSZone         string   `toml:"acme_dns_zone" doc:"Zone that acme_dns_server updates."`
+	ACMEDNSKeyName      string   `toml:"acme_dns_key_name" doc:"Name of the TSIG key for updates."`
+	ACMEDNSKeyAlgorithm string   `toml:"acme_dns_key_algorithm" default:"hmac-sha256" doc:"Algorithm of the TSIG key: hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512."`
+	ACMEDNSKeySecret    Secret   `toml:"acme_dns_key_secret" doc:"Secret of the TSIG key, in base64."`
+	ACMEDNSHook         string   `toml:"acme_dns_hook" doc:"Program that publishes TXT records, instead of acme_dns_server. It is run with the arguments present or cleanup, the name of the record and its value. Operating.md describes it. Empty: none."`
 
 	SMTPInListen        string         `toml:"smtp_in_listen" default:":25" doc:"Address and port that receive mail, with the role receiving."`
 	SMTPInMaxSize       Size           `toml:"smtp_in_max_size" default:"40MB" doc:"Maximum size of a received message."`
@@ -105,6 +120,8 @@ type Config struct {
 	SandboxSend         bool           `toml:"sandbox_send" default:"false" doc:"Development: senders of a sandbox domain may send to anyone."`
 	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: a domain counts as verified one second after the request to verify it, and a claim as proven, without DNS."`
 	AllowLoopback       bool           `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
+	AllowNetworks       []netip.Prefix `toml:"allow_networks" live:"true" doc:"Networks that webhooks, webhook steps of automations and attachment paths may reach although their addresses are not public, as prefixes such as 10.8.0.0/16. Every team can reach them. Loopback addresses, the listeners of this node, and the addresses at which clouds give out credentials stay refused."`
+	DenyNetworks        []netip.Prefix `toml:"deny_networks" live:"true" doc:"Networks that webhooks, webhook steps and attachment paths must not reach, although their addresses are public or in allow_networks."`
 
 	OIDCIssuer       string   `toml:"oidc_issuer" doc:"Issuer URL of an OpenID Connect provider for sign-in, such as https://id.example.com. The provider redirects users to public_url/sign-in/oidc/callback. Empty: none."`
 	OIDCClientID     string   `toml:"oidc_client_id" doc:"Client id of this installation at the OpenID Connect provider."`
@@ -114,20 +131,36 @@ type Config struct {
 
 	Roles           []string      `toml:"roles" default:"api,delivery,jobs" doc:"Roles of this node: api, delivery, jobs, submission (SMTP for customers), receiving (incoming mail and bounces). Nodes that share the work need database_url."`
 	MigrateOnStart  bool          `toml:"migrate_on_start" default:"true" doc:"Migrate the database at the start. Otherwise run the command migrate."`
-	LogRetention    time.Duration `toml:"log_retention" default:"720h" doc:"How long the request log keeps API requests."`
-	AuditRetention  time.Duration `toml:"audit_retention" default:"8760h" doc:"How long audit log entries are kept."`
-	ImportRetention time.Duration `toml:"import_retention" default:"720h" doc:"How long finished contact imports are kept, with their failed rows."`
+	LogRetention    time.Duration `toml:"log_retention" live:"true" default:"720h" doc:"How long the request log keeps API requests."`
+	AuditRetention  time.Duration `toml:"audit_retention" live:"true" default:"8760h" doc:"How long audit log entries are kept."`
+	ImportRetention time.Duration `toml:"import_retention" live:"true" default:"720h" doc:"How long finished contact imports are kept, with their failed rows."`
 
-	EmailRetention    time.Duration `toml:"email_retention" default:"0s" doc:"How long sent emails are kept, with all their data. Emails that are still being delivered stay. A team may have a shorter time. 0s: forever."`
-	BodyRetention     time.Duration `toml:"body_retention" default:"0s" doc:"How long the texts, headers and attachments of sent emails are kept. The emails and their events stay. 0s: as long as the emails."`
-	ReceivedRetention time.Duration `toml:"received_retention" default:"0s" doc:"How long received emails are kept. 0s: forever."`
-	EventRetention    time.Duration `toml:"event_retention" default:"0s" doc:"How long an email's timeline and delivery attempts are kept after its last event. It also applies to recipients of broadcasts and to automation runs, counted from the end of the broadcast or the run. Counts in metrics stay. 0s: as long as the emails, the broadcasts and the automations."`
+	EmailRetention    time.Duration `toml:"email_retention" live:"true" default:"0s" doc:"How long sent emails are kept, with all their data. Emails that are still being delivered stay. A team may have a shorter time. 0s: forever."`
+	BodyRetention     time.Duration `toml:"body_retention" live:"true" default:"0s" doc:"How long the texts, headers and attachments of sent emails are kept. The emails and their events stay. 0s: as long as the emails."`
+	ReceivedRetention time.Duration `toml:"received_retention" live:"true" default:"0s" doc:"How long received emails are kept. 0s: forever."`
+	EventRetention    time.Duration `toml:"event_retention" live:"true" default:"0s" doc:"How long an email's timeline and delivery attempts are kept after its last event. It also applies to recipients of broadcasts and to automation runs, counted from the end of the broadcast or the run. Counts in metrics stay. 0s: as long as the emails, the broadcasts and the automations."`
 
 	PartitionBy string `toml:"partition_by" default:"month" doc:"PostgreSQL only: the time that one partition of the tables of emails, the request log and webhook events covers: day, week or month. A shorter time lets old data be dropped rather than deleted, but the lists of teams that seldom send become slower with the number of partitions. A change applies to partitions that do not exist yet."`
 
-	ShutdownGrace time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time to finish current work when the node is stopped. The next start continues unfinished work."`
-	LogLevel      slog.Level    `toml:"log_level" default:"info" doc:"Minimum level of log messages: debug, info, warn or error."`
-	LogFormat     string        `toml:"log_format" default:"text" doc:"Format of log messages: text, for people, or json."`
+	ShutdownGrace  time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time to finish current work when the node is stopped. The next start continues unfinished work."`
+	LogLevel       slog.Level    `toml:"log_level" live:"true" default:"info" doc:"Minimum level of log messages: debug, info, warn or error."`
+	MetricsListen  string        `toml:"metrics_listen" doc:"Address and port of /metrics for Prometheus, /debug/pprof/, /healthz and /readyz, such as 127.0.0.1:9464. Anybody who can reach this address can read them, because they need no authentication. Empty: none."`
+	AlertTo        []Secret      `toml:"alert_to" live:"true" doc:"Where alarms go: email addresses, to which the operator's team sends from notice_from, and https URLs, which get JSON. The alarms are: emails wait too long, less than 10 % of a disk is free, a certificate expires within 14 days or cannot be obtained, the file of destinations is invalid, and the last backup is too old. Empty: no alarms."`
+	AlertQueueAge  time.Duration `toml:"alert_queue_age" live:"true" default:"10m" doc:"An alarm begins when an email that is not bulk mail has been due for longer. 0s: never."`
+	AlertBackupAge time.Duration `toml:"alert_backup_age" live:"true" default:"48h" doc:"An alarm begins when the last recorded backup is older. If there is none, the age of the database counts. 0s: never."`
+	OTLPEndpoint   string        `toml:"otlp_endpoint" doc:"Base URL of an OpenTelemetry collector that gets traces of requests and deliveries (OTLP over HTTP, JSON), such as http://127.0.0.1:4318. Empty: no traces."`
+	OTLPHeaders    Secret        `toml:"otlp_headers" doc:"Header fields for the collector, such as an access token: name=value, separated by commas."`
+	OTLPSample     float64       `toml:"otlp_sample" default:"1" doc:"Part of the traces that is sent, from 0 to 1."`
+	LogFormat      string        `toml:"log_format" default:"text" doc:"Format of log messages: text, for people, or json."`
+
+	DoctorMailDomains  []string `toml:"doctor_mail_domains" live:"true" default:"gmail.com,outlook.com,yahoo.com" doc:"Domains to whose mail hosts postrider doctor connects, to find out whether this machine can reach port 25 of other servers. It sends them no email."`
+	DoctorSignedName   string   `toml:"doctor_signed_name" live:"true" default:"ietf.org" doc:"Name with a valid DNSSEC signature, which postrider doctor looks up to find out whether dns_servers validate signatures. Empty: not checked."`
+	DoctorBogusName    string   `toml:"doctor_bogus_name" live:"true" default:"dnssec-failed.org" doc:"Name with a wrong DNSSEC signature, for which a validating server answers with an error. Empty: not checked."`
+	DoctorClockURL     string   `toml:"doctor_clock_url" live:"true" doc:"URL of a server whose clock postrider doctor compares with the clock of this machine (header Date). Empty: acme_directory."`
+	DoctorAddressLists []string `toml:"doctor_address_lists" live:"true" doc:"DNS zones of block lists of addresses, such as zen.spamhaus.org, in which postrider doctor looks for the addresses of hostname. Read the terms of a list before you use it. Empty: none."`
+	DoctorNameLists    []string `toml:"doctor_name_lists" live:"true" doc:"DNS zones of block lists of domains, such as dbl.spamhaus.org, in which postrider doctor looks for this installation's own names. Empty: none."`
+
+	Relays []Relay `toml:"relays" live:"true" doc:"Relays in order, only in the file, as tables [[relays]]. The next one is tried if one does not answer or refuses the connection."`
 
 	Regions map[string]Region `toml:"regions" doc:"Hosts per region, only in the file, as tables such as [regions.us-east-1]. A host that a region omits has the value of the setting above."`
 }

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +21,8 @@ var update = flag.Bool("update", false, "write docs/configuration.md")
 // source returns a Source with one configuration file and the given variables and flags.
 func source(file string, env map[string]string, args ...string) Source {
 	return Source{
-		Args:   args,
-		Getenv: func(name string) string { return env[name] },
+		Given:   flags(args...),
+		Environ: environ(env),
 		ReadFile: func(name string) ([]byte, error) {
 			if name != DefaultFile || file == "" {
 				return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
@@ -32,6 +30,29 @@ func source(file string, env map[string]string, args ...string) Source {
 			return []byte(file), nil
 		},
 		Hostname: func() (string, error) { return "Node1.Example.COM.", nil },
+	}
+}
+
+// flags returns the values of flags such as --rate-limit=3 or --acme by name.
+func flags(args ...string) map[string]string {
+	given := map[string]string{}
+	for _, arg := range args {
+		name, value, ok := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if !ok {
+			value = "true"
+		}
+		given[name] = value
+	}
+	return given
+}
+
+// environ returns a function that lists variables.
+func environ(env map[string]string) func() []string {
+	return func() (all []string) {
+		for name, value := range env {
+			all = append(all, name+"="+value)
+		}
+		return all
 	}
 }
 
@@ -64,13 +85,18 @@ func TestDefaults(t *testing.T) {
 		TrackingHost: "localhost",
 		DKIMSelector: "postrider", DKIMSelectorEd25519: "postrider-ed", CAAIssuer: "letsencrypt.org",
 		SMTPSubmitListen: ":587", SMTPSubmitsListen: ":465", SMTPSubmitConnections: 500, SMTPSubmitPerAddress: 50,
+		ACMEDirectory:  "https://acme-v02.api.letsencrypt.org/directory",
+		ACMEChallenges: []string{"http-01", "tls-alpn-01"}, ACMEDNSKeyAlgorithm: "hmac-sha256",
 		SMTPInListen: ":25", SMTPInMaxSize: 40 << 20, SMTPInConnections: 1000, SMTPInPerAddress: 50,
 		CheckAuthentication: true,
 		SandboxDomains:      []string{"resend.dev"},
 		Roles:               []string{"api", "delivery", "jobs"}, MigrateOnStart: true, PartitionBy: "month",
 		LogRetention: 720 * time.Hour, AuditRetention: 8760 * time.Hour, ImportRetention: 720 * time.Hour,
 		ShutdownGrace: 30 * time.Second,
-		LogLevel:      slog.LevelInfo, LogFormat: "text",
+		AlertQueueAge: 10 * time.Minute, AlertBackupAge: 48 * time.Hour, OTLPSample: 1,
+		LogLevel: slog.LevelInfo, LogFormat: "text",
+		DoctorMailDomains: []string{"gmail.com", "outlook.com", "yahoo.com"}, DoctorSignedName: "ietf.org",
+		DoctorBogusName: "dnssec-failed.org", DoctorClockURL: "https://acme-v02.api.letsencrypt.org/directory",
 	}
 	if diff := cmp.Diff(want, load(t, source("", nil))); diff != "" {
 		t.Errorf("Load of nothing (-want +got):\n%s", diff)
@@ -95,7 +121,7 @@ func TestLaterSourcesOverrideEarlierOnes(t *testing.T) {
 		"POSTRIDER_RETRY_SCHEDULE": "3s,4m",
 		"POSTRIDER_HOSTNAME":       "",
 	}
-	src := source(file, env, "--http-listen=127.0.0.1:3", "-sandbox-send", "--legacy-aliases=false", "--log-level", "WARN")
+	src := source(file, env, "--http-listen=127.0.0.1:3", "--sandbox-send", "--legacy-aliases=false", "--log-level=WARN")
 	src.Defaults = map[string]string{"rate_limit": "1", "transport": "capture", "shutdown_grace": "1s"}
 	c := load(t, src)
 	type picked struct {
@@ -132,13 +158,46 @@ func TestFileIsNamed(t *testing.T) {
 	if c := load(t, src); c.RateLimit != 1 {
 		t.Errorf("rate_limit = %d, want that of the file in POSTRIDER_CONFIG", c.RateLimit)
 	}
-	src.Args = []string{"--config", filepath.Join(dir, "b.toml")}
+	src.Given = flags("--config=" + filepath.Join(dir, "b.toml"))
 	if c := load(t, src); c.RateLimit != 2 {
 		t.Errorf("rate_limit = %d, want that of the file in --config", c.RateLimit)
 	}
-	src.Args = []string{"--config", filepath.Join(dir, "c.toml")}
+	src.Given = flags("--config=" + filepath.Join(dir, "c.toml"))
 	if _, err := Load(src); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a named file that is not there: %v", err)
+	}
+}
+
+// Without a named file, the file in the working directory comes before that of the system. A working directory that
+// belongs to another user does not hide the system's file.
+func TestSystemFile(t *testing.T) {
+	t.Parallel()
+	files := map[string]any{SystemFile: `hostname = "system.example.com"`}
+	src := Source{SystemFile: SystemFile, Environ: environ(nil),
+		ReadFile: func(name string) ([]byte, error) {
+			switch v := files[name].(type) {
+			case string:
+				return []byte(v), nil
+			case error:
+				return nil, v
+			}
+			return nil, fs.ErrNotExist
+		}}
+	expect := func(want string) {
+		t.Helper()
+		if got := load(t, src).Hostname; got != want {
+			t.Errorf("hostname is %q, want %q", got, want)
+		}
+	}
+	expect("system.example.com")
+	files[DefaultFile] = fs.ErrPermission
+	expect("system.example.com")
+	files[DefaultFile] = `hostname = "here.example.com"`
+	expect("here.example.com")
+	delete(files, DefaultFile)
+	files[SystemFile] = fs.ErrPermission
+	if _, err := Load(src); err == nil || !strings.Contains(err.Error(), "run this command as the user of the node") {
+		t.Errorf("the error is %v", err)
 	}
 }
 
@@ -174,11 +233,11 @@ func TestDerived(t *testing.T) {
 		"10.0.0.1:9": "http://10.0.0.1:9", "127.0.0.1:9": "http://localhost:9", "127.0.0.2:9": "http://127.0.0.2:9",
 		"[::1]:80": "http://[::1]", "[::1]:81": "http://[::1]:81", "mail.test:80": "http://mail.test",
 	} {
-		if c := load(t, source("", nil, "--http-listen", listen, "--tracking-host", "t.test")); c.PublicURL != want {
+		if c := load(t, source("", nil, "--http-listen="+listen, "--tracking-host=t.test")); c.PublicURL != want {
 			t.Errorf("public_url at %s = %s, want %s", listen, c.PublicURL, want)
 		}
 	}
-	c := load(t, source("", nil, "--dns-servers", "9.9.9.9, 1.1.1.1:5353,2620:fe::fe,[::1]:53", "--delivery-workers=3",
+	c := load(t, source("", nil, "--dns-servers=9.9.9.9, 1.1.1.1:5353,2620:fe::fe,[::1]:53", "--delivery-workers=3",
 		"--signers=7"))
 	if diff := cmp.Diff([]string{"9.9.9.9:53", "1.1.1.1:5353", "[2620:fe::fe]:53", "[::1]:53"}, c.DNSServers); diff != "" {
 		t.Errorf("dns_servers (-want +got):\n%s", diff)
@@ -205,20 +264,34 @@ func TestProblems(t *testing.T) {
 			`"@b.example" is neither a domain nor an address`},
 		{"feedback without signatures", "feedback_providers = [\"a.example\"]\ncheck_authentication = false", nil,
 			"needs check_authentication"},
-		{"unknown key", "colour = 1", nil, "postrider.toml: unknown setting colour"},
-		{"no TOML", "a = = b", nil, "postrider.toml: "},
-		{"list for a text", `hostname = ["a"]`, nil, "hostname (postrider.toml): must be a single value"},
-		{"table for a number", "[rate_limit]", nil, "rate_limit (postrider.toml): must be a single value"},
+		{"unknown key", "colour = 1", nil, "colour (postrider.toml:1): there is no such setting; docs/configuration.md lists all"},
+		{"unknown key near a setting", "\nrate_limt = 1", nil, "rate_limt (postrider.toml:2): there is no such setting; " +
+			"did you mean rate_limit?"},
+		{"no TOML", "rate_limit = 1\na = = b", nil, "postrider.toml:2: the file is not TOML: "},
+		{"second line", "# no\n\nsmtp_port = 0", nil, "smtp_port (postrider.toml:3): is 0, must be"},
+		{"list for a text", `hostname = ["a"]`, nil, "hostname (postrider.toml:1): must be a single value"},
+		{"table for a number", "[rate_limit]", nil, "rate_limit (postrider.toml:1): must be a single value"},
 		{"date", "hostname = 2026-01-01", nil, "must be a single value"},
-		{"whole number", "rate_limit = 1.5", nil, `rate_limit (postrider.toml): "1.5" is not a whole number`},
+		{"whole number", "rate_limit = 1.5", nil, `rate_limit (postrider.toml:1): "1.5" is not a whole number`},
 		{"number", "", []string{"--lane-rate=x"}, `lane_rate (--lane-rate): "x" is not a number`},
+		{"low rate", "", []string{"--lane-rate=1e-9"}, "lane_rate (--lane-rate): is 1e-09, must be between 0.0001"},
 		{"not a number", "", []string{"--lane-rate=NaN"}, "lane_rate (--lane-rate): is NaN, must be between"},
 		{"bool", "sandbox_send = 7", nil, "neither true nor false"},
 		{"duration without unit", "shutdown_grace = 30", nil, `"30" is not a duration: write it as 30s`},
 		{"duration", "", []string{"--shutdown-grace=-1s"}, "shutdown_grace (--shutdown-grace): is -1s, must be"},
 		{"size", "", []string{"--attachment-max=40XB"}, "write it as 40MB"},
 		{"small size", "", []string{"--attachment-max=1"}, "must be between 1KB and 1GB"},
-		{"log level", `log_level = "loud"`, nil, "log_level (postrider.toml)"},
+		{"log level", `log_level = "loud"`, nil, `log_level (postrider.toml:1): "loud" is not known; use one of debug, info`},
+		{"network", "", []string{"--http-proxy-from=10.0.0.1"}, `"10.0.0.1" is no network; write it as 10.0.0.0/8`},
+		{"sender", "", []string{"--notice-from=notices"}, "notice_from (--notice-from): \"notices\" is no sender; write"},
+		{"sender without a bracket", "", []string{"--notice-from=P <a@b.example"}, "is no sender; write notices@example.com"},
+		{"sender of no domain", "", []string{"--notice-from=P <a@b_>"}, "is no sender; write notices@example.com"},
+		{"operator", "", []string{"--operator-team=Acme"}, "is no id of a team; `postrider teams list` shows"},
+		{"milter", "", []string{"--milter=127.0.0.1:8890"}, "is no address of a content filter; write unix:/path or"},
+		{"milter's port", "", []string{"--milter=inet:127.0.0.1"}, "is no address of a content filter; write unix:/path or"},
+		{"blob URL with one slash", "", []string{"--blob-url=s3:/x"}, `"s3:/x" is neither a folder nor a URL; write s3://BUCKET`},
+		{"no bucket", "", []string{"--blob-url=s3://?region=eu"}, "names no bucket; write s3://BUCKET?region=REGION"},
+		{"no absolute folder", "", []string{"--blob-url=file://blobs"}, "has no absolute folder; write file:///folder"},
 		{"log format", "", []string{"--log-format=xml"}, `"xml" is not known; use one of text, json`},
 		{"transport", "", []string{"--transport=pigeon"}, "use one of direct, relay, capture"},
 		{"relay without address", "", []string{"--transport=relay"}, "relay_addr: is empty; transport relay needs"},
@@ -236,6 +309,28 @@ func TestProblems(t *testing.T) {
 		{"secret", "", []string{"--secret-key=abc"}, "64 hexadecimal digits"},
 		{"public url", "", []string{"--public-url=mail.example.com"}, "must be a URL such as"},
 		{"public url query", "", []string{"--public-url=https://x.test/?a=b"}, "must be a URL such as"},
+		{"https", "", []string{"--https-listen=443", "--acme"}, `https_listen (--https-listen): "443" is no address`},
+		{"https without a certificate", "", []string{"--https-listen=:443"}, "needs a certificate: set acme = true"},
+		{"https at the port of http", "", []string{"--http-listen=:8080", "--https-listen=:8080", "--acme"}, "is the same as http_listen"},
+		{"https without a name", "", []string{"--https-listen=:443", "--acme", "--hostname=vm"},
+			`no authority issues a certificate for the host of "https://vm"`},
+		{"https and http", "", []string{"--https-listen=:443", "--acme", "--public-url=http://mail.example.com"},
+			"must begin with https://"},
+		{"half a certificate", "", []string{"--tls-cert-file=a"}, "belong together; set both or neither"},
+		{"acme directory", "", []string{"--acme-directory=http://a.test/"}, "acme_directory (--acme-directory)"},
+		{"acme email", "", []string{"--acme-email=a"}, "is no address; write admin@example.com"},
+		{"acme challenge", "", []string{"--acme-challenges=dns-01"}, "use one of http-01, tls-alpn-01"},
+		{"acme challenge twice", "", []string{"--acme-challenges=http-01,http-01"}, "named twice"},
+		{"no acme challenge", "acme_challenges = []", nil, "name at least one of http-01, tls-alpn-01"},
+		{"half of a binding", "", []string{"--acme-eab-key-id=x"}, "acme_eab_key_id (--acme-eab-key-id): and acme_eab_key"},
+		{"binding", "", []string{"--acme-eab-key-id=x", "--acme-eab-key=!"}, "acme_eab_key (--acme-eab-key): is not base64url"},
+		{"tls-alpn without https", "", []string{"--acme", "--acme-challenges=tls-alpn-01"}, "needs https_listen; add"},
+		{"acme dns", "", []string{"--acme-dns-server=dns.test"}, "is not address:port"},
+		{"acme dns zone", "", []string{"--acme-dns-server=9.9.9.9"}, `acme_dns_zone: "" is not a domain name`},
+		{"acme dns key", "", []string{"--acme-dns-server=9.9.9.9", "--acme-dns-key-secret=-"},
+			"acme_dns_key_secret (--acme-dns-key-secret): is not base64"},
+		{"acme dns algorithm", "", []string{"--acme-dns-key-algorithm=md5"}, "use one of hmac-sha1"},
+		{"acme dns twice", "", []string{"--acme-dns-server=9.9.9.9", "--acme-dns-hook=/bin/true"}, "exclude each other"},
 		{"hostname", "", []string{"--hostname=a b"}, `hostname (--hostname): "a b" is not a domain name`},
 		{"host", "", []string{"--bounce-host=-a.test"}, "not a domain name"},
 		{"sandbox", "", []string{"--sandbox-domain=a.test,b_"}, `sandbox_domain (--sandbox-domain): "b_"`},
@@ -248,18 +343,36 @@ func TestProblems(t *testing.T) {
 		{"no retries", "retry_schedule = []", nil, "has 0 waits"},
 		{"many retries", "", []string{"--retry-schedule=" + strings.Join(long, ",")}, "has 101 waits"},
 		{"short retry", "", []string{"--retry-schedule=1ms"}, "a wait of 1ms"},
-		{"no roles", "roles = []", nil, "roles (postrider.toml): is empty"},
+		{"no roles", "roles = []", nil, "roles (postrider.toml:1): is empty"},
 		{"role", "", []string{"--roles=api,cook"}, `"cook" is not known`},
 		{"role twice", "", []string{"--roles=api,api"}, "api is named twice"},
-		{"data folder", `data_dir = ""`, nil, "data_dir (postrider.toml): is empty"},
-		{"argument", "", []string{"serve"}, `argument "serve" is not expected`},
-		{"flag", "", []string{"--colour=1"}, "flag provided but not defined"},
-		{"regions", "regions = 1", nil, "regions must be tables"},
-		{"region", "[regions]\neu = 1", nil, "regions.eu must be a table"},
-		{"region key", "[regions.eu]\ncolour = 1", nil, "unknown setting regions.eu.colour"},
-		{"region value", "[regions.eu]\nbounce_host = 1", nil, "regions.eu.bounce_host must be a text"},
-		{"region host", "[regions.eu]\nbounce_host = \"a b\"", nil, `regions.eu.bounce_host: "a b" is not a domain name`},
-		{"region label", "[regions.\"E U\"]", nil, "regions.E U: a label has"},
+		{"data folder", `data_dir = ""`, nil, "data_dir (postrider.toml:1): is empty"},
+		{"metrics", "", []string{"--metrics-listen=9464"}, `"9464" is no address; write 127.0.0.1:9464`},
+		{"alarm to nobody", "", []string{"--alert-to=operator"}, `"operator" is neither an address nor a URL`},
+		{"alarm without a sender", "", []string{"--alert-to=a@b.example"}, "which needs notice_from"},
+		{"alarm in clear", "", []string{"--alert-to=http://chat.example/x"}, "has a URL that cannot be used; write https"},
+		{"one wrong alarm", "", []string{"--alert-to=https://a.example/x,ftp://b.example"}, "has a URL that cannot be used"},
+		{"alarm at once", "", []string{"--alert-queue-age=1s"}, "alert_queue_age (--alert-queue-age): is 1s, must be at"},
+		{"alarm before", "", []string{"--alert-backup-age=-1h"}, "alert_backup_age (--alert-backup-age): is -1h0m0s"},
+		{"traces", "", []string{"--otlp-endpoint=collector:4318"}, `must be a URL such as http://127.0.0.1:4318`},
+		{"traces' query", "", []string{"--otlp-endpoint=https://collector.example?a=b"}, "must be a URL such as"},
+		{"traces' header", "", []string{"--otlp-headers=token"}, "has a field that is not name=value"},
+		{"traces' header name", "", []string{"--otlp-headers=a b=c"}, "has a field that is not name=value"},
+		{"part of the traces", "", []string{"--otlp-sample=1.5"}, "otlp_sample (--otlp-sample): is 1.5, must be between"},
+		{"doctor's domain", "", []string{"--doctor-mail-domains=a b"}, `"a b" is not a domain name`},
+		{"doctor's lists", "", []string{"--doctor-address-lists=" + strings.Repeat("a.example,", 20) + "b.example"},
+			"has 21 names, must have at most 20"},
+		{"doctor's name", "", []string{"--doctor-signed-name=-"}, `doctor_signed_name (--doctor-signed-name): "-" is not`},
+		{"doctor's clock", "", []string{"--doctor-clock-url=time.test"}, "must be a URL such as https://www.example.com/"},
+		{"flag", "", []string{"--colour=1"}, "--colour: there is no such flag"},
+		{"regions", "regions = 1", nil, "regions (postrider.toml): must be tables such as [regions.us-east-1]"},
+		{"region", "[regions]\neu = 1", nil, "regions.eu (postrider.toml): must be a table"},
+		{"region key", "[regions.eu]\ncolour = 1", nil,
+			"regions.eu.colour (postrider.toml:1): there is no such setting; use bounce_host"},
+		{"region value", "[regions.eu]\nbounce_host = 1", nil, "regions.eu.bounce_host (postrider.toml:1): must be a text"},
+		{"region host", "[regions.eu]\nbounce_host = \"a b\"", nil,
+			`regions.eu.bounce_host (postrider.toml:1): "a b" is not a domain name`},
+		{"region label", "[regions.\"E U\"]", nil, "regions.E U (postrider.toml): a label has"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -269,6 +382,37 @@ func TestProblems(t *testing.T) {
 				t.Errorf("Load: %v\nwant an error with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// With https_listen and acme, http_listen is where the authority looks, unless it is set or not needed.
+func TestPortOfChallenges(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		file, flag, want string
+	}{
+		{"", "--smtp-port=25", ":80"}, {"", "--http-listen=:8081", ":8081"}, {`http_listen = ":8080"`, "--smtp-port=25", ":8080"},
+		{"", "--acme-challenges=tls-alpn-01", ":8080"}, {"", "--acme-dns-hook=/bin/true", ":8080"},
+	} {
+		got := load(t, source(x.file, nil, "--acme", "--hostname=mail.example.com", "--https-listen=:443", x.flag))
+		if got.HTTPListen != x.want || got.PublicURL != "https://mail.example.com" {
+			t.Errorf("%s %s: http_listen %s, public_url %s", x.file, x.flag, got.HTTPListen, got.PublicURL)
+		}
+	}
+}
+
+// With https_listen, public_url leads to the HTTPS listener unless it is set.
+func TestHTTPS(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ listen, want string }{{":443", "https://mail.example.com"},
+		{"127.0.0.1:8443", "https://mail.example.com:8443"}} {
+		got := load(t, source("", nil, "--acme", "--hostname=mail.example.com", "--https-listen="+c.listen,
+			"--acme-dns-server=192.0.2.1", "--acme-dns-zone=Example.com.", "--acme-dns-key-name=k",
+			"--acme-dns-key-secret=YQ=="))
+		if got.PublicURL != c.want || got.TrackingHost != "mail.example.com" || got.ACMEDNSServer != "192.0.2.1:53" ||
+			got.ACMEDNSZone != "example.com" {
+			t.Errorf("%s: %+v", c.listen, got)
+		}
 	}
 }
 
@@ -282,7 +426,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"colour", "rate_limit (postrider.toml)", "smtp_port (POSTRIDER_SMTP_PORT)",
+	for _, want := range []string{"colour", "rate_limit (postrider.toml:2)", "smtp_port (POSTRIDER_SMTP_PORT)",
 		"transport (--transport)",
 		"secret_key (POSTRIDER_SECRET_KEY)", "database_url (POSTRIDER_DATABASE_URL)"} {
 		if !strings.Contains(err.Error(), want) {
@@ -303,26 +447,37 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-func TestFlagsOfTheCaller(t *testing.T) {
+// Each setting but the regions has a flag. The flags show the defaults of the command.
+func TestFlags(t *testing.T) {
 	t.Parallel()
-	set := flag.NewFlagSet("keys", flag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	team := set.String("team", "", "")
-	src := source("", nil, "--team=a", "--rate-limit=3", "create", "x")
-	src.Flags = set
-	c := load(t, src)
-	if *team != "a" || c.RateLimit != 3 || !slices.Equal(set.Args(), []string{"create", "x"}) {
-		t.Errorf("team %q, rate_limit %d, arguments %q", *team, c.RateLimit, set.Args())
+	all := Source{Defaults: map[string]string{"rate_limit": "1000", "http_listen": ""},
+		Derived: map[string]string{"tracking_url": "public_url"}, SystemFile: "/x.toml"}.Flags()
+	if len(all) != len(settings(&Config{}))-1 { // --config instead of the regions and the relays
+		t.Errorf("%d flags", len(all))
 	}
-	if _, err := Load(source("", nil, "--help")); !errors.Is(err, flag.ErrHelp) {
-		t.Errorf("--help: %v, want flag.ErrHelp", err)
+	shown := map[string]Flag{}
+	for _, f := range all {
+		shown[f.Name] = f
+	}
+	for name, want := range map[string]string{"config": "postrider.toml, or else /x.toml, if it exists", "rate-limit": "1000",
+		"http-listen": "empty", "tracking-url": "public_url", "hostname": "", "smtp-port": "25"} {
+		if got, ok := shown[name]; !ok || got.Default != want || got.Doc == "" {
+			t.Errorf("--%s: %+v, want the default %q", name, got, want)
+		}
+	}
+	if !shown["acme"].IsBool || shown["roles"].Kind != "list" || shown["roles"].IsBool {
+		t.Errorf("acme %+v, roles %+v", shown["acme"], shown["roles"])
 	}
 }
 
 func TestSecretsDoNotShow(t *testing.T) {
 	t.Parallel()
 	key := strings.Repeat("ab", 32)
-	c := load(t, source("", nil, "--secret-key="+key, "--database-url=postgres://u:hunter2@h/d"))
+	c := load(t, source("", nil, "--secret-key="+key, "--database-url=postgres://u:hunter2@h/d",
+		"--alert-to=https://chat.example/hunter2", "--otlp-headers=authorization=hunter2, x-team = a=b"))
+	if h, err := c.OTLPHeader(); err != nil || h["authorization"] != "hunter2" || h["x-team"] != "a=b" || len(h) != 2 {
+		t.Errorf("otlp_headers: %v, %v", h, err)
+	}
 	if string(c.SecretKey) != key {
 		t.Errorf("secret_key = %q", string(c.SecretKey))
 	}
@@ -370,6 +525,26 @@ func FuzzSize(f *testing.F) {
 			t.Errorf("%q = %d, and %s = %d, %v", text, int64(s), s, int64(again), err)
 		}
 	})
+}
+
+// A wrong setting adds no problems of settings that are derived only from valid ones.
+func TestOneProblem(t *testing.T) {
+	t.Parallel()
+	_, err := Load(source("https_listen = \":443\"\nacme = true\nhostname = \"mail.example.com\"\nlog_levl = \"info\"", nil))
+	if all := Problems(err); len(all) != 1 || all[0].Setting != "log_levl" {
+		t.Errorf("%v, want only the problem of log_levl", err)
+	}
+}
+
+// All wrong items of a list are reported together.
+func TestProblemsOfOneList(t *testing.T) {
+	t.Parallel()
+	_, err := Load(source(`allow_networks = ["x", "10.8.0.0/16", "y", "127.0.0.0/8"]`, nil))
+	for _, want := range []string{`"x" is no network`, `"y" is no network`, "127.0.0.0/8 contains addresses"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 }
 
 // TestManual checks that docs/configuration.md matches the settings.

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"encoding"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -17,35 +17,58 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/postrider/postrider/internal/lib/spelling"
 )
 
 // DefaultFile is the configuration file that Load reads if it exists and no other file is named.
 const DefaultFile = "postrider.toml"
 
-const regionsKey = "regions"
+// SystemFile is the configuration file of an installation from a package, and SystemVariables the file with variables,
+// which its unit also reads.
+const (
+	SystemFile      = "/etc/postrider/postrider.toml"
+	SystemVariables = "/etc/postrider/environment"
+)
+
+const (
+	regionsKey   = "regions"
+	fileVariable = "POSTRIDER_CONFIG"
+)
 
 // Source holds the inputs from which Load reads settings. If a function in Source is nil, Load calls the corresponding
 // function in package os.
 type Source struct {
-	Args  []string      // flags, such as --http-listen=:80 or --http-listen :80; --config names the configuration file
-	Flags *flag.FlagSet // the caller's additional flags; if nil, arguments that are not flags are errors
-	// POSTRIDER_HTTP_LISTEN and so on; empty means not set; POSTRIDER_CONFIG names the configuration file
-	Getenv   func(name string) string
-	ReadFile func(name string) ([]byte, error) // reads the file
-	Hostname func() (string, error)            // host name of the machine
-	Defaults map[string]string                 // values by key that override the built-in defaults for one command
-	Derived  map[string]string                 // by key: what the command uses in place of an empty value, for its help
+	// Given has the values of the given flags by name, such as http-listen. The flag config names the configuration file.
+	Given map[string]string
+	// Environ returns the variables as NAME=value. POSTRIDER_HTTP_LISTEN and so on are settings; an empty one counts as
+	// not set. POSTRIDER_CONFIG names the configuration file.
+	Environ    func() []string
+	SystemFile string // read if no file is named and DefaultFile does not exist; may be ""
+	// SystemVariables is a file with further variables, read only with SystemFile; may be "". The variables of the
+	// process override it.
+	SystemVariables string
+	ReadFile        func(name string) ([]byte, error) // reads the files
+	Hostname        func() (string, error)            // host name of the machine
+	Defaults        map[string]string                 // values by key that override the built-in defaults for one command
+	// Derived says by key what the command uses in place of an empty value, for its help.
+	Derived map[string]string
 }
 
 // setting is a field of Config with the source of its value.
 type setting struct {
 	key, def, doc string
+	live          bool // whether a change takes effect without a restart
 	value         reflect.Value
-	origin        string
+	origin        string // where the value is: "default", a file with its line, a variable or a flag; "" if there is none
+	derived       bool   // whether the value follows from others or from the machine
 }
 
 func (s *setting) env() string  { return "POSTRIDER_" + strings.ToUpper(s.key) }
 func (s *setting) flag() string { return strings.ReplaceAll(s.key, "_", "-") }
+
+// isTables reports whether the setting consists of tables, which are only in the file.
+func (s *setting) isTables() bool { return s.key == regionsKey || s.key == relaysKey }
 
 // settings lists the fields of a Config in declaration order.
 func settings(c *Config) []*setting {
@@ -53,23 +76,46 @@ func settings(c *Config) []*setting {
 	var list []*setting
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
-		list = append(list, &setting{key: tag.Get("toml"), def: tag.Get("default"), doc: tag.Get("doc"), value: v.Field(i)})
+		list = append(list, &setting{key: tag.Get("toml"), def: tag.Get("default"), doc: tag.Get("doc"),
+			live: tag.Get(liveTag) == "true", value: v.Field(i)})
 	}
 	return list
 }
 
 // loader collects setting values and problems.
 type loader struct {
-	config   Config
-	settings []*setting
-	problems []error
+	config    Config
+	settings  []*setting
+	variables map[string]variable // by name
+	places    map[string]string   // of tables, such as relays[1] and regions.eu: file and line
+	problems  []error
+}
+
+// variable is an environment variable.
+type variable struct {
+	text  string
+	place string // its name, with the file that has it
+}
+
+// Loaded is the result of Read.
+type Loaded struct {
+	Config Config
+	Values []Value // all settings in the order of the manual
+	// Variables are the variables of Source.SystemVariables that the process lacks.
+	Variables map[string]string
 }
 
 // Load reads the settings from all sources, validates them, and fills in derived values. The error joins all problems,
-// or is flag.ErrHelp if the arguments request help.
+// which are of type *Problem.
 func Load(src Source) (Config, error) {
-	if src.Getenv == nil {
-		src.Getenv = os.Getenv
+	loaded, err := Read(src)
+	return loaded.Config, err
+}
+
+// Read is Load with further results.
+func Read(src Source) (Loaded, error) {
+	if src.Environ == nil {
+		src.Environ = os.Environ
 	}
 	if src.ReadFile == nil {
 		src.ReadFile = os.ReadFile
@@ -77,92 +123,60 @@ func Load(src Source) (Config, error) {
 	if src.Hostname == nil {
 		src.Hostname = os.Hostname
 	}
-	l := &loader{}
+	l := &loader{variables: map[string]variable{}}
 	l.settings = settings(&l.config)
-
-	given, err := l.parseFlags(&src)
-	if err != nil {
-		return Config{}, err
+	for _, v := range src.Environ() {
+		name, value, _ := strings.Cut(v, "=")
+		if _, found := l.variables[name]; !found { // of several, the first one counts, as for os.Getenv
+			l.variables[name] = variable{value, name}
+		}
 	}
+
 	l.defaults(src.Defaults)
-	l.file(src, given["config"])
+	further := l.file(src)
+	l.unknownVariables()
+	l.passwords(src.ReadFile)
 	for _, s := range l.settings {
-		if s.key == regionsKey {
+		if s.isTables() {
 			continue
 		}
-		if text := src.Getenv(s.env()); text != "" {
-			l.set(s, text, s.env())
+		if v := l.variables[s.env()]; v.text != "" && !isServiceLink(s.env(), v.text) {
+			l.set(s, v.text, v.place)
 		}
-		if text, ok := given[s.flag()]; ok {
+		if text, ok := src.Given[s.flag()]; ok {
 			l.set(s, text, "--"+s.flag())
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(src.Given)) {
+		if name != fileFlag && !slices.ContainsFunc(l.settings, func(s *setting) bool { return s.flag() == name }) {
+			l.problem("--%s: there is no such flag", name)
+		}
+	}
 	if len(l.problems) == 0 { // Values derived from wrong values would only add more problems.
-		l.complete(src)
+		l.derive(src)
 	}
 	l.check()
 	if len(l.problems) > 0 {
-		return Config{}, errors.Join(l.problems...)
+		return Loaded{}, errors.Join(l.problems...)
 	}
-	return l.config, nil
+	return Loaded{l.config, l.values(), further}, nil
 }
 
-// defaultOf returns the default of a setting as the command's help shows it, or "" if the help shows none.
-func (src *Source) defaultOf(s *setting) string {
-	if derived, ok := src.Derived[s.key]; ok {
-		return derived
+// derive completes the settings, and notes which ones it has changed.
+func (l *loader) derive(src Source) {
+	before := make([]string, len(l.settings))
+	for i, s := range l.settings {
+		before[i] = textOf(s.value)
 	}
-	def, ok := src.Defaults[s.key]
-	if !ok {
-		return s.def
+	l.complete(src)
+	for i, s := range l.settings {
+		s.derived = (s.origin == "" || s.origin == "default") && textOf(s.value) != before[i]
 	}
-	if def == "" && s.def != "" {
-		return "empty"
-	}
-	return def
-}
-
-// parseFlags returns the values of the given flags, as strings, by flag name.
-func (l *loader) parseFlags(src *Source) (map[string]string, error) {
-	set := src.Flags
-	if set == nil {
-		set = flag.NewFlagSet("postrider", flag.ContinueOnError)
-		set.SetOutput(io.Discard)
-	}
-	given := map[string]string{}
-	set.Func("config", "`file` with settings (default "+DefaultFile+", when it exists)",
-		func(s string) error { given["config"] = s; return nil })
-	for _, s := range l.settings {
-		if s.key == regionsKey {
-			continue
-		}
-		note := func(text string) error { given[s.flag()] = text; return nil }
-		usage := s.doc
-		if def := src.defaultOf(s); def != "" {
-			usage += " (default " + def + ")"
-		}
-		if s.value.Kind() == reflect.Bool {
-			set.BoolFunc(s.flag(), usage, note)
-		} else {
-			set.Func(s.flag(), usage, note)
-		}
-	}
-	if err := set.Parse(src.Args); err != nil {
-		return nil, err
-	}
-	if src.Flags == nil && set.NArg() > 0 {
-		l.problem("argument %q is not expected: settings are given as --name=value", set.Arg(0))
-	}
-	return given, nil
-}
-
-func (l *loader) problem(format string, args ...any) {
-	l.problems = append(l.problems, fmt.Errorf(format, args...))
 }
 
 func (l *loader) find(key string) *setting {
 	i := slices.IndexFunc(l.settings, func(s *setting) bool { return s.key == key })
-	if i < 0 || key == regionsKey {
+	if i < 0 || l.settings[i].isTables() {
 		return nil
 	}
 	return l.settings[i]
@@ -183,48 +197,137 @@ func (l *loader) defaults(other map[string]string) {
 	}
 }
 
-// file reads the configuration file that a flag or POSTRIDER_CONFIG names, or the default file if it exists.
-func (l *loader) file(src Source, named string) {
-	named = cmp.Or(named, src.Getenv("POSTRIDER_CONFIG"))
-	name := cmp.Or(named, DefaultFile)
-	data, err := src.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) && named == "" {
-		return
+// file reads the configuration file that a flag or POSTRIDER_CONFIG names. Otherwise, file reads the default file, or
+// the system's file, if one of them exists. With the system's file, it also reads the system's variables, and returns
+// those that the process lacks.
+func (l *loader) file(src Source) (further map[string]string) {
+	names := []string{DefaultFile, src.SystemFile}
+	named := cmp.Or(src.Given[fileFlag], l.variables[fileVariable].text)
+	if named != "" {
+		names = []string{named}
 	}
-	if err != nil {
-		l.problem("read settings: %w", err)
-		return
+	var denied error
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		data, err := src.ReadFile(name)
+		switch {
+		case err == nil:
+			l.read(name, data)
+			if name == src.SystemFile && src.SystemVariables != "" {
+				return l.systemVariables(src)
+			}
+			return nil
+		case errors.Is(err, fs.ErrNotExist) && named == "":
+		case errors.Is(err, fs.ErrPermission): // as in a working directory that belongs to another user
+			denied = cmp.Or(denied, err)
+		default:
+			l.problem("read settings: %w", err)
+			return nil
+		}
 	}
+	if denied != nil {
+		l.problem("read settings: %w; run this command as the user of the node", denied)
+	}
+	return nil
+}
+
+// read sets the settings of a configuration file.
+func (l *loader) read(name string, data []byte) {
 	values := map[string]any{}
 	if err := toml.Unmarshal(data, &values); err != nil {
-		l.problem("%s: %w", name, err)
+		if wrong, ok := errors.AsType[toml.ParseError](err); ok {
+			l.problemAt("", fmt.Sprintf("%s:%d", name, wrong.Position.Line), "the file is not TOML: %s", wrong.Message)
+			return
+		}
+		l.problemAt("", name, "the file is not TOML: %w", err)
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
+		place := placeOf(name, data, key)
 		switch s := l.find(key); {
 		case key == regionsKey:
-			l.regions(values[key], name)
+			l.regions(values[key], name, data)
+		case key == relaysKey:
+			l.relays(values[key], name, data)
 		case s == nil:
-			l.problem("%s: unknown setting %s; docs/configuration.md lists all", name, key)
+			l.problemAt(key, place, "there is no such setting%s", l.suggestion(key))
 		default:
-			l.set(s, values[key], name)
+			l.set(s, values[key], place)
 		}
 	}
 }
 
+// placeOf returns the place of a top-level key in a file: its name, and the line if the key is at the beginning of one.
+func placeOf(name string, data []byte, key string) string {
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		n++
+		before, _, ok := strings.Cut(line, "=")
+		switch before = strings.TrimSpace(before); {
+		case ok && strings.Trim(before, `"'`) == key:
+			return fmt.Sprintf("%s:%d", name, n)
+		case strings.Trim(before, "[] \t") == key && strings.HasPrefix(before, "["):
+			return fmt.Sprintf("%s:%d", name, n)
+		}
+	}
+	return name
+}
+
+// setPlace notes the place of a table.
+func (l *loader) setPlace(table, place string) {
+	if l.places == nil {
+		l.places = map[string]string{}
+	}
+	l.places[table] = place
+}
+
+// placesOf returns the places of the tables [[key]] in a file, or nil if not all of the given number are found, for
+// example because they are written in another way.
+func placesOf(name string, data []byte, key string, count int) (all []string) {
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		n++
+		line, _, _ = strings.Cut(line, "#")
+		inner, begins := strings.CutPrefix(strings.TrimSpace(line), "[[")
+		if inner, ends := strings.CutSuffix(inner, "]]"); begins && ends && strings.Trim(inner, "\"' \t") == key {
+			all = append(all, fmt.Sprintf("%s:%d", name, n))
+		}
+	}
+	if len(all) != count {
+		return nil
+	}
+	return all
+}
+
+// suggestion returns the end of a sentence about an unknown setting.
+func (l *loader) suggestion(key string) string {
+	var known []string
+	for _, s := range l.settings {
+		known = append(known, s.key)
+	}
+	if nearest := spelling.Nearest(key, known); nearest != "" {
+		return "; did you mean " + nearest + "?"
+	}
+	return "; docs/configuration.md lists all settings"
+}
+
 // regions reads the tables [regions.<label>] of the configuration file into the map of regions. Load checks the regions
 // together with the other settings.
-func (l *loader) regions(value any, name string) {
+func (l *loader) regions(value any, name string, data []byte) {
 	tables, ok := value.(map[string]any)
 	if !ok {
-		l.problem("%s: regions must be tables such as [regions.us-east-1]", name)
+		l.problemAt(regionsKey, name, "must be tables such as [regions.us-east-1]")
 		return
 	}
 	l.config.Regions = map[string]Region{}
 	for _, label := range slices.Sorted(maps.Keys(tables)) {
+		place := placeOf(name, data, regionsKey+"."+label)
+		l.setPlace(regionsKey+"."+label, place)
 		table, ok := tables[label].(map[string]any)
 		if !ok {
-			l.problem("%s: regions.%s must be a table, [regions.%s]", name, label, label)
+			l.problemAt("regions."+label, place, "must be a table, [regions.%s]", label)
 			continue
 		}
 		var r Region
@@ -234,10 +337,13 @@ func (l *loader) regions(value any, name string) {
 			i := slices.IndexFunc(slices.Collect(v.Type().Fields()),
 				func(f reflect.StructField) bool { return f.Tag.Get("toml") == key })
 			switch {
+			case i < 0 && l.find(key) != nil:
+				l.problemAt("regions."+label+"."+key, place, outsideTables)
 			case i < 0:
-				l.problem("%s: unknown setting regions.%s.%s", name, label, key)
+				l.problemAt("regions."+label+"."+key, place, "there is no such setting; use bounce_host, inbound_host, "+
+					"spf_include or tracking_host")
 			case !isText:
-				l.problem("%s: regions.%s.%s must be a text", name, label, key)
+				l.problemAt("regions."+label+"."+key, place, "must be a text")
 			default:
 				v.Field(i).SetString(text)
 			}
@@ -249,14 +355,14 @@ func (l *loader) regions(value any, name string) {
 // set sets a setting from a string or from a value in the configuration file.
 func (l *loader) set(s *setting, value any, origin string) {
 	s.origin = origin
-	if err := assign(s.value, value); err != nil {
-		l.problem("%s (%s): %w", s.key, origin, err)
+	for _, err := range assign(s.value, value) {
+		l.problemAt(s.key, origin, "%w", err)
 	}
 }
 
 // assign converts a string or a value from the configuration file to the setting's type. In a string, commas separate
-// the items of a list.
-func assign(v reflect.Value, value any) error {
+// the items of a list. A list keeps its valid items, so that all problems are reported together.
+func assign(v reflect.Value, value any) (wrong []error) {
 	if v.Kind() == reflect.Slice {
 		items, ok := value.([]any)
 		if !ok {
@@ -266,23 +372,41 @@ func assign(v reflect.Value, value any) error {
 				}
 			}
 		}
-		list := reflect.MakeSlice(v.Type(), len(items), len(items))
-		for i, item := range items {
-			if err := assign(list.Index(i), item); err != nil {
-				return err
+		list := reflect.MakeSlice(v.Type(), 0, len(items))
+		for _, item := range items {
+			one := reflect.New(v.Type().Elem()).Elem()
+			if problems := assign(one, item); len(problems) > 0 {
+				wrong = append(wrong, problems...)
+				continue
 			}
+			list = reflect.Append(list, one)
 		}
 		v.Set(list)
-		return nil
+		return wrong
 	}
 	switch value.(type) {
 	case string, int64, float64, bool:
-		return assignText(v, strings.TrimSpace(fmt.Sprint(value)))
+		if err := assignText(v, strings.TrimSpace(fmt.Sprint(value))); err != nil {
+			return []error{err}
+		}
+		return nil
 	}
-	return errors.New("must be a single value, not a list, table or date")
+	return []error{errors.New("must be a single value, not a list, table or date")}
 }
 
 func assignText(v reflect.Value, text string) error {
+	switch p := v.Addr().Interface().(type) {
+	case *slog.Level:
+		if !slices.Contains(choices["log_level"], strings.ToLower(text)) {
+			return fmt.Errorf("%q is not known; use one of %s", text, strings.Join(choices["log_level"], ", "))
+		}
+	case *netip.Prefix:
+		var err error
+		if *p, err = netip.ParsePrefix(text); err != nil {
+			return fmt.Errorf("%q is no network; write it as 10.0.0.0/8, or 10.1.2.3/32 for one address", text)
+		}
+		return nil
+	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))
 	}
@@ -299,19 +423,19 @@ func assignText(v reflect.Value, text string) error {
 	case reflect.Int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return fmt.Errorf("%q is not a whole number", text)
+			return fmt.Errorf("%q is not a whole number; write it as 10", text)
 		}
 		v.SetInt(int64(n))
 	case reflect.Float64:
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return fmt.Errorf("%q is not a number", text)
+			return fmt.Errorf("%q is not a number; write it as 10 or 0.5", text)
 		}
 		v.SetFloat(n)
 	case reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
-			return fmt.Errorf("%q is neither true nor false", text)
+			return fmt.Errorf("%q is neither true nor false; write true or false", text)
 		}
 		v.SetBool(b)
 	default:

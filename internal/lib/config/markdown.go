@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"strings"
 	"time"
@@ -18,31 +19,75 @@ Every setting has a default, so Postrider starts without any configuration. Post
 later sources override earlier ones:
 
 1. the defaults in the table below,
-2. a TOML file: ` + "`postrider.toml`" + ` in the working directory if it exists, or the file that ` + "`--config`" +
-		` or
-   ` + "`POSTRIDER_CONFIG`" + ` names,
+2. a TOML file: the one that ` + "`--config`" + ` or ` + "`POSTRIDER_CONFIG`" + ` names, or else ` +
+		"`postrider.toml`" + ` in the working
+   directory, or else ` + "`" + SystemFile + "`" + ` (not for the command ` + "`dev`" + `),
 3. environment variables: ` + "`POSTRIDER_`" + ` and the name in capitals, such as ` + "`POSTRIDER_HTTP_LISTEN=:80`" +
 		`; an empty
-   variable counts as not set,
+   variable counts as not set. With ` + "`" + SystemFile + "`" + `, the variables in ` + "`" + SystemVariables + "`" + `
+   count too, if the process lacks them,
 4. flags: the name with hyphens, such as ` + "`--http-listen=:80`" + `.
 
 Durations are written as ` + "`30s`, `5m`, `1h30m`" + `, and sizes as ` + "`512KB`, `40MB`" +
 		` (1 KB is 1,024 bytes). Lists are TOML
 arrays; in a variable or flag, commas separate the items. Postrider reports all invalid settings at once and does not
-start until all are valid. The command ` + "`dev`" + ` has other defaults: ` + "`data_dir`" +
+start until all are valid. Tables such as ` + "`[[relays]]`" + ` come after all other settings of the file, because TOML
+counts each line after the name of a table as part of that table. Unknown names in the file, and unknown variables that
+begin with ` + "`POSTRIDER_`" + `, are invalid too. ` + "`postrider config check`" + ` reports what is invalid, also in
+certificates and other files that settings name, and which features are off. ` + "`postrider config show`" + `
+prints each value with its source. The command ` + "`dev`" +
+		` has other defaults: ` + "`data_dir`" +
 		` is
 ` + "`data/dev`, `http_listen` is `127.0.0.1:3000`, and `rate_limit` is 1000." + `
 
-| Setting | Type | Default | Meaning |
-| --- | --- | --- | --- |
+A running node reads its settings again when it gets the signal SIGHUP
+(` + "`systemctl reload postrider`" + `). Settings that are live in the table then take effect. The log names the
+others that have changed, which need a restart. If a setting is invalid, the node keeps all its settings and logs the
+problems.
+
+| Setting | Type | Default | Live | Meaning |
+| --- | --- | --- | --- | --- |
 `)
 	for _, s := range settings(&Config{}) {
 		def := "`" + s.def + "`"
 		if s.def == "" {
 			def = "empty"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.key, kind(s.value), def, strings.ReplaceAll(s.doc, "|", `\|`))
+		live := ""
+		if s.live {
+			live = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.key, kind(s.value), def, live, escape(s.doc))
 	}
+	b.WriteString(`
+## Relays
+
+Each table is a relay. Postrider tries the relays in the order of the file
+([operating.md](operating.md#relays)):
+
+` + "```toml" + `
+[[relays]]
+name = "main"
+address = "smtp.example.com:587"
+username = "postrider"
+password_file = "/etc/postrider/relay-password"
+
+[[relays]]
+name = "corp"
+address = "mail.corp.example:25"
+domains = ["corp.example", "*.corp.example"]
+` + "```" + `
+
+`)
+	writeKeys(&b, Relay{})
+	b.WriteString(`
+## Destinations
+
+The file that ` + "`destinations_file`" + ` names has tables with any names
+([operating.md](operating.md#rules-for-destinations)). Each table has some of these keys:
+
+`)
+	writeKeys(&b, Destination{})
 	b.WriteString(`
 ## Regions
 
@@ -63,6 +108,20 @@ bounce_host = "bounce.eu.example.com"
 	return b.String()
 }
 
+// writeKeys writes a table of the keys of a struct.
+func writeKeys(b *strings.Builder, of any) {
+	b.WriteString("| Key | Type | Meaning |\n| --- | --- | --- |\n")
+	v := reflect.New(reflect.TypeOf(of)).Elem()
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		if key := tag.Get("toml"); key != "" {
+			fmt.Fprintf(b, "| `%s` | %s | %s |\n", key, kind(v.Field(i)), escape(tag.Get("doc")))
+		}
+	}
+}
+
+func escape(doc string) string { return strings.ReplaceAll(doc, "|", `\|`) }
+
 // kind returns a setting's type as the manual names it.
 func kind(v reflect.Value) string {
 	switch v.Interface().(type) {
@@ -72,8 +131,10 @@ func kind(v reflect.Value) string {
 		return "durations"
 	case Size:
 		return "size"
-	case []string:
+	case []string, []Secret, []netip.Prefix:
 		return "list"
+	case Rate:
+		return "rate"
 	case slog.Level:
 		return "text"
 	}
@@ -84,7 +145,7 @@ func kind(v reflect.Value) string {
 		return "number"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Map:
+	case reflect.Map, reflect.Slice:
 		return "tables"
 	}
 	return "text"

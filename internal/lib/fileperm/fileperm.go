@@ -54,6 +54,12 @@ func File(path string) error {
 	return own(path, 0o600)
 }
 
+// Exists reports whether there is a file, a folder or a symbolic link at a path, as far as this user can see.
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // Mend removes other users' permissions from a file or folder, if it exists.
 func Mend(path string) error {
 	info, err := os.Stat(path)

@@ -85,11 +85,7 @@ func newKey(signer crypto.Signer) (*Key, error) {
 		if bits := private.N.BitLen(); bits < minRSABits {
 			return nil, fmt.Errorf("RSA key has %d bits, and %d are the least", bits, minRSABits)
 		}
-		fast, err := fastest(private)
-		if err != nil {
-			return nil, err
-		}
-		return &Key{private: signer, signer: fast, algorithm: "rsa-sha256", hash: crypto.SHA256}, nil
+		return &Key{private: signer, signer: fastest(private), algorithm: "rsa-sha256", hash: crypto.SHA256}, nil
 	case ed25519.PrivateKey:
 		return &Key{private: signer, signer: signer, algorithm: "ed25519-sha256"}, nil
 	}

@@ -38,6 +38,9 @@ func New(c Config, handler Handler, log *slog.Logger) *Server {
 		byAddr: map[netip.Addr]int{}}
 }
 
+// Connections returns the number of connections that have a slot.
+func (s *Server) Connections() int64 { return s.usedSlots.Load() }
+
 // Serve accepts connections from l until ctx is done. Serve then closes idle connections immediately, and interrupts
 // messages in progress after the grace period. Serve closes l and returns when all connections have ended. Serve
 // returns an error only if the listener fails. Serve may be called only once.

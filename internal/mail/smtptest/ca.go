@@ -13,6 +13,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
 	"net"
 	"testing"
@@ -50,6 +51,19 @@ func (ca *CA) Pool() *x509.CertPool {
 func (ca *CA) Certificate(names ...string) tls.Certificate {
 	ca.t.Helper()
 	return ca.certificate(certificate(names[0]), names)
+}
+
+// Until is like Certificate, but returns a certificate that is valid until the given time.
+func (ca *CA) Until(end time.Time, names ...string) tls.Certificate {
+	ca.t.Helper()
+	template := certificate(names[0])
+	template.NotAfter = end
+	return ca.certificate(template, names)
+}
+
+// PEM returns the root certificate in PEM.
+func (ca *CA) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }
 
 // Expired is like Certificate, but returns a certificate that expired an hour ago.

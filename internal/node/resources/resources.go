@@ -93,8 +93,12 @@ type Hooks struct {
 	OnDomainBack func(ctx context.Context, tx *db.Tx, teamID, name string) error
 	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
+	// OnAccept is called after emails were accepted; it may be nil. See emails.Deps.
+	OnAccept func(source string, ids []string)
 	// Decision returns the decision about the emails of a broadcast that have the given content.
 	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
+	// Held returns why mail to a domain waits, if the operator has paused it; nil means that it is never paused.
+	Held func(domain string) (reason string, held bool)
 }
 
 // Resources holds the services that own database tables.
@@ -250,7 +254,7 @@ func (r *Resources) newEmails(c Config, h Hooks) (err error) {
 		emails.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Blobs: r.Blobs, Keys: r.Keys, Guard: r.Guard,
 			Domains: r.Domains, Suppressions: r.Suppressions, Teams: r.Teams, Contents: r.Contents, Contacts: r.Contacts,
 			Templates: r.Templates, Quotas: r.Quotas, Log: r.Log,
-			ConsumeLimit: func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
+			OnAccept: h.OnAccept, ConsumeLimit: func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
 				return r.Grants.ConsumeLimits(ctx, tx, by, recipients)
 			},
 			ConsumeDueLimit: func(ctx context.Context, tx *db.Tx, teamID, grantID string, n int, accepted time.Time) error {
@@ -265,7 +269,7 @@ func (r *Resources) newEmails(c Config, h Hooks) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Explanations, err = explain.New(explain.Deps{Emails: r.Emails, Decision: h.Decision})
+	r.Explanations, err = explain.New(explain.Deps{Emails: r.Emails, Decision: h.Decision, Held: h.Held})
 	return err
 }
 

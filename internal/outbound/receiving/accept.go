@@ -60,6 +60,13 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	if !needsRaw {
 		s.deleteBlob(ctx, m.blobKey)
 	}
+	if s.p.Observe != nil {
+		result := "report"
+		if len(m.emailIDs) > 0 {
+			result = "stored"
+		}
+		s.p.Observe(result)
+	}
 	s.p.Log.Info("received", "id", m.id, "emails", m.emailIDs, "from", m.origin.MailFrom, "client", m.origin.Addr,
 		"recipients", len(m.to),
 		"size", len(m.raw), "took", time.Since(m.at).Round(time.Millisecond))

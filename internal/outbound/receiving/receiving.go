@@ -105,6 +105,10 @@ type Deps struct {
 	Auth     authres.Checker `deps:"optional"` // if nil, SPF, DKIM and DMARC are not checked
 	Milter   *milter.Client  `deps:"optional"` // if nil, messages are not filtered
 	Log      *slog.Logger
+
+	// Observe is called after a message was stored for at least one team ("stored"), or only changed the state of sent
+	// emails, as a bounce does ("report").
+	Observe func(result string) `deps:"optional"`
 }
 
 // Service accepts and stores incoming mail and reads the stored emails. Service implements smtpserver.Handler.

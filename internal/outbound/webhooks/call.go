@@ -47,7 +47,7 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.c.UserAgent)
-	sign(r.Header, id, s.p.DB.Now(), string(body), s.callKey(teamID))
+	sign(r.Header, id, s.p.DB.Now(), string(body), s.callKeys(teamID)...)
 	resp, err := s.client.Do(r)
 	if err == nil {
 		status = resp.StatusCode
@@ -78,13 +78,15 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 }
 
 // CallSecret returns the secret with which receivers verify a team's calls, in the format of webhook secrets. The
-// secret is derived from the master key and changes only with the master key.
+// secret is derived from the master key and changes only with the master key. After a rotation of the master key, calls
+// are also signed with the earlier secrets, so that receivers need not change theirs at once.
 func (s *Service) CallSecret(teamID string) string {
-	return secretPrefix + base64.StdEncoding.EncodeToString(s.callKey(teamID))
+	return secretPrefix + base64.StdEncoding.EncodeToString(s.callKeys(teamID)[0])
 }
 
-func (s *Service) callKey(teamID string) []byte {
-	return s.p.Keys.Tag(callPurpose, []byte(teamID), secretSize)
+// callKeys returns the key of the team's calls, and then those of earlier master keys.
+func (s *Service) callKeys(teamID string) [][]byte {
+	return s.p.Keys.Tags(callPurpose, []byte(teamID), secretSize)
 }
 
 // CheckURL validates the URL in a request field and returns its normalized form. CheckURL rejects URLs that are not

@@ -172,6 +172,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	if v.state == Attempting {
 		v.wait = jobs.Jitter(v.wait)
 	}
+	s.observe(v, a)
 	return v.state != Attempting && !v.gone, s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		d := deliveryResult{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID, State: v.state, Tries: m.Tries + 1}
 		exists := true
@@ -196,6 +197,21 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 		}
 		return s.judged(ctx, tx, e, v)
 	})
+}
+
+// observe reports an attempt for metrics.
+func (s *Service) observe(v verdict, a answer) {
+	if s.p.Observe == nil {
+		return
+	}
+	outcome := "failed"
+	switch v.state {
+	case Success:
+		outcome = "success"
+	case Attempting:
+		outcome = "retry"
+	}
+	s.p.Observe(outcome, a.took)
 }
 
 // mayBeDeleted reports whether a message is so old that retention may delete it as soon as it is finished, as by a

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -18,6 +19,10 @@ const (
 	sealPurpose  = "webhook"
 	secretPrefix = "whsec_"
 )
+
+// Sealed lists the columns with encrypted secrets.
+var Sealed = []keyring.Column{{Table: "webhooks", Name: "secret", Purpose: sealPurpose},
+	{Table: "webhooks", Name: "old_secret", Purpose: sealPurpose}}
 
 // Service implements the operations on webhook endpoints and their messages. Register the Service as a listener of the
 // event recorder, and its job kinds with the job runner.
@@ -71,13 +76,32 @@ func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err
 
 // Create adds an endpoint. Only the results of Create and [Service.Get] contain the secret.
 func (s *Service) Create(ctx context.Context, teamID, url string, names []string) (Endpoint, error) {
+	return s.create(ctx, teamID, url, names, Enabled)
+}
+
+// CreateDisabled is like Create, but the endpoint receives nothing until Update enables it.
+func (s *Service) CreateDisabled(ctx context.Context, teamID, url string, names []string) (Endpoint, error) {
+	return s.create(ctx, teamID, url, names, Disabled)
+}
+
+// Check returns the URL in the form in which Create stores it, or the fault that Create would return for the URL and the
+// event types.
+func (s *Service) Check(url string, names []string) (string, error) {
+	url, err := s.CheckURL("endpoint", url)
+	if err == nil {
+		_, err = checkEvents(names)
+	}
+	return url, err
+}
+
+func (s *Service) create(ctx context.Context, teamID, url string, names []string, status Status) (Endpoint, error) {
 	if url == "" {
 		return Endpoint{}, fault.MissingField("endpoint")
 	}
 	if names == nil {
 		return Endpoint{}, fault.MissingField("events")
 	}
-	e := Endpoint{ID: id.New(), TeamID: teamID, Status: Enabled}
+	e := Endpoint{ID: id.New(), TeamID: teamID, Status: status}
 	var err error
 	if e.URL, err = s.CheckURL("endpoint", url); err != nil {
 		return e, err
@@ -98,6 +122,10 @@ func (s *Service) Create(ctx context.Context, teamID, url string, names []string
 		}
 		e.CreatedAt = tx.Now()
 		insertEndpoint(ctx, tx, &e)
+		if status == Disabled {
+			e.DisabledAt = tx.Now()
+			saveEndpoint(ctx, tx, &e)
+		}
 		audit.Target(ctx, e.ID)
 		s.endpoints.changed(tx, teamID)
 		return nil

@@ -153,6 +153,9 @@ type Deps struct {
 	// Notify notifies a team that an endpoint is failing or was disabled. Notify runs in the transaction that records
 	// the failure, so it must only write rows.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
+
+	// Observe is called after an attempt, with its outcome (success, retry or failed) and its duration.
+	Observe func(outcome string, took time.Duration) `deps:"optional"`
 }
 
 // checkEvents parses a list of event types and removes duplicates.

@@ -69,6 +69,8 @@ const (
 	ApprovalApproved  = "approval.approved"
 	ApprovalRejected  = "approval.rejected"
 	ApprovalFailed    = "approval.failed" // the email was approved but could not be sent
+
+	DoctorLooked = "doctor.looked" // this installation connected to hosts that another one named
 )
 
 // Entry records one action. An empty field means that the value is unknown or does not apply to the action.

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/id"
@@ -18,11 +19,18 @@ const (
 // Log writes, reads and deletes entries.
 type Log struct {
 	d         *db.DB
-	retention time.Duration
+	retention atomic.Int64 // a duration
 }
 
 // New returns the log. Sweep deletes entries that are older than the retention period; a period of 0 keeps all entries.
-func New(d *db.DB, retention time.Duration) *Log { return &Log{d, retention} }
+func New(d *db.DB, retention time.Duration) *Log {
+	l := &Log{d: d}
+	l.SetRetention(retention)
+	return l
+}
+
+// SetRetention replaces the retention period.
+func (l *Log) SetRetention(retention time.Duration) { l.retention.Store(int64(retention)) }
 
 // Record queues an entry in the same transaction as the change that the entry describes. If e has no actor or address,
 // Record copies it from the entry in ctx. The entry in ctx is then not written (see [With]). If neither entry names an
@@ -89,10 +97,11 @@ func (l *Log) Part(ctx context.Context, teamID string, f Filter, after string) (
 
 // Sweep deletes, in batches, entries that are older than the retention period.
 func (l *Log) Sweep(ctx context.Context) error {
-	if l.retention <= 0 {
+	retention := time.Duration(l.retention.Load())
+	if retention <= 0 {
 		return nil
 	}
-	before := id.First(l.d.Now().Add(-l.retention))
+	before := id.First(l.d.Now().Add(-retention))
 	err := l.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteBefore(ctx, tx, before, sweepRows) })
 	if err != nil {
 		return fmt.Errorf("delete old entries of the audit log: %w", err)

@@ -43,7 +43,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -67,7 +70,8 @@ type Info struct {
 
 // Store keeps blobs in a folder, in a bucket or in memory. A Store is safe for concurrent use.
 type Store struct {
-	b backend
+	b        backend
+	failures failures
 }
 
 // backend is a folder, a bucket or a memory store. Store calls the methods of a backend only with valid keys.
@@ -83,7 +87,29 @@ type backend interface {
 // s3://BUCKET is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. A
 // bucket's credentials are looked up when the first request is made. mem:// opens a store in memory, which loses its
 // blobs when it is closed.
-func Open(_ context.Context, where string) (*Store, error) {
+func Open(_ context.Context, where string) (*Store, error) { return openStore(where, openFolder) }
+
+// OpenExisting is Open, but does not create a folder. The methods of a store whose folder does not exist return errors.
+func OpenExisting(_ context.Context, where string) (*Store, error) {
+	return openStore(where, func(root string) (*Store, error) {
+		root, err := filepath.Abs(root)
+		if err != nil {
+			return nil, fmt.Errorf("blob folder: %w", err)
+		}
+		if _, err := os.Lstat(root); errors.Is(err, fs.ErrNotExist) {
+			return &Store{b: &folder{root: root}}, nil
+		}
+		return openFolder(root)
+	})
+}
+
+// CheckURL returns an error if Open would refuse the name of a store. CheckURL opens and creates nothing.
+func CheckURL(where string) error {
+	_, err := openStore(where, func(string) (*Store, error) { return nil, nil })
+	return err
+}
+
+func openStore(where string, openFolder func(root string) (*Store, error)) (*Store, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	if !isURL {
 		if where == "" {
@@ -109,6 +135,30 @@ func Open(_ context.Context, where string) (*Store, error) {
 	return nil, fmt.Errorf("blob store: unknown scheme %q; use a path, file://, s3:// or mem://", scheme)
 }
 
+// IsBucket reports whether the blobs are in an S3 bucket.
+func (s *Store) IsBucket() bool {
+	_, ok := s.b.(*bucket)
+	return ok
+}
+
+// OpenObject opens the bucket of one object, whose key is the path of the URL: s3://BUCKET/KEY?region=REGION. It returns
+// the store and the key. The caller must close the store.
+func OpenObject(ctx context.Context, where string) (s *Store, key string, err error) {
+	u, err := url.Parse(where)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the URL of the object: %w", err)
+	}
+	key, u.Path = strings.TrimPrefix(u.Path, "/"), ""
+	if u.Scheme != "s3" || key == "" {
+		return nil, "", fmt.Errorf("%s: write s3://BUCKET/KEY?region=REGION", u.Redacted())
+	}
+	if err := CheckKey(key); err != nil {
+		return nil, "", fmt.Errorf("the path of %s: %w", u.Redacted(), err)
+	}
+	s, err = Open(ctx, u.String())
+	return s, key, err
+}
+
 // Put reads r to its end, stores the content under key, and returns its size in bytes. Put wraps errors from r.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := CheckKey(key); err != nil {
@@ -116,9 +166,38 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 	}
 	n, err := s.b.put(ctx, key, &source{ctx: ctx, r: r})
 	if err != nil {
+		return 0, fmt.Errorf("put blob %s: %w", key, s.failures.count(&s.failures.puts, unavailable(ctx, err)))
+	}
+	return n, nil
+}
+
+// PutLarge is Put for content of many gigabytes, such as a backup. It needs 32 MiB of memory, and up to 16 MiB more while
+// its buffer grows.
+func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
+	b, ok := s.b.(*bucket)
+	if !ok {
+		return s.Put(ctx, key, r)
+	}
+	if err := CheckKey(key); err != nil {
+		return 0, err
+	}
+	n, err := b.putSized(ctx, key, &source{ctx: ctx, r: r}, largePart)
+	if err != nil {
 		return 0, fmt.Errorf("put blob %s: %w", key, unavailable(ctx, err))
 	}
 	return n, nil
+}
+
+// Has reports whether the store has a blob with this key.
+func (s *Store) Has(ctx context.Context, key string) (found bool, err error) {
+	if err := CheckKey(key); err != nil {
+		return false, err
+	}
+	err = s.List(ctx, key, func(i Info) error {
+		found = found || i.Key == key
+		return nil
+	})
+	return found, err
 }
 
 // Get opens a blob for reading; the caller must close the reader. Get returns ErrNotFound if the blob does not exist;
@@ -130,7 +209,7 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	}
 	rc, err := s.b.get(ctx, key)
 	if err != nil {
-		return nil, fmt.Errorf("get blob %s: %w", key, unavailable(ctx, err))
+		return nil, fmt.Errorf("get blob %s: %w", key, s.failures.count(&s.failures.gets, unavailable(ctx, err)))
 	}
 	return newReader(ctx, rc), nil
 }
@@ -141,7 +220,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	if err := s.b.remove(ctx, key); err != nil && !errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("delete blob %s: %w", key, unavailable(ctx, err))
+		return fmt.Errorf("delete blob %s: %w", key, s.failures.count(&s.failures.deletes, unavailable(ctx, err)))
 	}
 	return nil
 }

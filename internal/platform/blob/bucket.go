@@ -22,6 +22,9 @@ const (
 	// maxParts is the maximum number of parts in an S3 upload. A blob in a bucket has at most maxParts × partSize =
 	// 48.8 GiB.
 	maxParts = 10_000
+	// largePart is the size of the parts of PutLarge. An object that PutLarge uploads has at most maxParts × largePart =
+	// 312 GiB.
+	largePart = 32 << 20
 	// firstBuffer is the size of a Put's initial buffer, which is enough for most messages.
 	firstBuffer = 64 << 10
 	// abortTimeout is the time limit for the request that deletes the parts of a failed upload.
@@ -48,12 +51,17 @@ func (b *bucket) object(method, key string, query url.Values) request {
 // put uploads a blob of at most partSize bytes in one request, and a larger blob part by part. S3 makes an object
 // visible only when it is complete.
 func (b *bucket) put(ctx context.Context, key string, r *source) (int64, error) {
-	part, last, err := readPart(r, make([]byte, 0, firstBuffer))
+	return b.putSized(ctx, key, r, partSize)
+}
+
+// putSized is put with parts of the given size.
+func (b *bucket) putSized(ctx context.Context, key string, r *source, size int) (int64, error) {
+	part, last, err := readPart(r, make([]byte, 0, firstBuffer), size)
 	if err != nil {
 		return 0, err
 	}
 	if !last {
-		err = b.putParts(ctx, key, part, r)
+		err = b.putParts(ctx, key, part, r, size)
 	} else {
 		upload := b.object(http.MethodPut, key, nil)
 		upload.header, upload.body = b.uploadHeader(), part
@@ -72,12 +80,11 @@ func (b *bucket) uploadHeader() http.Header {
 	return h
 }
 
-// readPart reads from r until buf holds partSize bytes, growing buf as needed, and returns last == true when r has
-// ended.
-func readPart(r io.Reader, buf []byte) (part []byte, last bool, err error) {
-	for len(buf) < partSize {
+// readPart reads from r until buf holds size bytes, growing buf as needed, and returns last == true when r has ended.
+func readPart(r io.Reader, buf []byte, size int) (part []byte, last bool, err error) {
+	for len(buf) < size {
 		if len(buf) == cap(buf) {
-			grown := make([]byte, len(buf), min(2*cap(buf), partSize))
+			grown := make([]byte, len(buf), min(2*cap(buf), size))
 			copy(grown, buf)
 			buf = grown
 		}
@@ -101,7 +108,7 @@ type completedPart struct {
 
 // putParts uploads the given part and then the rest of r, one part at a time. If an upload fails, putParts deletes the
 // uploaded parts.
-func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Reader) (err error) {
+func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Reader, size int) (err error) {
 	begin := b.object(http.MethodPost, key, url.Values{"uploads": {""}})
 	begin.header = b.uploadHeader()
 	_, content, err := b.c.do(ctx, begin)
@@ -123,7 +130,7 @@ func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Rea
 	var parts []completedPart
 	for last := false; len(part) > 0; {
 		if len(parts) == maxParts {
-			return fmt.Errorf("the blob is larger than %d bytes, the most that a bucket takes", maxParts*partSize)
+			return fmt.Errorf("the blob is larger than %d bytes, the most that a bucket takes", maxParts*size)
 		}
 		number := len(parts) + 1
 		send := b.object(http.MethodPut, key,
@@ -137,7 +144,7 @@ func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Rea
 		if last {
 			break
 		}
-		if part, last, err = readPart(r, part[:0]); err != nil {
+		if part, last, err = readPart(r, part[:0], size); err != nil {
 			return err
 		}
 	}

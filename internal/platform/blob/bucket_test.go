@@ -384,3 +384,37 @@ func TestParseBucketURL(t *testing.T) {
 		t.Error("Open took an unknown parameter")
 	}
 }
+
+// An object of more than one part of PutLarge, in a bucket that a URL with a path names.
+func TestBucketPutLarge(t *testing.T) {
+	t.Parallel()
+	where, _ := blobtest.Versitygw(t)
+	s, key, err := OpenObject(t.Context(), strings.Replace(where, "//mail?", "//mail/nightly/one.tar?", 1))
+	if err != nil || key != "nightly/one.tar" {
+		t.Fatalf("%q, %v", key, err)
+	}
+	defer s.Close()
+	if found, err := s.Has(t.Context(), key); found || err != nil {
+		t.Errorf("before: %v, %v", found, err)
+	}
+	want := strings.Repeat("0123456789abcdef", (largePart+5)/16+1)
+	if n, err := s.PutLarge(t.Context(), key, strings.NewReader(want)); n != int64(len(want)) || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	if found, err := s.Has(t.Context(), key); !found || err != nil {
+		t.Errorf("after: %v, %v", found, err)
+	}
+	if got := get(t, s, key); got != want {
+		t.Errorf("read %d bytes, want %d", len(got), len(want))
+	}
+}
+
+func TestOpenObjectRefuses(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"s3://mail", "s3://mail/?region=eu-1", "s3://mail/Upper?region=eu-1", "/a/file",
+		"file:///a/file", "s3://mail/a/../b?region=eu-1"} {
+		if _, _, err := OpenObject(t.Context(), where); err == nil {
+			t.Errorf("%s was opened", where)
+		}
+	}
+}

@@ -88,6 +88,13 @@ func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	})
 }
 
+// KeyOf returns the key of the blob that a folder stores in the file with the given name (see [File]).
+func KeyOf(name string) (key string, err error) {
+	_, base, _ := strings.Cut(name, "/")
+	key = strings.ReplaceAll(base, slash, "/")
+	return key, CheckKey(key)
+}
+
 func (f *folder) file(path, key string) File {
 	name, _ := filepath.Rel(f.root, f.path(key)) // Rel cannot fail, because the path begins with the root
 	return File{path, filepath.ToSlash(name)}

@@ -4,7 +4,26 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 )
+
+// failures counts the operations that failed because the store was not available.
+type failures struct{ puts, gets, deletes atomic.Int64 }
+
+// count adds an error to a counter if the error is an outage, and returns the error.
+func (f *failures) count(of *atomic.Int64, err error) error {
+	if _, ok := errors.AsType[*outage](err); ok {
+		of.Add(1)
+	}
+	return err
+}
+
+// Failures returns how many operations failed because the store was not available, by the name of the operation.
+// Errors that occur while a blob is read, after Get, are not counted.
+func (s *Store) Failures() map[string]int64 {
+	f := &s.failures
+	return map[string]int64{"put": f.puts.Load(), "get": f.gets.Load(), "delete": f.deletes.Load()}
+}
 
 // outage is the error of a store that is not available.
 type outage struct{ err error }

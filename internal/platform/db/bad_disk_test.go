@@ -101,8 +101,11 @@ func TestFullDatabase(t *testing.T) {
 	limit(1) // SQLite raises the limit to the current file size
 	for name, way := range ways {
 		err := d.Update(t.Context(), func(tx *db.Tx) error { return way(t.Context(), tx) })
-		if !errors.Is(err, db.ErrUnavailable) || fault.KindOf(err) != fault.Unavailable {
+		if !errors.Is(err, db.ErrUnavailable) || !db.IsFull(err) || fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("%s: %v; want unavailable", name, err)
+		}
+		if cause := db.Cause(err); !strings.Contains(cause, "full") {
+			t.Errorf("%s: the cause is %q", name, cause)
 		}
 	}
 	if n := count(t, d.Reader); n != 0 {

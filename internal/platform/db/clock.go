@@ -8,10 +8,14 @@ import (
 
 const (
 	clockEvery = 5 * time.Second      // interval between readings of the server's clock
-	clockLimit = 2 * time.Second      // time limit for one reading
+	clockLimit = 2 * time.Second      // time limit for one reading while a node runs
 	clockGood  = 5 * time.Millisecond // a reading that takes at most this long always replaces the stored reading
 	clockOld   = time.Minute
 	clockTries = 3 // number of readings at the start; the first reading also opens the connection
+
+	// startLimit is the time limit for the connection and for each reading at the start. A busy server must not keep nodes
+	// from starting.
+	startLimit = 15 * time.Second
 )
 
 // clock is the time shared by all processes that use one database. The clock is the server's time at the last reading
@@ -50,9 +54,18 @@ func (c *clock) heard(asked, answered, server time.Time) {
 // On SQLite, Now returns this machine's time.
 func (d *DB) Now() time.Time { return d.e.now() }
 
-// readClock reads the server's time.
-func (p *postgresDB) readClock(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, clockLimit)
+// ClockOffset returns the server's clock minus this machine's clock, with an error of at most half a round trip. On
+// SQLite, ok is false.
+func (d *DB) ClockOffset() (offset time.Duration, ok bool) {
+	if d.Alone() {
+		return 0, false
+	}
+	return d.Now().Sub(Now()), true
+}
+
+// readClock reads the server's time within a limit.
+func (p *postgresDB) readClock(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var us int64
 	asked := time.Now()
@@ -73,7 +86,7 @@ func (p *postgresDB) keepTime(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_ = p.readClock(ctx)
+			_ = p.readClock(ctx, clockLimit)
 		}
 	}
 }

@@ -258,10 +258,12 @@ type DB struct {
 // Options are the parameters of [Open].
 type Options struct {
 	URL      string        // postgres://... or the path to an SQLite file
+	Setting  string        // name of the setting or flag with URL, for errors; "" means database_url
 	MaxConns int           // number of PostgreSQL connections or SQLite readers; 0 means a default
 	Patience time.Duration // maximum wait for a connection to PostgreSQL and for each answer; 0 means 20 seconds
 	Log      *slog.Logger
 	Trace    func(Statement) // function that is called with each statement; may be nil
+	OnUpdate UpdateObserver  // called after each transaction; may be nil
 
 	// DirectURL leads to the same PostgreSQL database without a pooler, if URL leads to a pooler such as PgBouncer in
 	// transaction mode. DirectURL is used for hints, heartbeats, migrations, and for looking up lost commits. If
@@ -325,7 +327,7 @@ func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
 // Snapshot writes a consistent copy of an SQLite database to an empty file. Reads and writes continue while Snapshot
 // runs. On PostgreSQL, Snapshot returns an error.
 func (d *DB) Snapshot(ctx context.Context, to string) error {
-	s, ok := d.e.(*sqliteDB)
+	s, ok := sqliteOf(d.e)
 	if !ok {
 		return errors.New("only SQLite makes snapshots")
 	}
@@ -343,8 +345,9 @@ func (d *DB) Close() {
 	d.e.close()
 }
 
-// Ready returns an error if the database does not answer, or if PostgreSQL does not accept writes, for example on a
-// standby. Ready does not check whether SQLite can write.
+// Ready returns an error if the database does not answer, or does not accept writes: if PostgreSQL is a standby, or if
+// SQLite cannot store anything because its disk is full, read-only or failing. On SQLite, Ready commits a small change
+// unless a commit succeeded within the last seconds. Concurrent calls share one commit.
 func (d *DB) Ready(ctx context.Context) error { return d.e.ready(ctx) }
 
 // Update runs fn in a transaction. Update returns nil after the commit is on disk. If Update returns an error other
@@ -592,9 +595,4 @@ func packHints(payloads map[string]bool) []string {
 		b.WriteString(p)
 	}
 	return append(out, b.String())
-}
-
-// isGone reports whether err means that the caller canceled or timed out, rather than that the database failed.
-func isGone(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

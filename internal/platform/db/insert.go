@@ -14,7 +14,8 @@ import (
 //
 // On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. On
 // PostgreSQL, an ON CONFLICT DO UPDATE clause cannot update the same row twice in one call to InsertRows. On SQLite,
-// InsertRows runs one statement per row, so that values need no JSON encoding.
+// InsertRows runs one statement per row, so that values need no JSON encoding. Statements with several rows, as those of
+// a RowStatement, made an import of contacts no faster and took more memory.
 func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...any) (int64, error) {
 	if !t.oneWriter {
 		return t.Exec(ctx, insertLists(into, conflict, columns), columns...)

@@ -28,6 +28,20 @@ func TestKeepFact(t *testing.T) {
 	})
 }
 
+func TestSetFact(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, value := range []string{"red", "blue", "", "green"} {
+			if err := d.SetFact(t.Context(), "colour", value); err != nil {
+				t.Error(err)
+			}
+			if kept, err := d.Fact(t.Context(), "colour"); kept != value || err != nil {
+				t.Errorf("%q: %q, %v", value, kept, err)
+			}
+		}
+	})
+}
+
 // A program works on a database to which a later program has added something. It refuses one from which a later program
 // has taken something away.
 func TestOldestProgram(t *testing.T) {

@@ -1,7 +1,13 @@
 package db
 
 import (
+	"context"
 	"errors"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/postrider/postrider/internal/lib/fault"
 )
@@ -30,6 +36,27 @@ func (o *outage) Error() string        { return o.what + ": " + o.err.Error() }
 func (o *outage) Unwrap() error        { return o.err }
 func (o *outage) Is(target error) bool { return target == o.kind }
 
+// diskFull is PostgreSQL's SQLSTATE for a full disk.
+const diskFull = "53100"
+
+// IsFull reports whether the disk of the database is full.
+func IsFull(err error) bool {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code()&0xff == lib.SQLITE_FULL
+	}
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == diskFull || errors.Is(err, syscall.ENOSPC)
+}
+
+// Cause returns what the engine reported about an outage, for operators, or "" if err is none. Error texts of outages
+// are for users, and do not contain it.
+func Cause(err error) string {
+	if o, ok := errors.AsType[*outage](err); ok {
+		return o.Error()
+	}
+	return ""
+}
+
 // Temporary reports that the failure is temporary. Until the outage ends, all requests fail.
 func (o *outage) Temporary() bool { return true }
 
@@ -44,4 +71,9 @@ func unknown(what string, err error) error {
 	return fault.New(fault.Unavailable, "",
 		"The database was lost before it answered, so this may have been carried out or not. "+
 			"Look before you repeat it.").Because(&outage{ErrUnknown, what, err})
+}
+
+// isGone reports whether err means that the caller canceled or timed out, rather than that the database failed.
+func isGone(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

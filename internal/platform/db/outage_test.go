@@ -434,3 +434,12 @@ func TestTransactionThatStandsStill(t *testing.T) {
 		}
 	}
 }
+
+// An address that cannot be reached ends Open with one line that names the setting.
+func TestUnreachable(t *testing.T) {
+	_, err := db.Open(t.Context(), db.Options{URL: "postgres://nobody@127.0.0.1:1/none", Setting: "--to"})
+	if err == nil || !strings.HasPrefix(err.Error(), "reach the database that --to names: ") ||
+		strings.Count(err.Error(), "refused") != 1 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,9 +1,12 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,7 +39,8 @@ type postgresDB struct {
 	clock    clock
 	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
-	opening  string // statement that begins each transaction behind a pooler; see openingText
+	observe  UpdateObserver // may be nil
+	opening  string         // statement that begins each transaction behind a pooler; see openingText
 	parts    parts
 	rowReads sync.Map // *gather[pendingRow] by *RowQuery
 
@@ -45,7 +49,7 @@ type postgresDB struct {
 }
 
 func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
-	c, err := poolConfig(o, "database_url", o.URL)
+	c, err := poolConfig(o, o.setting(), o.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +76,8 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	p := &postgresDB{pool: pool, apart: apart, config: direct.ConnConfig, patience: o.Patience, parts: newParts()}
+	p := &postgresDB{pool: pool, apart: apart, config: direct.ConnConfig, patience: o.Patience, observe: o.OnUpdate,
+		parts: newParts()}
 	if err := p.begin(ctx, o); err != nil {
 		p.close()
 		return nil, err
@@ -100,6 +105,27 @@ func poolConfig(o Options, name, url string) (*pgxpool.Config, error) {
 	return c, nil
 }
 
+// setting returns the name of the setting with the URL.
+func (o Options) setting() string { return cmp.Or(o.Setting, "database_url") }
+
+// connectError is the error of a connection attempt in one line. The driver lists each attempt in a line of its own,
+// and repeats those with and without TLS that failed in the same way.
+type connectError struct{ err error }
+
+func oneLine(err error) error { return &connectError{err} }
+
+func (e *connectError) Unwrap() error { return e.err }
+
+func (e *connectError) Error() string {
+	var lines []string
+	for line := range strings.Lines(e.err.Error()) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": ")
+}
+
 // still returns the time limit for an idle transaction.
 func (o Options) still() time.Duration { return min(stillTime, max(o.Patience, time.Second)) }
 
@@ -113,12 +139,12 @@ func (p *postgresDB) begin(ctx context.Context, o Options) error {
 }
 
 func (p *postgresDB) beginAt(ctx context.Context, o Options) error {
-	name := "database_url"
+	name := o.setting()
 	if o.DirectURL != "" {
 		name = "database_direct_url"
 	}
 	if err := p.connect(ctx, o); err != nil {
-		return fmt.Errorf("reach the database that %s names: %w", name, err)
+		return fmt.Errorf("reach the database that %s names: %w", name, oneLine(err))
 	}
 	if p.opening != "" {
 		if err := p.checkAddresses(ctx, o); err != nil {
@@ -126,7 +152,7 @@ func (p *postgresDB) beginAt(ctx context.Context, o Options) error {
 		}
 	}
 	for range clockTries {
-		if err := p.readClock(ctx); err != nil {
+		if err := p.readClock(ctx, startLimit); err != nil {
 			return fmt.Errorf("reach the database that %s names: %w", name, err)
 		}
 	}

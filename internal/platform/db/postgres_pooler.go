@@ -89,7 +89,7 @@ func (t *pgTx) identity() *backend {
 
 // connect opens the first direct connection and finds out whether a pooler is used.
 func (p *postgresDB) connect(ctx context.Context, o Options) error {
-	ctx, cancel := context.WithTimeout(ctx, clockLimit)
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	c, err := p.apart.Acquire(ctx)
 	if err != nil {

@@ -31,20 +31,29 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 // cannot prevent are retried: deadlocks, serialization failures, and connections that were already broken. Unless until
 // is zero, no answer is awaited after that time.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, until time.Time, fn func(*Tx) error) error {
+	began, waited := time.Now(), time.Duration(0)
+	report := func(err error) error {
+		if p.observe != nil {
+			p.observe(waited, time.Since(began)-waited, err)
+		}
+		return err
+	}
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, until, fn)
+		waited += o.waited
 		if o.err == nil {
+			_ = report(nil)
 			for _, f := range o.after {
 				f()
 			}
 			return nil
 		}
 		if try >= o.tries || ctx.Err() != nil {
-			return o.err
+			return report(o.err)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return report(ctx.Err())
 		case <-time.After(time.Duration(rand.IntN(try*5)+1) * time.Millisecond):
 		}
 	}
@@ -55,15 +64,20 @@ type outcome struct {
 	after []func()
 	err   error
 	tries int // maximum number of attempts if nothing was stored
+	// waited is how long the transaction waited for a connection.
+	waited time.Duration
 }
 
-func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until time.Time, fn func(*Tx) error) outcome {
+func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until time.Time,
+	fn func(*Tx) error) (o outcome) {
+	asked := time.Now()
 	c, err := p.acquire(ctx, pool)
+	began := time.Now()
+	defer func() { o.waited = began.Sub(asked) }()
 	if err != nil {
 		return outcome{err: err}
 	}
 	defer func() { p.release(c) }()
-	began := time.Now()
 	w := p.transaction(c.Conn())
 	w.until = until
 	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now(), parts: &p.parts}
@@ -87,7 +101,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, until t
 		}
 	}
 	w.rollback(ctx)
-	o := outcome{err: pgError(ctx, w.c, what, err)}
+	o = outcome{err: pgError(ctx, w.c, what, err)}
 	switch {
 	case isConflict(err), t.inPart && p.parts.forget(err):
 		o.tries = pgConflictTries

@@ -152,6 +152,44 @@ func TestLongRowLists(t *testing.T) {
 	})
 }
 
+// Rows that wait for their INSERT are seen by the queries of their transaction. If one of them is refused, the
+// transaction leaves nothing, and those beside it are not affected.
+func TestRowsOfAFailedInsert(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		newThings(t, d)
+		const n = 150
+		insert := func(tx *db.Tx, from, to int) {
+			for i := from; i < to; i++ {
+				tx.QueueRow(ctx, insertThing, thing(i), i, "a", nil)
+			}
+		}
+		var beside sync.WaitGroup
+		beside.Go(func() { update(t, d, func(tx *db.Tx) { insert(tx, n, n+40) }) })
+		err := d.Update(ctx, func(tx *db.Tx) error {
+			insert(tx, 0, 70)
+			var count int
+			if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM things WHERE id <= $1`, thing(69)).Scan(&count); err != nil {
+				return err
+			}
+			if count != 70 {
+				t.Errorf("the transaction sees %d of its 70 rows", count)
+			}
+			insert(tx, 70, n)
+			insert(tx, 100, 101)
+			return nil
+		})
+		beside.Wait()
+		if name, ok := d.UniqueViolation(err); !ok {
+			t.Errorf("the error is %v, of the index %q", err, name)
+		}
+		if got := things(t, d); len(got) != 40 {
+			t.Errorf("%d rows are left, want the 40 of the other transaction", len(got))
+		}
+	})
+}
+
 // A statement names a known partition. If the partition was dropped meanwhile, the transaction runs again and names the
 // table.
 func TestKnownPartitions(t *testing.T) {

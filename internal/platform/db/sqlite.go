@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
@@ -41,22 +42,26 @@ var pragmas = []string{
 
 // sqliteDB has one connection for writes and a pool of connections for reads.
 type sqliteDB struct {
-	path   string
-	beside bool // whether a node may be running on the same file
-	marked bool // whether the file was closed cleanly, or is new
-	fresh  bool
+	path    string
+	observe UpdateObserver // may be nil
+	beside  bool           // whether a node may be running on the same file
+	marked  bool           // whether the file was closed cleanly, or is new
+	fresh   bool
 
 	read   *sql.DB
 	stmts  stmtCache
 	short  *groupedReads
 	write  *sql.DB
 	conn   *sql.Conn // the one writer
-	wstmts stmtCache
+	wstmts stmtCache // queries of the writer
+	cstmts stmtCache // changes of the writer
 
 	queue  chan *pendingUpdate
 	closed chan struct{}
 	done   chan struct{}
 	once   sync.Once
+	frozen atomic.Bool // whether updates fail (see DB.Freeze)
+	writes writeCheck
 
 	mu      sync.Mutex
 	indexes map[string]string // "table.a, table.b" -> name of the unique index over them
@@ -64,16 +69,19 @@ type sqliteDB struct {
 
 type pendingUpdate struct {
 	ctx   context.Context
+	began time.Time // zero until the writer runs it
 	fn    func(*Tx) error
 	after []func()
 	err   error
+	wrote bool // whether it stored something, if the group is committed
 	done  chan struct{}
 }
 
 func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	path := strings.TrimPrefix(o.URL, "sqlite://")
-	s := &sqliteDB{path: path, beside: o.Beside, fresh: isFresh(path), queue: make(chan *pendingUpdate, queueDepth),
-		closed: make(chan struct{}), done: make(chan struct{})}
+	s := &sqliteDB{path: path, observe: o.OnUpdate, beside: o.Beside, fresh: isFresh(path),
+		queue:  make(chan *pendingUpdate, queueDepth),
+		closed: make(chan struct{}), done: make(chan struct{}), writes: writeCheck{began: time.Now()}}
 	s.marked = s.fresh || closedInOrder(path)
 	if err := prepareFile(path); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", path, err)
@@ -132,6 +140,7 @@ func (s *sqliteDB) connect(ctx context.Context, o Options) (err error) {
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.stmts.prepare, s.wstmts.prepare = s.read.PrepareContext, s.conn.PrepareContext
+	s.cstmts.changes = &changes{conn: s.conn}
 	if err = s.read.PingContext(ctx); err != nil {
 		return fmt.Errorf("open the database for reading: %w", damaged(s.path, err))
 	}
@@ -151,6 +160,7 @@ func (s *sqliteDB) disconnect() {
 	}
 	s.stmts.close()
 	s.wstmts.close()
+	s.cstmts.close()
 	if s.read != nil {
 		s.read.Close()
 	}
@@ -203,17 +213,12 @@ func (w wholeReads) query(ctx context.Context, text string, args []any) (Rows, e
 	return w.sqliteDB.query(ctx, "WITH whole AS MATERIALIZED ("+text+") SELECT * FROM whole", args)
 }
 
-// ready runs a query on a reader. The ready method does not check whether the writer can write.
-func (s *sqliteDB) ready(ctx context.Context) error {
-	var one int
-	return s.queryRow(ctx, `SELECT 1`, nil).Scan(&one)
-}
-
 func (s *sqliteDB) close() {
 	s.once.Do(func() {
 		close(s.closed)
 		<-s.done
-		mark := !s.beside || s.marked && (s.fresh || fileExists(stopMark(s.path))) // a starting node removes the stop mark
+		// A starting node removes the stop mark.
+		mark := !s.beside || s.marked && (s.fresh || fileperm.Exists(stopMark(s.path)))
 		s.disconnect()
 		if mark {
 			markStopped(s.path)
@@ -224,7 +229,18 @@ func (s *sqliteDB) close() {
 // update adds fn to the writer's queue and waits for its commit. The wait continues even if ctx ends, because otherwise
 // the caller would not know the outcome.
 func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
+	if s.frozen.Load() {
+		return unavailable("update", errFrozen)
+	}
+	return s.enqueue(ctx, fn)
+}
+
+func (s *sqliteDB) enqueue(ctx context.Context, fn func(*Tx) error) error {
 	u := &pendingUpdate{ctx: ctx, fn: fn, done: make(chan struct{})}
+	if s.observe != nil {
+		queued := time.Now()
+		defer func() { s.observeUpdate(queued, u) }()
+	}
 	select {
 	case s.queue <- u:
 	case <-ctx.Done():
@@ -344,12 +360,15 @@ func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
 		u.err = err
 		return nil
 	}
+	u.began = time.Now()
 	if err := s.raw(ctx, "SAVEPOINT u"); err != nil {
 		return err
 	}
 	w := &sqliteTx{s: s}
 	t := &Tx{Reader: Reader{w}, w: w, now: Now(), oneWriter: true}
-	u.err = recovered(u.fn, t)
+	if u.err = recovered(u.fn, t); u.err == nil {
+		w.flush(ctx)
+	}
 	if w.err != nil {
 		u.err = w.err
 	}
@@ -359,12 +378,23 @@ func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
 			return errors.Join(u.err, err)
 		}
 	} else {
-		u.after = t.after
+		u.after, u.wrote = t.after, w.stores
 	}
 	return s.raw(ctx, "RELEASE u")
 }
 
+// finish ends the updates of a group that was committed, or that failed with err.
 func (s *sqliteDB) finish(group []*pendingUpdate, err error) {
+	wrote, failed := false, err != nil
+	for _, u := range group {
+		failed = failed || u.err != nil && errors.Is(u.err, ErrUnavailable)
+		wrote = wrote || u.wrote
+	}
+	if failed {
+		s.writes.failed()
+	} else if wrote {
+		s.writes.succeeded()
+	}
 	for _, u := range group {
 		if err != nil && u.err == nil {
 			u.err = err
@@ -374,22 +404,26 @@ func (s *sqliteDB) finish(group []*pendingUpdate, err error) {
 }
 
 func (s *sqliteDB) raw(ctx context.Context, text string) error {
-	_, err := s.wstmts.exec(ctx, text, nil)
+	_, err := s.cstmts.exec(ctx, text, nil)
 	return err
 }
 
 // sqliteTx is a savepoint on the writer. The statements of a sqliteTx run without the caller's context, because
 // interrupting a statement would roll back every update that shares the commit.
 type sqliteTx struct {
-	s   *sqliteDB
-	err error // the error of the first queued statement that failed
+	s      *sqliteDB
+	err    error      // the error of the first queued statement that failed
+	rows   []*rowList // rows to insert before the next other statement, see queueRow
+	stores bool       // whether a statement has changed rows
 }
 
 func (t *sqliteTx) exec(ctx context.Context, text string, args []any) (int64, error) {
-	if t.err != nil {
+	if t.flush(ctx); t.err != nil {
 		return 0, t.err
 	}
-	return t.s.wstmts.exec(context.WithoutCancel(ctx), text, args)
+	n, err := t.s.cstmts.exec(context.WithoutCancel(ctx), text, args)
+	t.stores = t.stores || n > 0
+	return n, err
 }
 
 func (t *sqliteTx) queue(ctx context.Context, text string, args []any) {
@@ -411,11 +445,14 @@ func (t *sqliteTx) queueOne(ctx context.Context, missing error, text string, arg
 func (s *sqliteDB) partitions() *parts { return nil }
 
 func (t *sqliteTx) queueRow(ctx context.Context, missing error, s *RowStatement, args []any) {
-	if missing == nil {
+	switch {
+	case s.inserts:
+		t.addRow(ctx, s, args)
+	case missing == nil:
 		t.queue(ctx, s.one, args)
-		return
+	default:
+		t.queueOne(ctx, missing, s.one, args)
 	}
-	t.queueOne(ctx, missing, s.one, args)
 }
 
 // queueHold only checks that the row exists. SQLite needs no row lock, because it has only one writer.
@@ -431,14 +468,14 @@ func (t *sqliteTx) queueHold(ctx context.Context, missing error, table string, i
 }
 
 func (t *sqliteTx) query(ctx context.Context, text string, args []any) (Rows, error) {
-	if t.err != nil {
+	if t.flush(ctx); t.err != nil {
 		return nil, t.err
 	}
 	return t.s.wstmts.query(context.WithoutCancel(ctx), text, args)
 }
 
 func (t *sqliteTx) queryRow(ctx context.Context, text string, args []any) Row {
-	if t.err != nil {
+	if t.flush(ctx); t.err != nil {
 		return failedRow{t.err}
 	}
 	return t.s.wstmts.queryRow(context.WithoutCancel(ctx), text, args)
@@ -536,56 +573,4 @@ func (s *sqliteDB) loadIndexes() map[string]string {
 // migrate calls the run function with a transaction on the writer connection.
 func (s *sqliteDB) migrate(ctx context.Context, run func(writer) error) error {
 	return s.update(ctx, func(t *Tx) error { return run(t.w) })
-}
-
-const (
-	hintPoll  = 100 * time.Millisecond // interval at which hints are read, because SQLite has no notifications
-	hintBatch = 1000
-)
-
-// notify stores a hint in the database file for the node that uses the file.
-func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
-	return s.update(ctx, func(t *Tx) error {
-		t.Queue(ctx, `INSERT INTO hints (topic, payload) VALUES ($1, $2)`, topic, payload)
-		return nil
-	})
-}
-
-// At intervals of hintPoll, listen calls the got function with each hint that other processes have stored. Hints from
-// before the node started are not needed, but are harmless.
-func (s *sqliteDB) listen(ctx context.Context, _ []string, _ func(), got func(topic, payload string)) error {
-	tick := time.NewTicker(hintPoll)
-	defer tick.Stop()
-	for {
-		if err := s.takeHints(ctx, got); err != nil && ctx.Err() == nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-func (s *sqliteDB) takeHints(ctx context.Context, got func(topic, payload string)) error {
-	type hint struct {
-		id             int64
-		topic, payload string
-	}
-	rows, err := s.query(ctx, `SELECT id, topic, payload FROM hints ORDER BY id LIMIT $1`, []any{hintBatch})
-	all, err := Collect(rows, err, func(r Row) (h hint, err error) {
-		err = r.Scan(&h.id, &h.topic, &h.payload)
-		return h, err
-	})
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	for _, h := range all {
-		got(h.topic, h.payload)
-	}
-	return s.update(ctx, func(t *Tx) error {
-		t.Queue(ctx, `DELETE FROM hints WHERE id <= $1`, all[len(all)-1].id)
-		return nil
-	})
 }

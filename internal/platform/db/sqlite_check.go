@@ -12,6 +12,8 @@ import (
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
+
+	"github.com/postrider/postrider/internal/lib/fileperm"
 )
 
 // checkMax is the time limit for the check of a node's database file at startup. Checking a gigabyte takes several
@@ -28,7 +30,7 @@ func stopMark(path string) string { return path + ".stopped" }
 // exists.
 func stoppedAs(path string) string {
 	info, err := os.Stat(path)
-	if err != nil || fileExists(path+"-wal") {
+	if err != nil || fileperm.Exists(path+"-wal") {
 		return ""
 	}
 	return fmt.Sprintf("%d octets, %d\n", info.Size(), info.ModTime().UnixNano())
@@ -37,12 +39,7 @@ func stoppedAs(path string) string {
 // isFresh reports whether the database does not exist yet.
 func isFresh(path string) bool {
 	info, err := os.Stat(path)
-	return (errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0) && !fileExists(path+"-wal")
-}
-
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-	return !errors.Is(err, os.ErrNotExist)
+	return (errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0) && !fileperm.Exists(path+"-wal")
 }
 
 // closedInOrder reports whether the database is unchanged since its last clean shutdown.
@@ -58,6 +55,10 @@ func markStopped(path string) {
 		_ = os.WriteFile(stopMark(path), []byte(mark), 0o600)
 	}
 }
+
+// MarkChecked writes the stop mark of a database file that no process uses and that was found whole, so that the next
+// node does not check it again.
+func MarkChecked(path string) { markStopped(path) }
 
 // check returns an error if the database file is damaged. After checkMax, the check method logs a warning, stops
 // checking and returns nil.
@@ -107,11 +108,16 @@ func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 // damaged replaces an error that reports a damaged file with an error that also says what to do. Errors that do not
 // report damage are returned unchanged.
 func damaged(path string, err error) error {
-	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok || e.Code()&0xff != lib.SQLITE_CORRUPT && e.Code()&0xff != lib.SQLITE_NOTADB {
+	if !IsDamaged(err) {
 		return err
 	}
-	return damagedAs(path, e.Error())
+	return damagedAs(path, err.Error())
+}
+
+// IsDamaged reports whether an error means that the file of SQLite is damaged or no database.
+func IsDamaged(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (e.Code()&0xff == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB)
 }
 
 func damagedAs(path, what string) error {

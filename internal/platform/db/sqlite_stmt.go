@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -20,6 +21,7 @@ const cachedStmts = 400 // maximum number of prepared statements for the readers
 // existing one. A stmtCache is safe for concurrent use.
 type stmtCache struct {
 	prepare func(ctx context.Context, text string) (*sql.Stmt, error)
+	changes *changes // runs the statements of this cache instead, if it is not nil
 	mu      sync.RWMutex
 	m       map[stmtKey]*cachedStmt
 }
@@ -35,17 +37,26 @@ type stmtKey struct {
 // cachedStmt is a prepared statement with a count of its users; the last user closes the statement. The cache counts as
 // a user while it contains the statement. Each caller of get counts as a user until it calls release.
 type cachedStmt struct {
-	st    *sql.Stmt
-	lists bool // whether the statement has list parameters
-	ones  bool // whether each list has exactly one element
+	st    *sql.Stmt // nil in a cache for changes
+	bare  bareStmt  // nil in other caches
+	lists bool      // whether the statement has list parameters
+	ones  bool      // whether each list has exactly one element
 	users atomic.Int64
 }
 
 // release decrements the user count, and closes the statement after its last use.
 func (c *cachedStmt) release() {
 	if c.users.Add(-1) == 0 {
-		c.st.Close()
+		c.close()
 	}
+}
+
+func (c *cachedStmt) close() {
+	if c.bare != nil {
+		c.bare.Close()
+		return
+	}
+	c.st.Close()
 }
 
 // get returns the prepared statement for the given SQL text. The caller must call release after it has run the
@@ -71,15 +82,21 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	native = hint.ReplaceAllString(native, "$1")
 	native = asID.ReplaceAllString(native, "UNHEX(REPLACE($1, '-', ''))")
 	native = typed.ReplaceAllString(native, "$1")
-	native = strings.ReplaceAll(native, bytewise, "")
-	st, err := c.prepare(ctx, native)
+	native = unnamed(strings.ReplaceAll(native, bytewise, ""))
+	made := &cachedStmt{lists: lists, ones: key.ones}
+	var err error
+	if c.changes != nil {
+		made.bare, err = c.changes.prepare(ctx, native)
+	} else {
+		made.st, err = c.prepare(ctx, native)
+	}
 	if err != nil {
 		return nil, sqliteError("prepare", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if kept := c.m[key]; kept != nil { // another goroutine prepared it first
-		st.Close()
+		made.close()
 		kept.users.Add(1)
 		return kept, nil
 	}
@@ -93,10 +110,9 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 			break
 		}
 	}
-	kept = &cachedStmt{st: st, lists: lists, ones: key.ones}
-	kept.users.Store(2)
-	c.m[key] = kept
-	return kept, nil
+	made.users.Store(2)
+	c.m[key] = made
+	return made, nil
 }
 
 // close closes the statements that are not in use. Statements in use are closed by their last user.
@@ -153,6 +169,21 @@ func listsAsOnes(text string) (native string, lists bool) {
 	native = noneOf.ReplaceAllString(native, `<> $$$1`)
 	native = unnest.ReplaceAllString(native, `value FROM (SELECT $$$1 AS value)`)
 	return native, native != text
+}
+
+// unnamed replaces $1, $2 and so on by ?, if the statement has each of them once and in this order. For a parameter with
+// a name, SQLite and the driver look for the name in each execution, which takes longer than to bind a number.
+func unnamed(text string) string {
+	n, inOrder := 0, true
+	anonymous := parameter.ReplaceAllStringFunc(text, func(name string) string {
+		n++
+		inOrder = inOrder && name == "$"+strconv.Itoa(n)
+		return "?"
+	})
+	if !inOrder {
+		return text
+	}
+	return anonymous
 }
 
 // keyOf returns the key of a statement.
@@ -255,7 +286,12 @@ func (c *stmtCache) exec(ctx context.Context, text string, args []any) (int64, e
 	if args, err = st.bind(args); err != nil {
 		return 0, err
 	}
-	res, err := st.st.ExecContext(ctx, args...)
+	var res driver.Result
+	if st.bare != nil {
+		res, err = c.changes.run(ctx, st.bare, args)
+	} else {
+		res, err = st.st.ExecContext(ctx, args...)
+	}
 	if err != nil {
 		return 0, sqliteError("execute", err)
 	}

@@ -125,17 +125,21 @@ func BenchmarkStart(b *testing.B) {
 
 // fillLanes inserts waiting jobs in many lanes, one lane after the other.
 func fillLanes(b *testing.B, d *db.DB, n, lanes int) {
-	const step = 100_000
+	const step = 20_000
+	now := d.Now().Add(-slack).UnixMicro()
 	for from := 0; from < n; from += step {
+		var ids, teams []db.ID
+		var lane, payloads []string
+		var runAt, setAt []int64
+		for i := from; i < min(from+step, n); i++ {
+			team := dbtest.ID(fmt.Sprint("team ", i%lanes))
+			ids, teams = append(ids, db.ID(fmt.Sprintf("01938f5e-0000-7000-8000-%012d", i))), append(teams, db.ID(team))
+			lane, payloads = append(lane, "destination.example "+team), append(payloads, string(ids[len(ids)-1]))
+			runAt, setAt = append(runAt, now-slack.Microseconds()+int64(i)), append(setAt, now+int64(i))
+		}
 		if err := d.Update(b.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(b.Context(), `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder,
-				parked, last_error, created_at, set_at)
-				WITH RECURSIVE g (i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM g WHERE i < $2)
-				SELECT '01938f5e-0000-7000-8000-' || CAST(100000000000 + i AS TEXT), 'k',
-					'destination.example 01938f5e-0000-7000-8000-' || CAST(100000000000 + i % $3 AS TEXT),
-					'01938f5e-0000-7000-8000-' || CAST(100000000000 + i % $3 AS TEXT), '',
-					'01938f5e-0000-7000-8000-' || CAST(100000000000 + i AS TEXT), $4 + i, 0, '', FALSE, '', $5 + i, $5 + i
-				FROM g`, from, min(from+step, n)-1, lanes, tx.Now().Add(-2*slack).UnixMicro(), tx.Now().Add(-slack).UnixMicro())
+			_, err := tx.InsertRows(b.Context(), `jobs (kind, dedupe, last_error, attempt, parked, id, lane, team_id, payload,
+				run_at, created_at, set_at)`, "", "k", "", "", int64(0), false, ids, lane, teams, payloads, runAt, setAt, setAt)
 			return err
 		}); err != nil {
 			b.Fatal(err)

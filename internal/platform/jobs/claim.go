@@ -19,6 +19,8 @@ type ask struct {
 // claim claims due jobs in the requested lanes, all in one transaction, and starts the jobs' handlers.
 func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *crew) error {
 	defer func() { k.claimedAt = time.Now() }()
+	k.r.active.Add(1)
+	defer k.r.active.Add(-1)
 	var claimed map[string][]Job
 	var next map[string]int64
 	var now int64
@@ -47,7 +49,9 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *crew)
 			if a.bulk {
 				k.bulk.add(share{a.owner, a.group}, 1)
 			}
+			k.r.active.Add(1)
 			workers.run(func() {
+				defer k.r.active.Add(-1)
 				defer func() { k.done <- ended{share{a.owner, a.group}, j.ID, a.bulk} }()
 				k.r.work(hand, k, j)
 			})

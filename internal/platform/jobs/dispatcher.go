@@ -35,8 +35,11 @@ type dispatcher struct {
 	Kind
 	r     *Runner
 	exact bool // whether all owners together must stay within a group's limit
-	kick  chan struct{}
-	done  chan ended
+
+	active atomic.Int64 // number of running handlers
+
+	kick chan struct{}
+	done chan ended
 
 	mu      sync.Mutex
 	grown   map[string]bool  // groups whose limit has been raised since the loop's last iteration
@@ -352,7 +355,7 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *crew) time.Duratio
 	for group, ok := k.limits.due(now.UnixMicro()); ok; group, ok = k.limits.due(now.UnixMicro()) {
 		k.freed[group] = true
 	}
-	for k.refill(); !k.ready.empty() && len(k.claimed) < k.Workers && ctx.Err() == nil; k.refill() {
+	for k.refill(); !k.ready.empty() && len(k.claimed) < k.Workers && ctx.Err() == nil && !k.r.paused.Load(); k.refill() {
 		if since := time.Since(k.claimedAt); len(k.claimed) > 0 && since < claimEvery {
 			wait = min(wait, claimEvery-since)
 			break

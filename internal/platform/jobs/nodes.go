@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
@@ -15,7 +16,7 @@ import (
 var ErrStopping = errors.New("the node is stopping")
 
 // ErrUnsure means that this node lost contact with the database for so long that another node may have taken over its
-// jobs. If a handler returns ErrUnsure, the job becomes due again.
+// jobs, or that the runner is paused. If a handler returns ErrUnsure, the job becomes due again.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
 // errDeclaredDead is the error for a claim by a node that has no row in the nodes table. If such a node claimed a job
@@ -43,6 +44,7 @@ type life struct {
 	alone    bool
 	sure     time.Duration
 	stopping <-chan struct{}
+	held     *atomic.Bool    // see Runner.Pause
 	ctx      context.Context // canceled with the cause ErrLost
 	end      context.CancelCauseFunc
 
@@ -53,7 +55,7 @@ type life struct {
 
 func newLife(r *Runner, at time.Time) *life {
 	ctx, end := context.WithCancelCause(context.Background())
-	return &life{alone: r.d.Alone(), sure: r.pulse.sure, stopping: r.stopping, ctx: ctx, end: end, beatAt: at,
+	return &life{alone: r.d.Alone(), sure: r.pulse.sure, stopping: r.stopping, held: &r.held, ctx: ctx, end: end, beatAt: at,
 		beat: make(chan struct{})}
 }
 
@@ -86,6 +88,9 @@ func (j Job) Sure(ctx context.Context) error {
 		case <-l.ctx.Done():
 			return context.Cause(l.ctx)
 		default:
+		}
+		if l.held.Load() {
+			return ErrUnsure
 		}
 		if l.alone || time.Since(at) < l.sure {
 			return nil

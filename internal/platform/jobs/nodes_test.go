@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,10 +70,11 @@ func TestJudge(t *testing.T) {
 func TestSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
+		var held atomic.Bool
 		begin := func(alone bool) *life {
 			ctx, end := context.WithCancelCause(context.Background())
-			return &life{alone: alone, sure: normalPulse.sure, stopping: stopping, ctx: ctx, end: end, beatAt: time.Now(),
-				beat: make(chan struct{})}
+			return &life{alone: alone, sure: normalPulse.sure, stopping: stopping, held: &held, ctx: ctx, end: end,
+				beatAt: time.Now(), beat: make(chan struct{})}
 		}
 		l, alone := begin(false), begin(true)
 		j := Job{life: l}
@@ -107,6 +109,8 @@ func TestSure(t *testing.T) {
 		if err := (Job{life: begin(false)}).Sure(gone); err != nil {
 			t.Errorf("a job whose context ended is %v, but certainly this worker's", err)
 		}
+		held.Store(true)
+		sure("while the runner is paused", ErrUnsure)
 		close(stopping)
 		sure("when stopping", ErrStopping)
 	})

@@ -66,6 +66,10 @@ type Runner struct {
 	kinds []*dispatcher
 	crons []Cron
 
+	// Observe, if set, is called after each run of a job with its result: "done", "failed", "parked" or "lost". Set
+	// Observe before Run.
+	Observe func(kind, result string)
+
 	pulse    pulse
 	scans    time.Duration   // time between regular scans
 	stopping <-chan struct{} // closed when Run must end
@@ -74,6 +78,9 @@ type Runner struct {
 	onNodes  func(n int)
 	news     chan struct{} // receives a value when a node has started or stopped
 	running  atomic.Bool   // whether all kinds are registered; the first scan finds the work from earlier hints
+	paused   atomic.Bool   // whether no jobs are claimed (see Pause)
+	held     atomic.Bool   // whether claimed jobs may not begin irreversible actions
+	active   atomic.Int64  // number of claims in progress and of running jobs
 
 	mu   sync.Mutex
 	owed []Job // jobs for which giveBack failed and must be repeated
@@ -186,11 +193,15 @@ func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 	defer cancel()
 	ctx, lose := context.WithCancelCause(ctx)
 	defer context.AfterFunc(j.life.ctx, func() { lose(context.Cause(j.life.ctx)) })()
+	k.active.Add(1)
 	err := handle(ctx, k.Handle, j)
+	k.active.Add(-1)
 	switch {
 	case err == nil:
+		r.observe(j.Kind, "done")
 		return
 	case errors.Is(err, ErrLost):
+		r.observe(j.Kind, "lost")
 		r.log.Warn("a job was lost to another node, which does its work", "kind", j.Kind, "job", j.ID, "error", err)
 	case errors.Is(err, ErrStopping), ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrStopping):
 	case errors.Is(err, ErrUnsure):
@@ -202,6 +213,21 @@ func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 		r.log.Error("could not record a failed job; it is given back", "kind", j.Kind, "job", j.ID, "error", err)
 	}
 	r.giveBack(ctx, j)
+}
+
+func (r *Runner) observe(kind, result string) {
+	if r.Observe != nil {
+		r.Observe(kind, result)
+	}
+}
+
+// Running returns the number of running jobs of each kind on this node.
+func (r *Runner) Running() map[string]int64 {
+	all := make(map[string]int64, len(r.kinds))
+	for _, k := range r.kinds {
+		all[k.Name] = k.active.Load()
+	}
+	return all
 }
 
 // panicked is the error for a handler that panicked. Error does not include the stack trace, because the error text is
@@ -285,9 +311,11 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	}
 	park := !k.Endless && !outage && failures > len(k.Schedule)
 	if park {
+		r.observe(j.Kind, "parked")
 		r.log.Error("a job failed for the last time and is parked; see `postrider jobs`", "kind", j.Kind, "job", j.ID,
 			"team", j.TeamID, "failures", failures, "error", cause)
 	} else {
+		r.observe(j.Kind, "failed")
 		r.log.Warn("a job failed and will be tried again", "kind", j.Kind, "job", j.ID, "failures", failures, "error", cause)
 	}
 	return r.d.Update(ctx, func(tx *db.Tx) error {

@@ -100,12 +100,21 @@ type Parked struct {
 func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
 	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
 		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, db.OrNoID(after), limit)
-	return db.Collect(rows, err, func(r db.Row) (p Parked, err error) {
-		var created int64
-		err = r.Scan((*db.ID)(&p.ID), &p.Kind, &p.Lane, (*db.ID)(&p.TeamID), &p.LastError, &p.Failures, &created)
-		p.CreatedAt = db.Time(created)
-		return p, err
-	})
+	return db.Collect(rows, err, scanParked)
+}
+
+func scanParked(r db.Row) (p Parked, err error) {
+	var created int64
+	err = r.Scan((*db.ID)(&p.ID), &p.Kind, &p.Lane, (*db.ID)(&p.TeamID), &p.LastError, &p.Failures, &created)
+	p.CreatedAt = db.Time(created)
+	return p, err
+}
+
+// LastParked returns up to limit parked jobs, newest first.
+func LastParked(ctx context.Context, r db.Reader, limit int) ([]Parked, error) {
+	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
+		WHERE parked ORDER BY id DESC LIMIT $1`, limit)
+	return db.Collect(rows, err, scanParked)
 }
 
 // Waiting contains the job counts for one kind.
@@ -118,8 +127,9 @@ type Waiting struct {
 
 // Stats counts jobs by kind, for operators. The query in Stats reads the whole queue.
 func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
-	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked), MIN(run_at) FROM jobs
-		GROUP BY kind ORDER BY kind`)
+	// The run_at of a job that was due at once is before set_at, by slack.
+	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked),
+		MIN(CASE WHEN run_at < set_at THEN set_at ELSE run_at END) FROM jobs GROUP BY kind ORDER BY kind`)
 	return db.Collect(rows, err, func(r db.Row) (w Waiting, err error) {
 		var first int64
 		err = r.Scan(&w.Kind, &w.Jobs, &w.Parked, &first)

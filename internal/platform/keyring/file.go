@@ -11,19 +11,89 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
+	"unicode"
 )
 
-// Parse returns the keyring for a hexadecimal master key: 64 digits in upper or lower case. White space around the key
-// is ignored. Errors from Parse never contain the key.
+// fileMax is the maximum size of a key file in bytes, which suffices for a thousand keys.
+const fileMax = 64 << 10
+
+// Parse returns the keyring for a hexadecimal master key: 64 digits in upper or lower case. Earlier master keys may
+// follow, newest first. White space or commas separate keys. Errors from Parse never contain a key.
 func Parse(text string) (*Keyring, error) {
-	text = strings.TrimSpace(text)
-	master, err := hex.DecodeString(text)
-	if err != nil || len(master) != MasterSize {
-		return nil, fmt.Errorf("secret key must be %d hexadecimal digits, this one has %d characters; make one with "+
-			"`openssl rand -hex 32`",
-			2*MasterSize, len(text))
+	var keys [][]byte
+	for i, word := range words(text) {
+		master, err := hex.DecodeString(word)
+		if err != nil || len(master) != MasterSize {
+			which := ""
+			if i > 0 {
+				which = fmt.Sprintf(" %d", i+1)
+			}
+			return nil, fmt.Errorf("secret key%s must be %d hexadecimal digits, this one has %d characters; put your "+
+				"copy of the key there, or make one with `openssl rand -hex 32` for a new installation", which,
+				2*MasterSize, len(word))
+		}
+		keys = append(keys, master)
 	}
-	return New(master)
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("secret key must be %d hexadecimal digits, this one has 0 characters; put your copy of "+
+			"the key there, or make one with `openssl rand -hex 32` for a new installation", 2*MasterSize)
+	}
+	return New(keys[0], keys[1:]...)
+}
+
+// words splits a text at white space and commas.
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' })
+}
+
+// Rotate puts a new master key before the keys in the file at path, which become earlier keys. When Rotate returns, the
+// file is on disk. A crash leaves either the former file or the new one.
+func Rotate(path string) error {
+	if _, err := Load(path); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read secret key file: %w", err)
+	}
+	master := make([]byte, MasterSize)
+	rand.Read(master) // rand.Read never returns an error; if it fails, it crashes the program
+	keys := append([]string{hex.EncodeToString(master)}, words(string(text))...)
+	f, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write secret key file %s: %w", path, err)
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.WriteString(strings.Join(keys, "\n") + "\n"); err == nil {
+		err = keepOwner(f, path)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("write secret key file %s: %w", path, err)
+	}
+	return nil
+}
+
+// keepOwner gives a file the owner of the file at path. Otherwise, a node could not read its key after root has rotated
+// it.
+func keepOwner(f *os.File, path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if of, ok := info.Sys().(*syscall.Stat_t); ok && int(of.Uid) != os.Geteuid() {
+		return f.Chown(int(of.Uid), int(of.Gid))
+	}
+	return nil
 }
 
 // LoadOrCreate returns the keyring for the key file at path. If the file does not exist, LoadOrCreate creates it with a
@@ -44,6 +114,9 @@ func LoadOrCreate(path string) (*Keyring, error) {
 // rejects a file that users other than its owner can read or change.
 func Load(path string) (*Keyring, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("open secret key file: %w: run this program as the owner of the file", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open secret key file: %w", err)
 	}
@@ -59,7 +132,7 @@ func Load(path string) (*Keyring, error) {
 			"it was exposed, its secrets are too",
 			path, info.Mode().Perm(), path)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, 1024))
+	text, err := io.ReadAll(io.LimitReader(f, fileMax))
 	if err != nil {
 		return nil, fmt.Errorf("read secret key file %s: %w", path, err)
 	}

@@ -32,8 +32,9 @@ func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Durat
 
 // VerifyJWT checks a token that JWT created for the same purpose. The token's claims are decoded into the value to
 // which the claims parameter points; claims may be nil. VerifyJWT returns ErrForged or ErrExpired if the token is not
-// valid. VerifyJWT rejects tokens without `exp` and tokens with an algorithm other than HS256, including `none` (RFC
-// 8725 section 3.1). The caller must check claims other than `exp`.
+// valid. Like Verify, it accepts only tokens of the current master key. VerifyJWT rejects tokens without `exp` and
+// tokens with an algorithm other than HS256, including `none` (RFC 8725 section 3.1). The caller must check claims other
+// than `exp`.
 func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) error {
 	if len(token) > tokenMax {
 		return ErrForged

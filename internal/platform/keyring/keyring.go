@@ -16,9 +16,14 @@
 //
 // # Out of scope
 //
-// The package does not handle passwords, which need a slow hash, or keys for DKIM and TLS. The package does not rotate
-// the master key. Sealed and signed data starts with a version byte, so that a later version of Postrider can rotate
-// keys.
+// The package does not handle passwords, which need a slow hash, or keys for DKIM and TLS. It does not find the rows that
+// must be sealed again after a rotation.
+//
+// # Rotation
+//
+// A keyring may have earlier master keys besides the current one. Only the current key seals, signs and makes tags. The
+// earlier keys open what they sealed and verify what they signed: links, unsubscribe addresses and return paths never
+// expire. [Keyring.Reseal] seals data of an earlier key with the current one.
 package keyring
 
 import (
@@ -31,7 +36,9 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"iter"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -42,19 +49,39 @@ const MasterSize = 32
 // sealVersion is the first byte of sealed data: AES-256-GCM, with the 12-byte nonce before the ciphertext.
 const sealVersion = 1
 
+// Column is a column of a table whose values Seal made. Their context is the id of the row in text form.
+type Column struct{ Table, Name, Purpose string }
+
 // ErrUnsealable means that data was sealed with another key, purpose or context, or was altered after it was sealed.
 var ErrUnsealable = errors.New("sealed data cannot be opened: other key, other context, or altered")
 
-// Keyring derives keys from one master key. A Keyring is safe for concurrent use, and its keys never change.
+// Keyring derives keys from a master key, and from the earlier ones that it replaced. A Keyring is safe for concurrent
+// use, and its keys never change.
 type Keyring struct {
-	root []byte // HKDF's extracted pseudorandom key, not the master key itself
+	root    []byte     // HKDF's extracted pseudorandom key, not the master key itself
+	earlier []*Keyring // the keyrings of the earlier master keys, newest first; these have no earlier ones
 
 	mu   sync.Mutex
 	tags atomic.Pointer[map[string]*sync.Pool] // by purpose: a pool of hash.Hash values that use its key
 }
 
-// New returns the keyring for a master key, which must be MasterSize random bytes.
-func New(master []byte) (*Keyring, error) {
+// New returns the keyring for a master key and the earlier ones, newest first. A key must be MasterSize random bytes.
+func New(master []byte, earlier ...[]byte) (*Keyring, error) {
+	k, err := newRing(master)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range earlier {
+		ring, err := newRing(e)
+		if err != nil {
+			return nil, err
+		}
+		k.earlier = append(k.earlier, ring)
+	}
+	return k, nil
+}
+
+func newRing(master []byte) (*Keyring, error) {
 	if len(master) != MasterSize {
 		return nil, fmt.Errorf("secret key has %d bytes, must have %d", len(master), MasterSize)
 	}
@@ -65,6 +92,20 @@ func New(master []byte) (*Keyring, error) {
 	k := &Keyring{root: root}
 	k.tags.Store(&map[string]*sync.Pool{})
 	return k, nil
+}
+
+// rings returns the keyring of the current key, and then those of the earlier keys.
+func (k *Keyring) rings() iter.Seq[*Keyring] {
+	return func(yield func(*Keyring) bool) {
+		if !yield(k) {
+			return
+		}
+		for _, e := range k.earlier {
+			if !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // key derives the 32-byte key for a use and a purpose. The derivation takes a few microseconds. A NUL between use and
@@ -106,15 +147,37 @@ func (k *Keyring) Open(purpose string, sealed, context []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != sealVersion {
 		return nil, fmt.Errorf("open %s: unknown version: %w", purpose, ErrUnsealable)
 	}
-	aead, err := k.aead(purpose)
+	for ring := range k.rings() {
+		aead, err := ring.aead(purpose)
+		if err != nil {
+			return nil, err
+		}
+		if plain, err := aead.Open(nil, nil, sealed[1:], bound(context)); err == nil {
+			return plain, nil
+		}
+	}
+	return nil, fmt.Errorf("open %s: %w", purpose, ErrUnsealable)
+}
+
+// OpenToken is Open for data that clients keep, such as cookies. Data that was sealed with an earlier master key is not
+// valid, because somebody may have seen such a key.
+func (k *Keyring) OpenToken(purpose string, sealed, context []byte) ([]byte, error) {
+	current := Keyring{root: k.root}
+	return current.Open(purpose, sealed, context)
+}
+
+// Reseal seals again, with the current master key, what Seal returned with an earlier one. If the data is sealed with
+// the current key already, Reseal returns nil. If no key can open it, Reseal returns ErrUnsealable.
+func (k *Keyring) Reseal(purpose string, sealed, context []byte) ([]byte, error) {
+	current := Keyring{root: k.root}
+	if _, err := current.Open(purpose, sealed, context); err == nil {
+		return nil, nil
+	}
+	plain, err := k.Open(purpose, sealed, context)
 	if err != nil {
 		return nil, err
 	}
-	plain, err := aead.Open(nil, nil, sealed[1:], bound(context))
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", purpose, ErrUnsealable)
-	}
-	return plain, nil
+	return k.Seal(purpose, plain, context)
 }
 
 // bound returns the additional authenticated data for a seal. The additional data contains the seal version, so that
@@ -129,9 +192,38 @@ func (k *Keyring) Check() string {
 	return hex.EncodeToString(k.Tag("check value of the installation", nil, 16))
 }
 
+// Checks returns the result of Check for the current key, and then for the earlier keys.
+func (k *Keyring) Checks() (all []string) {
+	for ring := range k.rings() {
+		all = append(all, ring.Check())
+	}
+	return all
+}
+
+// Matches reports whether the current key or an earlier one has the given check value.
+func (k *Keyring) Matches(check string) bool { return slices.Contains(k.Checks(), check) }
+
+// TagMatches reports whether the current key or an earlier one made the tag, in constant time for each key.
+func (k *Keyring) TagMatches(purpose string, data, tag []byte) bool {
+	for ring := range k.rings() {
+		if hmac.Equal(tag, ring.Tag(purpose, data, len(tag))) {
+			return true
+		}
+	}
+	return false
+}
+
+// Tags returns the result of Tag for the current key, and then for the earlier keys.
+func (k *Keyring) Tags(purpose string, data []byte, n int) (all [][]byte) {
+	for ring := range k.rings() {
+		all = append(all, ring.Tag(purpose, data, n))
+	}
+	return all
+}
+
 // Tag returns the first n bytes of the HMAC-SHA256 of data, where n is between 4 and 32. Tags are for return paths,
 // where space is limited; guessing a tag of n bytes takes 2^(8n-1) attempts on average. Callers must compare tags with
-// hmac.Equal. Each purpose's key is derived only once, because each email has four tags.
+// TagMatches. Each purpose's key is derived only once, because each email has four tags.
 func (k *Keyring) Tag(purpose string, data []byte, n int) []byte {
 	return k.AppendTag(make([]byte, 0, sha256.Size), purpose, data, n)
 }

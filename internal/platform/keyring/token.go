@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"iter"
+	"slices"
 	"time"
 )
 
@@ -55,8 +57,19 @@ func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) strin
 
 // Verify returns the parts of a token that Sign created for the same purpose. Verify returns ErrExpired for expired
 // tokens and ErrForged for all other invalid tokens. Each token has one valid spelling: for another string that decodes
-// to the same bytes, Verify returns ErrForged.
+// to the same bytes, Verify returns ErrForged. Tokens of earlier master keys are not valid, because somebody may have
+// seen such a key.
 func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error) {
+	return verify(slices.Values([]*Keyring{k}), purpose, token, now)
+}
+
+// VerifyLasting is Verify for links that never expire and are in emails that were sent. It also accepts tokens of earlier
+// master keys. Such a token must not give access to anything but what every recipient may do.
+func (k *Keyring) VerifyLasting(purpose, token string) ([]string, error) {
+	return verify(k.rings(), purpose, token, time.Time{})
+}
+
+func verify(rings iter.Seq[*Keyring], purpose, token string, now time.Time) ([]string, error) {
 	if len(token) > tokenMax {
 		return nil, ErrForged
 	}
@@ -67,7 +80,7 @@ func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error)
 		return nil, ErrForged
 	}
 	data, mac := data[:len(data)-tokenMAC], data[len(data)-tokenMAC:]
-	if !hmac.Equal(mac, sum(k.key("sign", purpose), data)[:tokenMAC]) || data[0] != tokenVersion {
+	if !signed(rings, purpose, data, mac) || data[0] != tokenVersion {
 		return nil, ErrForged
 	}
 	until, n := binary.Uvarint(data[1:])
@@ -78,6 +91,16 @@ func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error)
 		return nil, ErrExpired
 	}
 	return splitParts(data[1+n:])
+}
+
+// signed reports whether one of the keyrings made the MAC of data.
+func signed(rings iter.Seq[*Keyring], purpose string, data, mac []byte) bool {
+	for ring := range rings {
+		if hmac.Equal(mac, sum(ring.key("sign", purpose), data)[:tokenMAC]) {
+			return true
+		}
+	}
+	return false
 }
 
 func splitParts(data []byte) ([]string, error) {

@@ -18,7 +18,7 @@
 // # Out of scope
 //
 // The package does not restrict ports and does not retry. The package cannot recognize private networks that use public
-// addresses or a private translation prefix; a firewall must protect such networks.
+// addresses or a private translation prefix; the operator can deny them (see [Networks]).
 package netguard
 
 import (
@@ -32,6 +32,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -53,6 +54,8 @@ type Options struct {
 	// AllowPrefixes are address prefixes that are allowed even if they are not public. IPv4 prefixes must not be
 	// written as IPv6 prefixes.
 	AllowPrefixes []netip.Prefix
+	// Networks are the operator's exceptions, which SetNetworks can replace.
+	Networks Networks
 	// DenySelf lists this program's listeners. Connections to these listeners are refused even if their addresses are
 	// allowed. A listener with an unspecified address (0.0.0.0 or ::) stands for all addresses of this machine.
 	DenySelf []netip.AddrPort
@@ -66,9 +69,11 @@ type Guard struct {
 	opt     Options
 	dialer  net.Dialer
 	bounded net.Dialer // dialer for Fetch, which waits for a free slot for the address
-	fetch   *http.Client
-	slots   *slots
-	probes  singleflight.Group // whether the DNS servers are silent
+	// networks are the operator's; they may change while connections are opened.
+	networks atomic.Pointer[Networks]
+	fetch    *http.Client
+	slots    *slots
+	probes   singleflight.Group // whether the DNS servers are silent
 }
 
 // New returns a guard.
@@ -81,6 +86,7 @@ func New(opt Options) *Guard {
 	}}
 	g.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, ControlContext: g.control,
 		Resolver: g.opt.resolver()}
+	g.SetNetworks(opt.Networks)
 	g.slots = newSlots()
 	g.bounded = g.dialer
 	g.bounded.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
@@ -142,8 +148,9 @@ func (g *Guard) denySelf(to netip.AddrPort) error {
 		if self.Port() != to.Port() {
 			continue
 		}
-		ours := self.Addr().Unmap() == addr
-		if self.Addr().IsUnspecified() {
+		own := self.Addr().Unmap()
+		ours := own == addr
+		if own.IsUnspecified() {
 			var err error
 			if ours, err = onThisMachine(addr); err != nil {
 				return fmt.Errorf("%w: addresses of this machine: %w", ErrRefused, err)
@@ -196,7 +203,7 @@ func (g *Guard) CheckURL(text string) (*url.URL, error) {
 		return nil, errors.New("must have a port between 1 and 65535, or none")
 	}
 	if addr, err := netip.ParseAddr(host); err == nil && !g.Allowed(addr) {
-		return nil, fmt.Errorf("must lead to a public address; %s is not: %w", addr, ErrRefused)
+		return nil, fmt.Errorf("must lead to %s: %w", g.expected(addr), ErrRefused)
 	}
 	if name := strings.ToLower(strings.TrimSuffix(host, ".")); !g.opt.AllowLoopback &&
 		(name == "localhost" || strings.HasSuffix(name, ".localhost")) {

@@ -51,14 +51,19 @@ func prefixes(list ...string) []netip.Prefix {
 }
 
 // Allowed reports whether connections to an address that a user supplies are allowed, because the address is public or
-// the options allow it. If an IPv6 address embeds an IPv4 address, the embedded address must also be public.
+// the options or the operator's networks allow it. If an IPv6 address embeds an IPv4 address, the embedded address must
+// also be public.
 func (g *Guard) Allowed(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return false
 	}
 	addr = addr.Unmap()
 	bare := addr.WithZone("")
-	if slices.ContainsFunc(g.opt.AllowPrefixes, func(p netip.Prefix) bool { return p.Contains(bare) }) {
+	n := g.networks.Load()
+	if contains(n.Deny, bare) || nat64.Contains(bare) && contains(n.Deny, tail4(bare)) {
+		return false
+	}
+	if contains(g.opt.AllowPrefixes, bare) || contains(n.Allow, bare) && addr.Zone() == "" && mayAllow(bare) {
 		return true
 	}
 	if g.opt.AllowLoopback && bare.IsLoopback() {
@@ -79,10 +84,13 @@ func public(addr netip.Addr) bool {
 	if !global6.Contains(addr) || slices.ContainsFunc(refused6, within) {
 		return false
 	}
-	if b := addr.As16(); b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe {
-		return public(tail4(addr)) // ISATAP addresses embed an IPv4 address (RFC 5214 section 6.1).
-	}
-	return true
+	return !isISATAP(addr) || public(tail4(addr))
+}
+
+// isISATAP reports whether an IPv6 address embeds an IPv4 address as RFC 5214 section 6.1 describes.
+func isISATAP(addr netip.Addr) bool {
+	b := addr.As16()
+	return b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
 // tail4 returns the IPv4 address in the last four bytes of an IPv6 address.

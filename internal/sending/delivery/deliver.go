@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -14,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/evidence"
@@ -31,9 +33,11 @@ type try struct {
 	job     jobs.Job
 	d       emails.Delivery
 	o       *emails.Outgoing
+	began   time.Time // when the job was claimed
 	started time.Time // when the SMTP conversation began
 	seen    observed
-	route   *route // nil if no host is contacted
+	route   *route               // nil if no host is contacted
+	rules   *routing.Destination // what the operator has set for the destination; nil if nothing
 
 	suppressionsReadAt time.Time      // when the suppressions were last read; zero if not yet read
 	skipped            []events.Event // events for recipients suppressed after acceptance; recorded with the outcome
@@ -68,7 +72,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	t := &try{job: j, d: d, o: o, started: s.p.DB.Now(), seen: seen}
+	t := &try{job: j, d: d, o: o, began: began, started: s.p.DB.Now(), seen: seen}
 	s.observe(t, began)
 	if !o.MayBeRefused {
 		t.suppressionsReadAt = loaded
@@ -95,16 +99,10 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	t.seen.lap(evidence.Work)
-	r := &route{team: j.TeamID}
+	r, group := &route{team: j.TeamID}, s.group(j.Lane)
 	if s.c.Transport != Capture {
 		t.route = r
-		out, ok, err := s.chooseRoute(ctx, t, r, from.TLS)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			t.seen.Forget(evidence.Work) // the look-up of hosts is the attempt
-			_, err := s.record(ctx, t, out)
+		if ended, err := s.prepareRoute(ctx, t, r, from.TLS, &group); err != nil || ended {
 			return err
 		}
 		t.seen.lap(evidence.DNS)
@@ -127,7 +125,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	o.ReleaseContent()
 	size = s.shrinkReservation(j.TeamID, size, msg)
 	t.seen.lap(evidence.Prepare)
-	return s.transmit(ctx, t, r, s.group(j.Lane), from, msg)
+	return s.transmit(ctx, t, r, group, from, msg)
 }
 
 // reserveMemory waits until the team may use size bytes of memory, and returns the number of bytes reserved.
@@ -153,10 +151,39 @@ func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64
 	return left
 }
 
-// chooseRoute finds the hosts to try for an attempt. If no host can be tried now, chooseRoute returns ok == false, and
-// out contains the reason.
-func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
-	if r.hops, r.seen, err = s.plan(ctx, t.d.Domain, tls); err != nil {
+// prepareRoute finds the hosts or relays to try, and sets the group whose limits apply. If nothing can be tried now, or
+// the group takes no message now, prepareRoute ends or releases the job and returns true.
+func (s *Service) prepareRoute(ctx context.Context, t *try, r *route, tls string, group *string) (ended bool,
+	err error) {
+	claimed := *group
+	out, ok, err := s.chooseRoute(ctx, t, r, tls, group)
+	if err != nil {
+		return false, err
+	}
+	if held, err := s.holdBack(ctx, t, claimed, *group); err != nil || held {
+		return held, err
+	}
+	if !ok {
+		t.seen.Forget(evidence.Work) // the look-up of hosts is the attempt
+		_, err = s.record(ctx, t, out)
+	}
+	return !ok, err
+}
+
+// chooseRoute finds the hosts or relays to try for an attempt, and sets the group whose limits apply. If nothing can be
+// tried now, chooseRoute returns ok == false, and out contains the reason.
+func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string, group *string) (out outcome, ok bool,
+	err error) {
+	sender := ""
+	if s.routes.Load().BySender() {
+		if sender, err = t.o.SenderDomain(); err != nil {
+			return out, false, err
+		}
+		sender = strings.ToLower(sender)
+	}
+	w, err := s.choose(ctx, t.d.Domain, sender, tls)
+	r.hops, r.seen, t.rules, *group = w.hops, w.seen, w.destination, w.group
+	if err != nil {
 		if ctx.Err() != nil {
 			return out, false, context.Cause(ctx)
 		}
@@ -166,9 +193,9 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string)
 		a := answerForPlanError(err)
 		return outcome{answers: repeatAnswer(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
 	}
-	s.routed(t, r.hops)
+	s.routed(t, w)
 	if len(r.hops) > 0 {
-		s.hosts.requestShare(r.hops[0].addr)
+		s.hosts.requestShare(r.hops[0].at())
 	}
 	out, silent := s.allInBackoff(r, len(t.o.To))
 	return out, !silent, nil
@@ -330,6 +357,7 @@ func (s *Service) failIn(ctx context.Context, tx *db.Tx, t *try, reason string) 
 // failBecause is like failIn, with a reason that has a message.
 func (s *Service) failBecause(ctx context.Context, tx *db.Tx, t *try, why *events.Failed) error {
 	s.p.Queue.Finish(ctx, tx, t.job)
+	s.failed(tx, t, why.Reason)
 	return s.p.Recorder.Record(ctx, tx, t.forAll(events.EmailFailed, why)...)
 }
 

@@ -38,10 +38,10 @@
 // a separate schedule. A database failure never counts as a bounce.
 //
 // At first a team has one connection to a destination. Each answer from a destination allows more connections, however
-// long it took (window). The operator's relay has no such windows; see relay.go. Each IP address also has a connection
-// window, which is shared by all destinations that use the address. A stalled conversation keeps its connection,
-// because closing it after the final dot could cause a second copy. During a stall, no more connections are allowed.
-// Some connections are reserved for destinations that answer (jobs.Share).
+// long it took (window). The operator's relays have no such windows; see relay.go. Each IP address also has a
+// connection window, which is shared by all destinations that use the address. A stalled conversation keeps its
+// connection, because closing it after the final dot could cause a second copy. During a stall, no more connections are
+// allowed. Some connections are reserved for destinations that answer (jobs.Share).
 //
 // # Out of scope
 //
@@ -73,6 +73,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 	"github.com/postrider/postrider/internal/sending/delivery/capture"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -80,18 +81,19 @@ import (
 // The transports.
 const (
 	Direct  = "direct"  // delivery to the mail hosts of the recipients
-	Relay   = "relay"   // through one smarthost
+	Relay   = "relay"   // through the operator's relays
 	Capture = "capture" // stored in an outbox, never sent
 )
 
 // Config is the part of the configuration that concerns delivery.
 type Config struct {
-	Transport     string
-	Hostname      string // name in EHLO; also used in return paths for domains without a return-path host
-	RelayAddr     string // host:port
-	RelayUsername string
-	RelayPassword string
-	RelayTLS      smtpclient.TLSMode
+	Transport string
+	Hostname  string // name in EHLO; also used in return paths for domains without a return-path host
+
+	// Relays are tried in order. Those with rules get only the mail that matches. The others get all other mail if the
+	// transport is Relay.
+	Relays       []routing.Relay
+	Destinations []routing.Destination // what the operator has set for some destinations
 
 	SMTPPort       int      // port for direct delivery; 0 means 25
 	OwnHosts       []string // names of MX hosts that lead back to this server; nil means Hostname
@@ -157,6 +159,8 @@ type Deps struct {
 	// more jobs in the group.
 	OnLimitRaised func(group string)
 
+	Observe func(Report) `deps:"optional"` // called after the outcome of each attempt was stored
+
 	Log *slog.Logger
 }
 
@@ -168,7 +172,9 @@ type Service struct {
 	hosts              *hosts
 	shape              *shaper
 	guard              *netguard.Guard
-	memory             *fairshare.Pool // bytes
+	routes             atomic.Pointer[routing.Table]
+	schedule           atomic.Pointer[[]time.Duration] // waits between tries
+	memory             *fairshare.Pool                 // bytes
 	preparing          *fairshare.Turns
 	signing            *fairshare.Turns
 	signed             atomic.Uint64 // number of signatures; see yieldEvery
@@ -201,9 +207,6 @@ func newService(c Config, p Deps) *Service {
 	orDefault(&c.Signers, 1)
 	orDefault(&c.LaneConnections, 1)
 	orDefault(&c.Workers, 16)
-	if len(c.Schedule) == 0 {
-		c.Schedule = defaultSchedule
-	}
 	if c.OwnHosts == nil {
 		c.OwnHosts = []string{c.Hostname}
 	}
@@ -213,31 +216,29 @@ func newService(c Config, p Deps) *Service {
 	}
 	connections, known, shape := newPool(c.MaxConnections, c.ConnectionMessages), newHosts(c.LaneConnections),
 		newShaper(c.LaneConnections, c.LaneRate)
-	if c.Transport == Relay {
-		known.trust(c.MaxConnections)
-		known.useShares(nil, connections)
-		shape.trust(c.MaxConnections, c.LaneConnections)
-	} else {
-		known.useShares(p.Shares, connections)
-	}
+	known.relayFull = c.MaxConnections
+	known.useShares(p.Shares, connections)
 	shape.useShares(p.Shares, p.OnLimitRaised)
-	return &Service{c: c, p: p, reverse: newReverse(), answers: newAnswerCounts(), pool: connections, hosts: known,
+	s := &Service{c: c, p: p, reverse: newReverse(), answers: newAnswerCounts(), pool: connections, hosts: known,
 		shape: shape, guard: netguard.New(o),
 		memory: fairshare.New(memory, memoryGreed), preparing: fairshare.NewTurns(c.Workers, c.Workers/8),
 		signing: fairshare.NewTurns(c.Signers, 0), shortGreeting: shortGreeting, suppressionsMaxAge: suppressionsMaxAge}
+	s.Apply(c)
+	shape.limitsOf = func(group string) routing.Limits { return s.routes.Load().Limits(group) }
+	return s
 }
 
-// Kind returns the job kind for deliveries. All lanes to one destination share the destination's limits. With the relay
-// transport, the relay is the only destination.
+// Kind returns the job kind for deliveries. All lanes to one destination share the destination's limits. Mail through
+// the same relays has one destination, and so has mail for which the operator has set limits together.
 func (s *Service) Kind() jobs.Kind {
 	// Running jobs spend most of their time waiting for a host and use few resources. With few workers, a few stalled
 	// hosts would block all other mail.
 	k := jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
 		prefetch*s.c.LaneConnections),
-		PerLane: prefetch * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
-		Share: s.share, Lease: lease, Schedule: errorSchedule()}
-	if s.c.Transport == Relay { // The relay is the only destination, so no workers are kept free for others.
-		k.PerLane, k.Share = max(k.PerLane, s.c.MaxConnections), nil
+		PerLane: max(prefetch*s.c.LaneConnections, s.c.MaxConnections), Group: s.group, Owner: emails.LaneTeam,
+		Bulk: emails.IsBulk, Limit: s.limit, Share: s.share, Lease: lease, Schedule: errorSchedule()}
+	if s.c.Transport == Relay { // Relays are the only destinations, so no workers are kept free for others.
+		k.Share = nil
 	}
 	return k
 }
@@ -258,12 +259,10 @@ func (s *Service) group(lane string) string {
 	switch {
 	case s.isSandbox(domain):
 		return domain
-	case s.c.Transport == Relay:
-		return s.c.RelayAddr
 	case s.c.Transport == Capture:
 		return Capture
 	}
-	return domain
+	return s.routes.Load().Group(domain)
 }
 
 func (s *Service) limit(group string) (int, time.Time) {

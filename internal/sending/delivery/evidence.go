@@ -75,14 +75,14 @@ func outageOf(text string) evidence.Outage {
 }
 
 // routed records the hosts that were found for the destination.
-func (s *Service) routed(t *try, hops []hop) {
-	t.seen.Hosts = len(hops)
-	if s.c.Transport == Relay {
+func (s *Service) routed(t *try, w way) {
+	t.seen.Hosts = len(w.hops)
+	if w.relays {
 		t.seen.Provider = evidence.Relay
 		return
 	}
-	names := make([]string, len(hops))
-	for i, h := range hops {
+	names := make([]string, len(w.hops))
+	for i, h := range w.hops {
 		names[i] = h.name
 	}
 	t.seen.Provider = evidence.ProviderOf(names)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/platform/nodelimits"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 )
 
 const (
@@ -23,9 +24,9 @@ const (
 	dialsMax = 8
 )
 
-// hosts remembers which IP addresses answer. All destinations with the same address share its entry, even if their host
-// names differ. Failures after the greeting are remembered per team, because the team's mail may have caused the
-// failure.
+// hosts remembers which IP addresses and relays answer. A relay has its key (routing.Relay.Key) in place of an address.
+// All destinations with the same address share its entry, even if their host names differ. Failures after the greeting
+// are remembered per team, because the team's mail may have caused the failure.
 //
 // The backoff for an address never lasts longer than the address has already been failing. For example, if a host has
 // failed for an hour, its recovery is noticed within an hour.
@@ -38,8 +39,8 @@ type hosts struct {
 	backoffFirst, backoffMax time.Duration
 	patience                 time.Duration      // stallAfter
 	full                     int                // maximum number of concurrent conversations with an address
+	relayFull                int                // and with a relay of the operator
 	dials                    int                // dialsMax
-	trusted                  bool               // whether windows do not limit conversations; see trust
 	shares                   *nodelimits.Shares // nil if this node may use the full limits
 	pool                     *pool              // connections in this pool count against the limits
 
@@ -49,9 +50,11 @@ type hosts struct {
 	plain         map[string]time.Time // for each address, when to forget its failed TLS handshake
 }
 
-// host holds the state of one IP address.
+// host holds the state of one IP address, or of a relay.
 type host struct {
 	failure
+	relay         bool
+	full          int           // maximum number of conversations for all nodes
 	reached       time.Time     // time of the last greeting
 	dialing       int           // number of connections being opened
 	dialDone      chan struct{} // closed when the next dial ends; nil if no message is waiting
@@ -68,6 +71,7 @@ type connKey struct{ addr, team string }
 type conversations struct {
 	failure
 	window
+	relay bool
 }
 
 // waiter is a message that waits for its turn at an address.
@@ -86,7 +90,7 @@ type failure struct {
 
 // newHosts returns an empty hosts table. The parameter full is the maximum number of conversations with an address.
 func newHosts(full int) *hosts {
-	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full,
+	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full, relayFull: full,
 		dials: dialsMax, entries: map[string]*host{},
 		conversations: map[connKey]*conversations{}, plain: map[string]time.Time{}}
 }
@@ -95,14 +99,34 @@ func newHosts(full int) *hosts {
 // shares. Call useShares before any other method.
 func (h *hosts) useShares(shares *nodelimits.Shares, p *pool) {
 	h.shares, h.pool = shares, p
-	limit := func(string) int { return h.full }
-	shares.Register(addressShares, nodelimits.Places{Limit: limit, Use: h.demand, Changed: h.shareChanged, Busy: h.busy})
+	shares.Register(addressShares, nodelimits.Places{Limit: h.limit, Use: h.demand, Changed: h.shareChanged, Busy: h.busy})
 }
 
 // requestShare requests this node's share of the connections to an address, so that the share is known when the
 // address is dialed.
 func (h *hosts) requestShare(addr string) {
-	h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
+	if !routing.IsRelayKey(addr) {
+		h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.limit(addr))
+	}
+}
+
+// limit returns the maximum number of conversations with an address for all nodes together.
+func (h *hosts) limit(addr string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one := h.entries[addr]; one != nil {
+		return one.full
+	}
+	return h.fullOf(addr)
+}
+
+// raise allows at least n conversations with an address, because the operator allows as many connections to one of its
+// destinations.
+func (h *hosts) raise(addr string, n int, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.entry(addr, now)
+	one.full = max(one.full, n)
 }
 
 // demand returns two numbers: how many connections to an address this node could use, and how many it has open,
@@ -118,12 +142,12 @@ func (h *hosts) demand(addr string) (want, held int) {
 	want = one.talking
 	next := map[*conversations]int{}
 	for _, w := range one.waiting {
-		if w.conversations.talking+next[w.conversations] < h.allowed(w.conversations) {
+		if w.conversations.talking+next[w.conversations] < h.allowed(one, w.conversations) {
 			next[w.conversations]++
 			want++
 		}
 	}
-	return min(want, h.full), one.talking + held
+	return min(want, one.full), one.talking + held
 }
 
 // shareChanged records this node's new share of the connections to an address. Idle connections that exceed the share
@@ -153,13 +177,14 @@ func (h *hosts) closeExcess(addr string) {
 	h.pool.trim(addr, n)
 }
 
-// busy returns the addresses that have open connections.
+// busy returns the addresses that have open connections. Nodes do not share the limits of relays.
 func (h *hosts) busy() []string {
 	all := h.pool.addresses()
+	maps.DeleteFunc(all, func(addr string, _ bool) bool { return routing.IsRelayKey(addr) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for addr, one := range h.entries {
-		if one.talking > 0 {
+		if one.talking > 0 && !one.relay {
 			all[addr] = true
 		}
 	}
@@ -198,7 +223,7 @@ func (h *hosts) entry(addr string, now time.Time) *host {
 				}
 			}
 		}
-		one = &host{share: h.full}
+		one = &host{relay: routing.IsRelayKey(addr), full: h.fullOf(addr), share: h.fullOf(addr)}
 		h.entries[addr] = one
 	}
 	return one
@@ -211,6 +236,9 @@ func (h *hosts) failed(addr string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.entries[addr]
+	if one != nil && one.relay { // the operator's order applies again after the rest
+		return one.times > 0 && now.Before(one.until)
+	}
 	return one != nil && one.failed(now)
 }
 
@@ -240,7 +268,9 @@ func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan str
 	}
 	suspect, most := one.failed(now), 1
 	if !suspect && now.Sub(one.reached) < reachableFor {
-		most = h.dials
+		if most = h.dials; one.relay {
+			most = one.full
+		}
 	}
 	switch {
 	case one.dialing < most:
@@ -264,23 +294,40 @@ const (
 	noGreeting                     // the host did not answer
 )
 
+// dialChange says how the result of a dial changes what is known about an address.
+type dialChange uint8
+
+const (
+	unchanged    dialChange = iota
+	beganToFail             // the address begins a backoff
+	answersAgain            // the address answers after it has failed
+)
+
 // endDial records the result of a dial that was permitted by claimDial. If no connection was opened, the parameter why
 // is the answer to record for the recipients.
-func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time) {
+func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time) (changed dialChange) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.entry(addr, now)
 	one.dialing--
 	switch what {
 	case greeted:
+		if one.times > 0 {
+			changed = answersAgain
+		}
 		one.failure, one.reached = failure{}, now
 	case noGreeting:
-		one.add(why, h.backoffFirst, h.backoffMax, now)
+		if !now.Before(one.until) {
+			changed = beganToFail
+		}
+		first, longest := h.backoffs(one)
+		one.add(why, first, longest, now)
 	}
 	if one.dialDone != nil {
 		close(one.dialDone)
 		one.dialDone = nil
 	}
+	return changed
 }
 
 // conversationsOf returns the entry for a team's conversations with an address, and creates it if it does not exist.
@@ -296,7 +343,7 @@ func (h *hosts) conversationsOf(addr, team string, now time.Time) *conversations
 				}
 			}
 		}
-		l = &conversations{}
+		l = &conversations{relay: routing.IsRelayKey(addr)}
 		h.conversations[k] = l
 	}
 	return l
@@ -324,13 +371,15 @@ func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan s
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one, l := h.entry(addr, now), h.conversationsOf(addr, team, now)
-	one.share, _ = h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
+	if one.share = one.full; !one.relay {
+		one.share, _ = h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, one.full)
+	}
 	switch {
 	case h.stalls(l, now):
 		why := ownReply(451, "4.4.2", "the host leaves other messages without an answer at present")
 		return false, nil, failure{times: 1, at: l.lastProgress, until: now, why: answer{stage: smtpclient.StageConnect,
 			reply: why}}
-	case l.talking < h.allowed(l) && (one.talking < one.share || l.talking == 0 && one.share > 0):
+	case l.talking < h.allowed(one, l) && (one.talking < one.share || l.talking == 0 && one.share > 0):
 		l.begin(now)
 		one.talking++
 		return true, nil, failure{}
@@ -347,7 +396,7 @@ func (h *hosts) end(addr, team string, what response, took time.Duration, now ti
 	defer h.mu.Unlock()
 	one := h.entry(addr, now)
 	one.talking--
-	h.conversationsOf(addr, team, now).end(what, took, h.patience, h.full, now)
+	h.conversationsOf(addr, team, now).end(what, took, h.patience, one.full, now)
 	h.wakeWaiters(one, now)
 }
 
@@ -358,7 +407,7 @@ func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	one.waiting = slices.DeleteFunc(one.waiting, func(w waiter) bool {
 		l, more := w.conversations, woken[w.conversations]
 		if !h.stalls(l, now) {
-			if l.talking+more >= h.allowed(l) || free <= 0 && (l.talking+more > 0 || one.share == 0) {
+			if l.talking+more >= h.allowed(one, l) || free <= 0 && (l.talking+more > 0 || one.share == 0) {
 				return false
 			}
 			woken[l]++

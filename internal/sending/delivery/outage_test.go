@@ -176,8 +176,9 @@ func behindRelay(t *testing.T, d *db.DB, servers *nameserver, port string) *fixt
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, servers.addr)
 	}}
-	return newFixture(t, d, Config{Transport: Relay, RelayAddr: net.JoinHostPort("relay.test.", port), LaneConnections: 2,
-		Schedule: []time.Duration{time.Hour, time.Hour}, Dial: (&net.Dialer{Resolver: resolver}).DialContext},
+	return newFixture(t, d, Config{Transport: Relay, Relays: relays(net.JoinHostPort("relay.test.", port)),
+		LaneConnections: 2,
+		Schedule:        []time.Duration{time.Hour, time.Hour}, Dial: (&net.Dialer{Resolver: resolver}).DialContext},
 		resolve.Fake{})
 }
 

@@ -14,22 +14,52 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/evidence"
 )
 
-// hop is one IP address to try.
+// hop is one IP address or one relay to try.
 type hop struct {
 	name string // host name, used to verify the TLS certificate
 	addr string // with port
 	pref uint16
 	mode smtpclient.TLSMode
+
+	relay       *routing.Relay // nil for a host of the destination
+	spare       bool           // whether the path has other relays
+	connections int            // how many connections the destination may have, if the operator has set it; 0 otherwise
+	messages    int            // maximum number of messages over one connection; 0 means the general limit
 }
 
-func (h hop) key() poolKey { return poolKey{h.addr, h.mode} }
+// at returns what identifies the hop in the pool and among the hosts: its address, or the key of the relay.
+func (h hop) at() string {
+	if h.relay != nil {
+		return h.relay.Key()
+	}
+	return h.addr
+}
 
-// String returns the host's name and address, in the form that is stored in attempts.
-func (h hop) String() string { return h.name + " [" + hostOf(h.addr) + "]" }
+func (h hop) key() poolKey { return poolKey{h.at(), h.mode} }
+
+// relayName returns the name of the relay, or "" for a host of the destination.
+func (h hop) relayName() string {
+	if h.relay == nil {
+		return ""
+	}
+	return h.relay.Name
+}
+
+// unnamedRelay is the name of the relay that the settings relay_addr and so on describe.
+const unnamedRelay = "relay"
+
+// String returns the host's name and address, or the name of the relay, in the form that is stored in attempts.
+func (h hop) String() string {
+	if h.relay != nil && h.relay.Name != unnamedRelay {
+		return h.name + " [relay " + h.relay.Name + "]"
+	}
+	return h.name + " [" + hostOf(h.addr) + "]"
+}
 
 // These are permanent reasons for which mail cannot be delivered to a domain. Package resolve defines more reasons.
 var (
@@ -55,13 +85,74 @@ func (l *lookup) skip(host string, why evidence.Skip) {
 	l.skipped[host] = why
 }
 
-// plan returns the addresses to try for a domain, in order of preference (RFC 5321 section 5.1). The parameter tls is
-// the sending domain's TLS setting. The result seen is valid also if plan returns an error.
-func (s *Service) plan(ctx context.Context, domain, tls string) (hops []hop, seen lookup, err error) {
-	mode := s.mode(tls)
-	if s.c.Transport == Relay {
-		return []hop{{name: hostOf(s.c.RelayAddr), addr: s.c.RelayAddr, mode: mode}}, seen, nil
+// preferred returns the names of the hosts in the order of their preference, and of their names. Hosts that cannot be
+// looked up or that failed recently keep their place: whether a destination of the operator applies, and so which TLS
+// its hosts need, must not depend on failures.
+func (l *lookup) preferred() (names []string) {
+	all := slices.DeleteFunc(slices.Clone(l.hosts), func(h resolve.Host) bool {
+		why := l.skipped[h.Name]
+		return why == evidence.IsOurs || why == evidence.AfterOurs
+	})
+	slices.SortFunc(all, func(a, b resolve.Host) int {
+		return cmp.Or(cmp.Compare(a.Pref, b.Pref), cmp.Compare(a.Name, b.Name))
+	})
+	for _, h := range all {
+		names = append(names, h.Name)
 	}
+	return names
+}
+
+// way is how an email leaves.
+type way struct {
+	group       string               // whose limits apply
+	destination *routing.Destination // nil if the operator has set nothing for it
+	relays      bool                 // whether the hops are relays
+	hops        []hop
+	seen        lookup
+}
+
+// choose returns how an email to a domain leaves. The parameters sender and tls are the sender's domain and its TLS
+// setting. The looked-up hosts are valid also if choose returns an error.
+func (s *Service) choose(ctx context.Context, domain, sender, tls string) (w way, err error) {
+	table := s.routes.Load()
+	w.destination = table.Known(domain)
+	path := table.Path(w.destination, domain, sender)
+	if path == nil {
+		if w.hops, w.seen, err = s.plan(ctx, domain, tls); err != nil {
+			w.group = table.GroupOf(w.destination, domain, sender)
+			return w, err
+		}
+		if table.ByHost() {
+			w.destination = table.Learn(domain, w.seen.preferred())
+			path = table.Path(w.destination, domain, sender)
+		}
+		if path == nil {
+			w.limitHops(tls)
+		}
+	}
+	if path != nil {
+		w.hops, w.relays = s.relayHops(path, directMode(tls, w.destination) == smtpclient.TLSRequired), true
+	}
+	w.group = table.GroupOf(w.destination, domain, sender)
+	return w, nil
+}
+
+// limitHops sets what the operator has set for the destination.
+func (w *way) limitHops(tls string) {
+	if w.destination == nil {
+		return
+	}
+	for i := range w.hops {
+		h := &w.hops[i]
+		h.mode, h.connections, h.messages = directMode(tls, w.destination), w.destination.Connections,
+			w.destination.Messages
+	}
+}
+
+// plan returns the addresses of a domain's mail hosts to try, in order of preference (RFC 5321 section 5.1). The
+// parameter tls is the sending domain's TLS setting. The result seen is valid also if plan returns an error.
+func (s *Service) plan(ctx context.Context, domain, tls string) (hops []hop, seen lookup, err error) {
+	mode := directMode(tls, nil)
 	ctx, cancel := context.WithTimeout(ctx, planMax)
 	defer cancel()
 	if seen.hosts, err = resolve.Hosts(ctx, s.p.DNS, domain); err != nil {
@@ -90,7 +181,8 @@ func (s *Service) plan(ctx context.Context, domain, tls string) (hops []hop, see
 		}
 		private = private || len(usable) < len(addrs)
 		for _, a := range usable[:min(len(usable), maxPerHost)] {
-			hops = append(hops, hop{h.Name, netip.AddrPortFrom(a, uint16(s.c.SMTPPort)).String(), h.Pref, mode})
+			hops = append(hops, hop{name: h.Name, addr: netip.AddrPortFrom(a, uint16(s.c.SMTPPort)).String(), pref: h.Pref,
+				mode: mode})
 		}
 	}
 	switch {
@@ -190,40 +282,24 @@ func (s *Service) prefer(hops []hop) {
 		if !s.pool.has(h.key()) {
 			n++
 		}
-		if s.hosts.failed(h.addr, now) {
+		if s.hosts.failed(h.at(), now) {
 			n += 1 << 20
 		}
-		rank[h.addr] = n
+		rank[h.at()] = n
 	}
-	slices.SortStableFunc(hops, func(a, b hop) int { return cmp.Compare(rank[a.addr], rank[b.addr]) })
+	slices.SortStableFunc(hops, func(a, b hop) int { return cmp.Compare(rank[a.at()], rank[b.at()]) })
 }
 
-// mode returns the TLS mode for a connection. The parameter tls is the sending domain's TLS setting.
-func (s *Service) mode(tls string) smtpclient.TLSMode {
-	enforced := tls == domains.Enforced
-	if s.c.Transport != Relay {
-		if enforced {
-			return smtpclient.TLSRequired
-		}
-		return smtpclient.TLSOpportunistic
+// directMode returns the TLS mode for connections to the hosts of a destination. The parameter tls is the sending
+// domain's TLS setting, which a destination of the operator cannot weaken.
+func directMode(tls string, d *routing.Destination) smtpclient.TLSMode {
+	switch {
+	case tls == domains.Enforced:
+		return smtpclient.TLSRequired
+	case d != nil && d.TLS != nil:
+		return *d.TLS
 	}
-	return s.relayMode(enforced)
-}
-
-// relayMode returns the TLS mode for connections to the operator's relay. With enforced, the sending domain requires
-// TLS.
-func (s *Service) relayMode(enforced bool) smtpclient.TLSMode {
-	switch s.c.RelayTLS {
-	case smtpclient.TLSNone: // the operator may choose plain text, for example for a relay on the same machine
-		if enforced && !onThisMachine(s.c.RelayAddr) {
-			return smtpclient.TLSRequired
-		}
-	case smtpclient.TLSOpportunistic: // a password is sent only to a verified relay or to one on this machine
-		if enforced || s.c.RelayUsername != "" && !onThisMachine(s.c.RelayAddr) {
-			return smtpclient.TLSRequired
-		}
-	}
-	return s.c.RelayTLS
+	return smtpclient.TLSOpportunistic
 }
 
 func onThisMachine(addr string) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -105,9 +106,11 @@ func TestMode(t *testing.T) {
 		{Relay, far, smtpclient.TLSNone, "user", domains.Opportunistic, smtpclient.TLSNone}, // as configured
 		{Relay, far, smtpclient.TLSImplicit, "", domains.Enforced, smtpclient.TLSImplicit},
 	} {
-		s := newService(Config{Transport: c.transport, RelayAddr: c.relay, RelayTLS: c.relayTLS, RelayUsername: c.user},
-			Deps{})
-		if got := s.mode(c.domain); got != c.want {
+		got := directMode(c.domain, nil)
+		if c.transport == Relay {
+			got = relayMode(&routing.Relay{Address: c.relay, TLS: c.relayTLS, Username: c.user}, c.domain == domains.Enforced)
+		}
+		if got != c.want {
 			t.Errorf("%+v: mode %v", c, got)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // connections of a busy lane are never idle for as long as idleMax.
 const idleMax = 15 * time.Second
 
-// poolKey is the address and TLS mode of a connection. A message may reuse an idle connection only if both match.
+// poolKey is the address, or the key of a relay, and the TLS mode of a connection. A message may reuse an idle
+// connection only if both match.
 type poolKey struct {
 	addr string
 	mode smtpclient.TLSMode
@@ -28,6 +29,7 @@ type pooledConn struct {
 	since   time.Time
 	socket  *socket // nil if the pool does not count the socket
 	plain   bool    // whether the connection is not encrypted because a TLS handshake failed
+	most    int     // maximum number of messages if it is less than the pool's; 0 means the pool's
 }
 
 // conversation returns the transcript for the last message sent over the connection. The transcript includes the
@@ -61,6 +63,13 @@ func newPool(limit, messages int) *pool {
 	return &pool{limit: limit, messages: messages, permits: fairshare.New(int64(limit), fairshare.Greed),
 		idle:   map[poolKey][]*pooledConn{},
 		ending: map[string]int{}}
+}
+
+// size returns the number of open connections, including idle ones.
+func (p *pool) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open
 }
 
 // has reports whether the pool has an idle connection with key k.
@@ -114,7 +123,7 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooled
 // put returns a connection to the pool for the next message. If the connection is unusable or has sent its maximum
 // number of messages, put ends the connection.
 func (p *pool) put(l *pooledConn) {
-	if !l.Usable() || l.Messages() >= p.messages {
+	if !l.Usable() || l.Messages() >= p.messages || l.most > 0 && l.Messages() >= l.most {
 		p.end(l)
 		return
 	}

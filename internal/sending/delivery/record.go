@@ -13,6 +13,7 @@ import (
 // outcome is the result of a delivery attempt.
 type outcome struct {
 	host         string // the host's name and address
+	relay        string // name of the relay; "" if the host is none
 	tls          string
 	conversation string
 	answers      []answer // one answer per recipient
@@ -28,7 +29,7 @@ type outcome struct {
 // records the result for each recipient.
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
 	now := s.p.DB.Now()
-	wait, exhausted := nextWait(s.c.Schedule, t.job, now)
+	wait, exhausted := s.nextWait(t, now)
 	wait = max(jobs.Jitter(wait), s.holdUnknown(ctx, t, &out))
 	verdicts := make([]verdict, len(out.answers))
 	for i, a := range out.answers {
@@ -36,7 +37,7 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 	}
 	a, deciding := t.attempt(out, verdicts, now)
 	a.Evidence = s.evidence(t, out, out.answers[deciding], verdicts[deciding].state == delivered)
-	return verdicts, s.p.Queue.Record(ctx, func(tx *db.Tx) error {
+	err := s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		if a.NextAt.IsZero() {
 			s.p.Queue.Finish(ctx, tx, t.job)
 		} else {
@@ -48,6 +49,27 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 		}
 		return s.p.Recorder.Record(ctx, tx, all...)
 	})
+	if err == nil {
+		s.recorded(t, out, verdicts, &a, deciding)
+	}
+	return verdicts, err
+}
+
+// nextWait returns the wait before a try's next one, and whether there is none, by the operator's rules for the
+// destination or else by the settings.
+func (s *Service) nextWait(t *try, now time.Time) (wait time.Duration, exhausted bool) {
+	schedule := *s.schedule.Load()
+	if t.rules == nil {
+		return nextWait(schedule, t.job, now)
+	}
+	if len(t.rules.Schedule) > 0 {
+		schedule = t.rules.Schedule
+	}
+	wait, exhausted = nextWait(schedule, t.job, now)
+	if life := t.rules.Lifetime; life > 0 && now.Sub(t.job.CreatedAt)+wait > life {
+		exhausted = true
+	}
+	return wait, exhausted
 }
 
 // nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The schedule is exhausted

@@ -70,12 +70,13 @@ func (s *Service) Release(ctx context.Context, captureID string, r capture.Relea
 // be at any address. Other servers are reached only through netguard, and get no password.
 func (s *Service) releaseOptions(r *capture.Release) (o smtpclient.Options, err error) {
 	o = smtpclient.Options{Hello: s.c.Hostname, RootCAs: s.c.RootCAs, Timeouts: s.c.Timeouts}
-	if r.Relay == "" && s.c.RelayAddr == "" {
+	own := s.routes.Load().Default()
+	if r.Relay == "" && own == nil {
 		return o, errNoRelay
 	}
-	if r.Relay == "" || r.Relay == s.c.RelayAddr {
-		r.Relay = s.c.RelayAddr
-		o.TLS, o.Username, o.Password, o.Dial = s.relayMode(false), s.c.RelayUsername, s.c.RelayPassword, s.c.Dial
+	if own != nil && (r.Relay == "" || r.Relay == own.Address) {
+		r.Relay = own.Address
+		o.TLS, o.Username, o.Password, o.Dial = relayMode(own, false), own.Username, own.Password, s.c.Dial
 		return o, nil
 	}
 	host, port, err := net.SplitHostPort(r.Relay)

@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/nodelimits"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 )
 
 const (
@@ -25,6 +26,8 @@ const (
 	quick = 200 * time.Millisecond
 	// If other nodes use all connections to a destination, this node checks its share again after shareWait.
 	shareWait = time.Second
+	// heldWait is the wait before mail to a destination that the operator has paused is looked at again.
+	heldWait = 30 * time.Second
 )
 
 // These are the kinds of limits that the nodes share.
@@ -39,13 +42,12 @@ const (
 // as long. Successful deliveries then slowly restore the connections. If several nodes share a limit, the shaper uses
 // this node's share.
 type shaper struct {
-	connections   int
-	rate          float64            // messages per second; 0 means no limit
+	limitsOf      func(destination string) routing.Limits
 	shares        *nodelimits.Shares // nil if this node may use the full limits
 	onShareRaised func(destination string)
 	patience      time.Duration // stallAfter
-	first         int           // if positive, the destination is the operator's relay; see trust
 	silence       time.Duration // relaySilence
+	held          time.Duration // heldWait
 	now           func() time.Time
 
 	mu     sync.Mutex
@@ -54,6 +56,7 @@ type shaper struct {
 
 // shape holds the shaper's state for one destination.
 type shape struct {
+	limits     routing.Limits   // as of the last use
 	allowed    int              // estimate of how many connections the host accepts
 	share      int              // maximum number of connections for this node
 	unknown    bool             // this node's share is not known yet
@@ -80,19 +83,18 @@ type shape struct {
 	second     time.Time // when the current second began
 }
 
+// newShaper returns a shaper with the same limits for all destinations.
 func newShaper(connections int, rate float64) *shaper {
-	return &shaper{connections: connections, rate: rate, patience: stallAfter, silence: relaySilence, now: time.Now,
-		shapes: map[string]*shape{}}
+	l := routing.Limits{Connections: connections, Rate: rate}
+	return &shaper{limitsOf: func(string) routing.Limits { return l }, patience: stallAfter, silence: relaySilence,
+		held: heldWait, now: time.Now, shapes: map[string]*shape{}}
 }
 
 // useShares restricts this node to its shares of the limits. Call useShares before any other method. The function grown
 // is called after this node's share of the connections to a destination has grown.
 func (s *shaper) useShares(shares *nodelimits.Shares, grown func(destination string)) {
 	s.shares, s.onShareRaised = shares, grown
-	if s.first > 0 {
-		return // connections to the relay are limited for each node
-	}
-	limit := func(string) int { return s.connections }
+	limit := func(destination string) int { return s.limitsOf(destination).Connections }
 	shares.Register(connectionShares, nodelimits.Places{Limit: limit, Use: s.demand, Changed: s.shareChanged,
 		Busy: s.busy})
 }
@@ -103,9 +105,11 @@ func (s *shaper) entry(destination string) *shape {
 		if len(s.shapes) >= shapesMax {
 			s.forget(s.now())
 		}
-		h = &shape{allowed: s.connections, share: s.connections, useful: s.connections, windows: map[string]*window{}}
-		if s.first > 0 {
-			h.useful = s.first
+		l := s.limitsOf(destination)
+		h = &shape{limits: l, allowed: l.Connections, share: l.Connections, useful: l.Connections,
+			windows: map[string]*window{}}
+		if l.First > 0 {
+			h.useful = l.First
 		}
 		h.turns = fairshare.NewTurns(h.useful, reservedConnections(h.useful))
 		s.shapes[destination] = h
@@ -113,13 +117,34 @@ func (s *shaper) entry(destination string) *shape {
 	return h
 }
 
-// refreshShare updates a destination's share of the connections, and reports to shares that the destination has mail.
+// setLimits takes over limits that the operator has changed. A destination that has asked for fewer connections keeps
+// its lower number.
+func (h *shape) setLimits(l routing.Limits) {
+	if l == h.limits {
+		return
+	}
+	if h.allowed >= h.limits.Connections || h.allowed > l.Connections {
+		h.allowed = l.Connections
+	}
+	if h.useful = l.Connections; l.First > 0 {
+		h.useful = l.First
+	}
+	if h.limits.Rate == 0 { // tokens are not refilled without a rate limit
+		h.tokens, h.filledAt = 0, time.Time{}
+	}
+	h.share, h.limits = l.Connections, l
+	h.turns.SetLimit(h.connections(), reservedConnections(h.connections()))
+}
+
+// refreshShare updates a destination's limits and its share of the connections, and reports to shares that the
+// destination has mail. Connections to a relay are limited for each node.
 func (s *shaper) refreshShare(destination string) *shape {
 	h := s.entry(destination)
-	if s.first > 0 {
+	h.setLimits(s.limitsOf(destination))
+	if h.limits.First > 0 {
 		return h
 	}
-	n, known := s.shares.Places(nodelimits.Key{Kind: connectionShares, Name: destination}, s.connections)
+	n, known := s.shares.Places(nodelimits.Key{Kind: connectionShares, Name: destination}, h.limits.Connections)
 	h.unknown = !known
 	h.setShare(n)
 	return h
@@ -160,7 +185,7 @@ func (s *shaper) busy() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for destination, h := range s.shapes {
-		if h.turns.Busy() > 0 {
+		if h.turns.Busy() > 0 && h.limits.First == 0 {
 			all = append(all, destination)
 		}
 	}
@@ -185,7 +210,10 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.refreshShare(destination)
-	if now.Before(h.until) {
+	switch {
+	case h.limits.Paused:
+		return 0, now.Add(s.held)
+	case now.Before(h.until):
 		return 0, h.until
 	}
 	if h.turns.Busy() >= max(h.connections(), 1) {
@@ -201,15 +229,15 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	case h.share < h.allowed: // a waiting job shows that this node could use a larger share
 		n++
 	}
-	if s.rate > 0 {
+	if rate := h.limits.Rate; rate > 0 {
 		s.fill(destination, h, now)
 		// For the caller, claimed jobs without a slot are also in progress, but the shaper does not count them.
 		if may := h.inProgress + max(int(h.tokens), 0); may < n {
 			h.spentAt = now
-			s.rateShare(destination, s.rate) // reports that this node could use the full rate
+			s.rateShare(destination, rate, rate) // reports that this node could use the full rate
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))
-			wait := time.Duration(missing / max(h.rate, s.rate/1000) * float64(time.Second))
-			if h.rate < s.rate {
+			wait := time.Duration(missing / max(h.rate, rate/1000) * float64(time.Second))
+			if h.rate < rate {
 				wait = min(wait, shareWait) // this node's share of the rate limit may grow
 			}
 			return may, now.Add(wait)
@@ -220,8 +248,23 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 
 // rateShare returns this node's share of the rate limit for a destination. The parameter want is the rate that this
 // node could use.
-func (s *shaper) rateShare(destination string, want float64) float64 {
-	return s.shares.Rate(nodelimits.Key{Kind: rateShares, Name: destination}, s.rate, want)
+func (s *shaper) rateShare(destination string, rate, want float64) float64 {
+	return s.shares.Rate(nodelimits.Key{Kind: rateShares, Name: destination}, rate, want)
+}
+
+// admits reports whether a message for a destination may be sent now, although it was claimed as mail for another one.
+// Otherwise, the second result is when to ask again.
+func (s *shaper) admits(destination string, now time.Time) (ok bool, again time.Time) {
+	n, again := s.limit(destination, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entry(destination).inProgress < n {
+		return true, again
+	}
+	if again.IsZero() {
+		again = now.Add(shareWait)
+	}
+	return false, again
 }
 
 // share returns how many of a team's jobs for a destination may be in progress, and whether those jobs are likely to
@@ -230,6 +273,9 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.entry(destination)
+	if h.limits.First > 0 {
+		return jobs.Share{Most: prefetch * h.limits.Connections}
+	}
 	f := h.windows[team]
 	if f == nil {
 		return jobs.Share{Most: 1, Doubt: jobs.Unknown}
@@ -254,7 +300,7 @@ func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
 		h.started, h.second = 0, now
 	}
-	h.rate = s.rateShare(destination, float64(h.started))
+	h.rate = s.rateShare(destination, h.limits.Rate, float64(h.started))
 	if h.filledAt.IsZero() {
 		h.tokens += max(h.rate, 1)
 	} else {
@@ -313,7 +359,7 @@ func (p slot) release(used bool, what response) {
 	defer p.s.mu.Unlock()
 	p.h.inProgress--
 	p.h.pace.ended++
-	p.h.window(p.team).end(what, now.Sub(p.since), p.s.patience, p.s.connections, now)
+	p.h.window(p.team).end(what, now.Sub(p.since), p.s.patience, p.h.limits.Connections, now)
 	if !used {
 		p.h.tokens++
 	}
@@ -369,7 +415,7 @@ func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took tim
 	}
 	switch {
 	case strike == 0 && accepted:
-		h.recover(s.connections)
+		h.recover(h.limits.Connections)
 	case strike > 0:
 		h.strike(strike, hint, by, now)
 	}

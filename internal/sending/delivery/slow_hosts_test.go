@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 )
 
 // slowHost is a mail host that holds its answer to each message until the test releases it.
@@ -87,7 +88,7 @@ func TestSlowRelayGetsAllConnections(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		relay := newSlowHost(t)
-		f := newFixture(t, d, Config{Transport: Relay, RelayAddr: relay.Addr, LaneConnections: 4, MaxConnections: 40},
+		f := newFixture(t, d, Config{Transport: Relay, Relays: relays(relay.Addr), LaneConnections: 4, MaxConnections: 40},
 			resolve.Fake{})
 		f.service.p.OnLimitRaised = func(group string) { f.runner.LimitRaised(f.service.Kind().Name, group) }
 		f.service.shape.onShareRaised = f.service.p.OnLimitRaised
@@ -114,7 +115,7 @@ func TestPromptRelayNeedsFewConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sink.Close()
-	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: sink.Addr(), LaneConnections: 20,
+	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, Relays: relays(sink.Addr()), LaneConnections: 20,
 		MaxConnections: 400}, resolve.Fake{})
 	f.service.shape.silence = time.Hour // the machine may stop for a moment
 	f.flood(f.Acme, from, 500, func(i int) string { return fmt.Sprintf("a%d@d%d.test", i, i%7) })
@@ -129,7 +130,7 @@ func TestPromptRelayNeedsFewConnections(t *testing.T) {
 func TestUsefulConnectionsOfARelay(t *testing.T) {
 	t.Parallel()
 	s := newShaper(20, 0)
-	s.trust(50, 4)
+	s.limitsOf = func(string) routing.Limits { return routing.Limits{Connections: 50, First: 4} }
 	after := func(times int, what response, took time.Duration, want int) {
 		t.Helper()
 		for range times {

@@ -39,6 +39,11 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 		if news != nil {
 			return news, nil
 		}
+		if _, ok := errors.AsType[*relayNameError](out.withheld); ok && r.next+1 < len(r.hops) {
+			r.next++ // another relay may have a name that can be looked up
+			fmt.Fprintf(&r.before, "* %s: %v\n", r.hops[r.next-1], out.withheld)
+			continue
+		}
 		if out.withheld != nil {
 			return nil, out.withheld
 		}
@@ -66,7 +71,7 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) {
 	now := s.shape.now()
 	for _, h := range r.hops {
-		f, ok := s.hosts.backoff(h.addr, r.team, now)
+		f, ok := s.hosts.backoff(h.at(), r.team, now)
 		if !ok || s.pool.has(h.key()) {
 			return outcome{}, false
 		}
@@ -78,7 +83,7 @@ func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) 
 }
 
 func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
-	return outcome{host: h.String(), answers: repeatAnswer(f.why, recipients),
+	return outcome{host: h.String(), relay: h.relayName(), answers: repeatAnswer(f.why, recipients),
 		conversation: fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", h,
 			int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
@@ -88,8 +93,11 @@ func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
 // talk.
 func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
-	began := s.shape.now()
-	may, news, f := s.hosts.begin(h.addr, team, began)
+	began, at := s.shape.now(), h.at()
+	if h.connections > s.c.LaneConnections {
+		s.hosts.raise(at, h.connections, began)
+	}
+	may, news, f := s.hosts.begin(at, team, began)
 	if news != nil {
 		return out, news, true
 	}
@@ -98,28 +106,28 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 	}
 	defer func() {
 		now := s.shape.now()
-		s.hosts.end(h.addr, team, out.response, now.Sub(began), now)
+		s.hosts.end(at, team, out.response, now.Sub(began), now)
 	}()
 	for {
 		l := s.pool.get(h.key())
 		kept := l != nil
 		if now := s.shape.now(); !kept {
-			if f, ok := s.hosts.backoff(h.addr, team, now); ok {
+			if f, ok := s.hosts.backoff(at, team, now); ok {
 				return inBackoff(h, f, len(env.To), now), nil, true
 			}
-			may, news, f := s.hosts.claimDial(h.addr, now)
+			may, news, f := s.hosts.claimDial(at, now)
 			if news != nil {
 				return out, news, true
 			}
 			if !may {
 				return inBackoff(h, f, len(env.To), now), nil, true
 			}
-			s.hosts.closeExcess(h.addr)
+			s.hosts.closeExcess(at)
 			if l, out, again = s.open(ctx, h, team, env); l == nil {
 				return out, nil, again
 			}
 		}
-		out.host = h.String()
+		out.host, out.relay, l.most = h.String(), h.relayName(), h.messages
 		sending := s.shape.now()
 		result, err := s.send(ctx, l, env, msg)
 		out.took = s.shape.now().Sub(sending)
@@ -127,7 +135,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 		out.conversation, out.link = l.conversation(kept), l.link(kept)
 		s.pool.put(l)
 		if err == nil {
-			s.hosts.recordAnswer(h.addr, team, s.shape.now())
+			s.hosts.recordAnswer(at, team, s.shape.now())
 			out.response = replied
 			out.answers = make([]answer, len(env.To))
 			for i := range out.answers {
@@ -149,7 +157,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 		}
 		out.setResponse(e)
 		if e.Timeout() {
-			s.hosts.recordStall(h.addr, team, out.answers[0], s.shape.now())
+			s.hosts.recordStall(at, team, out.answers[0], s.shape.now())
 		}
 		return out, nil, again
 	}
@@ -171,7 +179,7 @@ func (o *outcome) setResponse(e *smtpclient.Error) {
 func (s *Service) open(ctx context.Context, h hop, team string,
 	env smtpclient.Envelope) (l *pooledConn, out outcome, again bool) {
 	what, why := inconclusive, answer{}
-	defer func() { s.hosts.endDial(h.addr, what, why, s.shape.now()) }()
+	defer func() { s.logRelay(h, s.hosts.endDial(h.at(), what, why, s.shape.now()), why) }()
 	var counted *socket
 	plain := false
 	l, err := s.pool.dial(h.key(), func() (c *smtpclient.Conn, err error) {
@@ -182,24 +190,25 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 		what, l.socket, l.plain = greeted, counted, plain
 		return l, out, false
 	}
-	out.host = h.String()
-	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound && s.c.Transport == Relay {
+	out.host, out.relay = h.String(), h.relayName()
+	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound && h.relay != nil {
 		out.withheld = &relayNameError{err} // the operator's relay cannot be found, which says nothing about this message
 		return nil, out, false
 	}
 	e, again := out.interrupt(err, env, smtpclient.Result{})
+	again = again || h.rests(e)
 	out.link.times, out.link.tls = e.Times, e.TLS
 	if !stopped(ctx) {
 		out.setResponse(e)
 	}
 	switch why = out.answers[0]; {
 	case stopped(ctx):
-	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
+	case h.rests(e), e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
 		e.Stage == smtpclient.StageHello && e.Timeout():
 		what = noGreeting
 	case e.Timeout(): // a TLS handshake timeout counts only against the team, because the team chose the TLS mode
 		what = greeted
-		s.hosts.recordStall(h.addr, team, why, s.shape.now())
+		s.hosts.recordStall(h.at(), team, why, s.shape.now())
 	default:
 		what = greeted
 	}
@@ -279,7 +288,8 @@ func answerForError(e *smtpclient.Error) answer {
 	case e.Reply != nil && (e.Reply.Temporary() || e.Reply.Permanent()):
 		a.reply = *e.Reply
 	case errors.Is(e, smtpclient.ErrNoTLS):
-		a.reply = ownReply(454, "4.7.4", "the sending domain's setting `tls` is `enforced`, and the host offers no TLS")
+		a.reply = ownReply(454, "4.7.4", "the sending domain's setting `tls` or the operator requires TLS, and the host "+
+			"offers none")
 	case e.Stage == smtpclient.StageTLS:
 		a.reply = ownReply(454, "4.7.5", "no secure connection: "+why)
 	case e.Stage == smtpclient.StageAuth:
@@ -337,19 +347,19 @@ func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket
 	err error) {
 	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
 		Timeouts: s.c.Timeouts,
-		Dial:     s.dialer(h.addr, counted), TranscriptLimit: conversationMax}
-	if s.c.Transport == Relay {
-		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
+		Dial:     s.dialer(h.at(), counted), TranscriptLimit: conversationMax}
+	if h.relay != nil {
+		o.Username, o.Password = h.relay.Username, h.relay.Password
 	}
 	if s.pool.permits.Held(team) > int64(s.c.MaxConnections/8) {
 		o.Timeouts.Greeting = atMost(o.Timeouts.Greeting, s.shortGreeting)
 	}
-	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, s.shape.now()) {
+	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.at(), s.shape.now()) {
 		o.TLS, plain = smtpclient.TLSNone, true
 	}
 	c, err = smtpclient.Dial(ctx, h.addr, o)
 	if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.RetryPlain && ctx.Err() == nil {
-		s.hosts.rememberPlain(h.addr, s.shape.now())
+		s.hosts.rememberPlain(h.at(), s.shape.now())
 		o.TLS, plain = smtpclient.TLSNone, true
 		c, err = smtpclient.Dial(ctx, h.addr, o)
 	}

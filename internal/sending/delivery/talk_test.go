@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -229,9 +230,8 @@ func TestDeliverThroughRelay(t *testing.T) {
 	ca := smtptest.NewCA(t)
 	relay := smtptest.NewServer(t, smtptest.Config{TLS: ca.ServerTLS("127.0.0.1"),
 		Users: map[string]string{"user": "secret"}})
-	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
-		RelayPassword: "secret",
-		RootCAs:       ca.Pool(), LaneConnections: 2}, resolve.Fake{}).run()
+	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, Relays: login(relay, "user", "secret"),
+		RootCAs: ca.Pool(), LaneConnections: 2}, resolve.Fake{}).run()
 	var ids []string
 	for i := range 10 {
 		ids = append(ids, f.send("a@example"+string(rune('a'+i))+".net"))
@@ -269,7 +269,8 @@ func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			relay := smtptest.NewServer(t, c.server)
-			f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayTLS: c.tls,
+			f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay,
+				Relays:   []routing.Relay{{Name: unnamedRelay, Address: relay.Addr, TLS: c.tls}},
 				RootCAs:  ca.Pool(),
 				Schedule: []time.Duration{time.Hour}}, resolve.Fake{})
 			enforced := domains.Enforced
@@ -293,8 +294,7 @@ func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
 func TestDeliverWithWrongPassword(t *testing.T) {
 	t.Parallel()
 	relay := smtptest.NewServer(t, smtptest.Config{Users: map[string]string{"user": "secret"}})
-	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
-		RelayPassword: "wrong"}, resolve.Fake{}).run()
+	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, Relays: login(relay, "user", "wrong")}, resolve.Fake{}).run()
 	x := f.send(address(1))
 	f.wait(x, events.EmailDelayed) // with a wrong relay password, emails are delayed but do not fail
 	if a := f.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {

@@ -252,10 +252,10 @@ func TestMemoryIsGivenBack(t *testing.T) {
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ transport, domain, want string }{{Direct, "a.example", "a.example"},
-		{Relay, "a.example", "relay:25"},
+		{Relay, "a.example", "relay relay"},
 		{Capture, "a.example", Capture}, {Relay, "sandbox.example", "sandbox.example"}, {Capture, "sandbox.example",
 			"sandbox.example"}} {
-		s := newService(Config{Transport: c.transport, RelayAddr: "relay:25", SandboxDomains: []string{"sandbox.example"},
+		s := newService(Config{Transport: c.transport, Relays: relays("relay:25"), SandboxDomains: []string{"sandbox.example"},
 			LaneConnections: 3}, Deps{})
 		if got := s.group(emails.Lane(c.domain, "team", false)); got != c.want {
 			t.Errorf("%s to %s: %q", c.transport, c.domain, got)

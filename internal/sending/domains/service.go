@@ -35,6 +35,10 @@ const (
 	trackedMax  = 50 // maximum number of tracking subdomains per domain, including former ones
 )
 
+// Sealed lists the columns with encrypted secrets.
+var Sealed = []keyring.Column{{Table: "domains", Name: "rsa_key", Purpose: sealPurpose},
+	{Table: "domains", Name: "ed25519_key", Purpose: sealPurpose}}
+
 // Deps are the dependencies of a Service.
 type Deps struct {
 	DB       *db.DB
@@ -215,15 +219,35 @@ type NewDomain struct {
 	Capabilities      Capabilities
 }
 
+// Check validates a request to add a domain in the same way as Create, except for the rules that depend on the
+// installation and on other domains. It returns the name in the form in which it is stored.
+func (n *NewDomain) Check() (name string, err error) {
+	d, err := n.domain(&Config{})
+	return d.Name, err
+}
+
 // plan checks a request to add a domain and returns the domain without keys.
 func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
-	name, err := s.c.checkName(n.Name)
+	d, err := n.domain(&s.c)
+	if err != nil {
+		return d, err
+	}
+	d.ID, d.TeamID, d.CreatedAt = id.New(), teamID, s.DB.Now()
+	if err := s.c.checkHosts(&d, Domain{}); err != nil {
+		return d, err
+	}
+	return d, s.c.checkReserved(d.names())
+}
+
+// domain returns the domain that n describes, without id, team and keys.
+func (n *NewDomain) domain(c *Config) (Domain, error) {
+	name, err := c.checkName(n.Name)
 	if err != nil {
 		return Domain{}, err
 	}
-	d := Domain{ID: id.New(), TeamID: teamID, Name: name, Region: n.Region, ReturnPath: strings.ToLower(n.ReturnPath),
+	d := Domain{Name: name, Region: n.Region, ReturnPath: strings.ToLower(n.ReturnPath),
 		TrackingSubdomain: strings.ToLower(n.TrackingSubdomain), TLS: n.TLS, OpenTracking: n.OpenTracking,
-		ClickTracking: n.ClickTracking, Sending: true, Status: NotStarted, CreatedAt: s.DB.Now()}
+		ClickTracking: n.ClickTracking, Sending: true, Status: NotStarted}
 	if d.Region == "" {
 		d.Region = regions[0]
 	}
@@ -241,13 +265,7 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	if d.TLS == "" {
 		d.TLS = Opportunistic
 	}
-	if err := d.set(n.Capabilities, &n.TLS, &n.TrackingSubdomain); err != nil {
-		return d, err
-	}
-	if err := s.c.checkHosts(&d, Domain{}); err != nil {
-		return d, err
-	}
-	return d, s.c.checkReserved(d.names())
+	return d, d.set(n.Capabilities, &n.TLS, &n.TrackingSubdomain)
 }
 
 // set checks and applies changes to a domain's settings.
@@ -315,6 +333,15 @@ func (s *Service) foundAll(d *Domain) map[string]finding {
 // another team adds concurrently.
 func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	return s.create(ctx, teamID, n, false)
+}
+
+// Check returns the fault that Create would return, without adding the domain.
+func (s *Service) Check(ctx context.Context, teamID string, n NewDomain) error {
+	d, err := s.plan(teamID, n)
+	if err != nil {
+		return err
+	}
+	return s.mayAdd(ctx, s.DB.Reader, &d)
 }
 
 // AddVerified adds a domain, or finds the team's existing domain with that name, and verifies the domain without

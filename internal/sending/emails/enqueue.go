@@ -186,7 +186,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 	}
 	s.Contents.MarkUsed(ctx, tx, m.content.Ref)
 	var all []events.Event
-	s.Index.Accepted(m.by.TeamID, len(some))
+	s.enqueued(tx, m, some)
 	for _, one := range some {
 		e, i, size := one.Email, one.at, one.size
 		e.only = list[i].Addr()
@@ -212,6 +212,20 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 		results[i].ID = e.ID
 	}
 	return results, s.Recorder.Record(ctx, tx, all...)
+}
+
+// enqueued tells the search index of the emails of a mailing, and reports them after the commit of tx.
+func (s *Service) enqueued(tx *db.Tx, m *Mailing, some []*enqueueItem) {
+	s.Index.Accepted(m.by.TeamID, len(some))
+	source := "automation"
+	if m.BroadcastID != "" {
+		source = "broadcast"
+	}
+	ids := make([]string, len(some))
+	for i, one := range some {
+		ids[i] = one.ID
+	}
+	tx.AfterCommit(func() { s.accepted(source, ids) })
 }
 
 // MailableRecipients reports for each recipient whether Enqueue would mail it, considering only the address and

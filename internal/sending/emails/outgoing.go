@@ -83,6 +83,9 @@ func DecodeDelivery(payload, lane string) (d Delivery, err error) {
 // bulkMark is the suffix that marks lanes for bulk mail.
 const bulkMark = "|bulk"
 
+// BulkLanes is the end of the names of lanes for bulk mail; see [Lane].
+const BulkLanes = bulkMark
+
 // Lane returns the lane for a team's mail to a destination; see [Destination]. Bulk mail has a separate lane with a
 // lower priority, so that a password reset does not wait behind a newsletter.
 func Lane(domain, teamID string, bulk bool) string {

@@ -119,7 +119,30 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	if errors.Is(err, db.ErrUnknown) {
 		return a.unknownError(err)
 	}
+	if err == nil && !a.dry && len(drafts) > 0 {
+		s.accepted(sourceOf(by, drafts[0]), a.IDs)
+	}
 	return err
+}
+
+// accepted reports accepted emails.
+func (s *Service) accepted(source string, ids []string) {
+	if s.OnAccept != nil {
+		s.OnAccept(source, ids)
+	}
+}
+
+// sourceOf returns where a request for emails came from.
+func sourceOf(by teams.Actor, d *draft) string {
+	switch {
+	case d.raw != nil:
+		return "smtp"
+	case by.Kind == teams.UserActor:
+		return "dashboard"
+	case by.Kind == teams.SystemActor:
+		return "system"
+	}
+	return "api"
 }
 
 // write inserts one email with its attachments, jobs and events.

@@ -58,6 +58,9 @@ type Deps struct {
 	Templates    *templates.Service
 	Quotas       *quotas.Service
 	Log          *slog.Logger
+	// OnAccept is called after emails were accepted, with their ids. The source is api, smtp, dashboard, broadcast,
+	// automation or system.
+	OnAccept func(source string, ids []string) `deps:"optional"`
 	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts them. ConsumeLimit
 	// returns a fault if a limit is exceeded. The slice recipients holds the number of addresses in each email.
 	// ConsumeLimit is called only for actors with limits.

@@ -56,6 +56,16 @@ func (p Provider) Name() string {
 	return providers[Other].name
 }
 
+// Group returns the provider's name if it is one of the four largest, and "other" for all others. Metrics have few
+// groups, so that they stay small.
+func (p Provider) Group() string {
+	switch p {
+	case Google, Microsoft, Yahoo, Apple:
+		return p.String()
+	}
+	return Other.String()
+}
+
 // ProviderByName returns the provider with a name in the API, or NotRecorded.
 func ProviderByName(key string) Provider {
 	for p, of := range providers {

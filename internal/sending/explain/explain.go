@@ -45,6 +45,8 @@ type Facts struct {
 	MoreAttempts bool           // there are earlier attempts than those in Attempts
 	Broadcast    bool           // the email belongs to a broadcast
 	Paused       bool           // the broadcast is paused now
+	// Held says why the operator has paused mail to some of the recipients' domains.
+	Held map[string]string
 }
 
 // To is a recipient of the email.
@@ -66,12 +68,12 @@ type Answer struct {
 	Object      string            `json:"object"`
 	EmailID     string            `json:"email_id"`
 	State       string            `json:"state" doc:"The state of the email, as in last_event."`
-	Verdict     string            `json:"verdict" doc:"What happened to the email, in one or two sentences."`
+	Verdict     string            `json:"verdict" doc:"One or two sentences that say what happened to the email."`
 	Act         Actor             `json:"who_must_act" enum:"nobody,you,domain_owner,recipient,operator,provider" doc:"Who must act so that the email, or the next one, arrives: nobody, you (the sender), the owner of the sending domain, the recipient, the operator of this installation, or the recipient's mail provider. If several must act, the one for the recipient whose outcome is worst."`
 	AcceptedAt  time.Time         `json:"accepted_at"`
 	Recipients  []RecipientAnswer `json:"recipients" doc:"The envelope recipients, the one with the worst outcome first."`
 	Attempts    []AttemptAnswer   `json:"attempts" doc:"The delivery attempts, oldest first."`
-	Afterwards  []LaterEvent      `json:"afterwards" doc:"What happened after the delivery, such as opens and complaints; at most 100 events."`
+	Afterwards  []LaterEvent      `json:"afterwards" doc:"Events after the delivery, such as opens and complaints; at most 100."`
 	NotRecorded []string          `json:"not_recorded" doc:"Facts about the whole email that were not recorded."`
 
 	// Timeline holds the events that the answer was made from, for pages that show both.
@@ -82,7 +84,7 @@ type Answer struct {
 type RecipientAnswer struct {
 	Address   string        `json:"address"`
 	State     string        `json:"state" doc:"The state of the recipient."`
-	Verdict   string        `json:"verdict" doc:"What happened, in one or two sentences."`
+	Verdict   string        `json:"verdict" doc:"One or two sentences that say what happened."`
 	Act       Actor         `json:"who_must_act" enum:"nobody,you,domain_owner,recipient,operator,provider"`
 	Advice    Advice        `json:"advice" doc:"The name of the advice, which does not change."`
 	Steps     []string      `json:"steps" doc:"What to do, in at most three steps; empty if nobody must act."`

@@ -110,6 +110,16 @@ func (f *Facts) judge(r *RecipientAnswer, h *history) {
 		r.Next = "Postrider sends it after the broadcast is resumed, and cancels it if the broadcast is canceled."
 		return
 	}
+	if reason, held := f.Held[domainOf(r.Address)]; held && (r.State == "queued" || r.State == "delivery_delayed" &&
+		h.hold() == nil) {
+		text := "The email waits, because the operator of this installation has paused mail to " + domainOf(r.Address)
+		if reason != "" {
+			text += ": " + strings.TrimSuffix(reason, ".")
+		}
+		r.verdict(text+".", Operator, AskOperator)
+		r.Next = "Postrider sends it after the operator has resumed the destination."
+		return
+	}
 	switch r.State {
 	case "scheduled":
 		r.verdict("The email is scheduled for "+at(f.ScheduledAt)+" and has not been sent.", Nobody, NothingToDo)
@@ -136,6 +146,11 @@ func (f *Facts) judge(r *RecipientAnswer, h *history) {
 	default:
 		r.verdict("The state of this recipient is not known.", Nobody, NothingToDo)
 	}
+}
+
+// domainOf returns the domain of an address in lower case.
+func domainOf(address string) string {
+	return strings.ToLower(address[strings.LastIndexByte(address, '@')+1:])
 }
 
 func (r *RecipientAnswer) setNext(when time.Time, says string) {

@@ -26,6 +26,8 @@ type Deps struct {
 	// Decision returns the decision about the emails of a broadcast that have the given content; it may be a few seconds
 	// old.
 	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
+	// Held returns why mail to a domain waits, if the operator has paused it.
+	Held func(domain string) (reason string, held bool) `deps:"optional"`
 }
 
 // Service explains the deliveries of stored emails.
@@ -55,6 +57,14 @@ func (s *Service) Explain(ctx context.Context, actor teams.Actor, emailID string
 	}
 	for _, r := range e.Recipients {
 		f.Recipients = append(f.Recipients, To{r.Address, string(r.State), r.UpdatedAt})
+		if domain := domainOf(r.Address); s.p.Held != nil && domain != "" {
+			if reason, held := s.p.Held(domain); held {
+				if f.Held == nil {
+					f.Held = map[string]string{}
+				}
+				f.Held[domain] = reason
+			}
+		}
 	}
 	if f.Broadcast && slices.ContainsFunc(f.Recipients, func(to To) bool { return !settled(to.State) }) {
 		decision, err := s.p.Decision(ctx, teamID, e.BroadcastID, "")

@@ -93,3 +93,20 @@ func suppressedAmong(ctx context.Context, r db.Reader, teamID string, addresses 
 	}
 	return err
 }
+
+// insertAll queues the insertion of entries that no email has caused. Addresses that another
+// transaction has just added keep their entries.
+func insertAll(ctx context.Context, tx *db.Tx, teamID string, all []Suppression) {
+	if len(all) == 0 {
+		return
+	}
+	var ids []db.ID
+	var addresses, origins []string
+	var created []int64
+	for _, s := range all {
+		ids, addresses, origins = append(ids, db.ID(s.ID)), append(addresses, s.Address), append(origins, string(s.Origin))
+		created = append(created, s.CreatedAt.UnixMicro())
+	}
+	tx.QueueRows(ctx, `suppressions (id, team_id, address, origin, source_id, created_at)`,
+		`ON CONFLICT (team_id, address) DO NOTHING`, ids, db.ID(teamID), addresses, origins, db.ID(""), created)
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -41,23 +42,42 @@ func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
 
 // Create adds a template with a first version, which is not yet published.
 func (s *Service) Create(ctx context.Context, teamID string, n NewTemplate) (Template, error) {
-	if err := checkName(n.Name); err != nil {
+	if err := n.Check(); err != nil {
 		return Template{}, err
+	}
+	return s.create(ctx, Template{TeamID: teamID, Name: n.Name, Alias: n.Alias}, n.text(), n.Variables)
+}
+
+// Check returns the fault that Create would return, except for an alias that another template has.
+func (s *Service) Check(n NewTemplate) error { return n.Check() }
+
+// Check returns the fault that Create would return, except for an alias that another template has.
+func (n *NewTemplate) Check() error {
+	if err := checkName(n.Name); err != nil {
+		return err
 	}
 	if n.HTML == nil {
-		return Template{}, fault.MissingField("html")
+		return fault.MissingField("html")
 	}
 	if err := checkAlias(n.Alias); err != nil {
-		return Template{}, err
+		return err
 	}
-	text := Text{From: n.From, Subject: n.Subject, ReplyTo: n.ReplyTo, HTML: *n.HTML, Plain: n.Text}
+	text := n.text()
 	if err := text.check(); err != nil {
-		return Template{}, err
+		return err
 	}
-	if err := checkDeclarations(n.Variables); err != nil {
-		return Template{}, err
-	}
-	return s.create(ctx, Template{TeamID: teamID, Name: n.Name, Alias: n.Alias}, text, n.Variables)
+	return checkDeclarations(n.Variables)
+}
+
+// CheckPublish returns the fault that Publish would return for a template with this content. The content must be valid.
+func (n *NewTemplate) CheckPublish() error {
+	v := Version{Text: n.text(), Variables: declare(nil, n.Variables, time.Time{})}
+	return v.checkPublish()
+}
+
+// text returns the content of the first version. The HTML must be set.
+func (n *NewTemplate) text() Text {
+	return Text{From: n.From, Subject: n.Subject, ReplyTo: n.ReplyTo, HTML: *n.HTML, Plain: n.Text}
 }
 
 func (s *Service) create(ctx context.Context, t Template, text Text, variables []Declaration) (Template, error) {

@@ -1,7 +1,6 @@
 package tokens
 
 import (
-	"crypto/hmac"
 	"encoding/base64"
 	"encoding/binary"
 
@@ -95,7 +94,7 @@ func ReadLink(keys *keyring.Keyring, token, host string) (TrackedLink, error) {
 	}
 	data, mac := data[:len(data)-macSize], data[len(data)-macSize:]
 	signed := append(append(append(make([]byte, 0, len(host)+1+len(data)), host...), 0), data...)
-	if data[0] != linkVersion || !hmac.Equal(mac, keys.Tag(linkPurpose, signed, macSize)) {
+	if data[0] != linkVersion || !keys.TagMatches(linkPurpose, signed, mac) {
 		return TrackedLink{}, none
 	}
 	position, n := binary.Uvarint(data[1:])

@@ -1,7 +1,6 @@
 package tokens
 
 import (
-	"crypto/hmac"
 	"encoding/base32"
 	"strings"
 
@@ -90,7 +89,7 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (of Ref, ok
 		return Ref{}, false
 	}
 	signed, tag := token[:refSize+hintSize], token[refSize+hintSize:]
-	if !hmac.Equal(tag, keys.Tag(purpose, signed, tagSize)) {
+	if !keys.TagMatches(purpose, signed, tag) {
 		return Ref{}, false
 	}
 	return readRef(signed), true

@@ -51,7 +51,7 @@ func (s *Server) TeamRateLimit(by *teams.Actor) int {
 	if by.RateLimit != 0 {
 		return by.RateLimit
 	}
-	return s.opts.RateLimit
+	return s.opts.Limits.Default(s.opts.RateLimit)
 }
 
 // findActor stores the actor that the request's token identifies in w, and returns an error if the token is unknown.

@@ -1,14 +1,18 @@
 package wire
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
@@ -30,6 +34,12 @@ type Description struct {
 	QueryParam func(o *Operation, name string) *huma.Param
 	// RequestHeaders returns the request headers that an operation reads, or nil if it does not read any.
 	RequestHeaders func(o *Operation) []*huma.Param
+	// OperationText describes an operation in words; nil for none.
+	OperationText func(o *Operation) *Text
+	// GroupText describes a group of operations.
+	GroupText func(tag string) string
+	// FieldText describes a field of a schema that has no description of its own, because many types share the field.
+	FieldText func(schema, field string) string
 	// ResponseHeaders returns the headers in an operation's successful responses, or in its error responses.
 	ResponseHeaders func(o *Operation, success bool) map[string]*huma.Header
 }
@@ -38,9 +48,10 @@ type Description struct {
 func (s *Server) openAPI() *huma.OpenAPI {
 	doc := &huma.OpenAPI{OpenAPI: "3.1.0", Info: &huma.Info{Title: s.opts.Description.Title,
 		Version: s.opts.Version, Description: s.opts.Description.Text},
-		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
+		Components: &huma.Components{Schemas: newRegistry(),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {Type: "http", Scheme: "bearer"}}},
-		Security: []map[string][]string{{"bearer": {}}}, Paths: map[string]*huma.PathItem{}}
+		Security: []map[string][]string{{"bearer": {}}}, Paths: map[string]*huma.PathItem{},
+		Servers: []*huma.Server{{URL: cmp.Or(s.opts.PublicURL, "/"), Description: "This installation."}}}
 	for i := range s.opts.Operations {
 		o := &s.opts.Operations[i]
 		if o.Tag == "" {
@@ -61,10 +72,29 @@ func (s *Server) openAPI() *huma.OpenAPI {
 			item.Delete = d
 		}
 	}
-	for _, schema := range doc.Components.Schemas.Map() {
+	for name, schema := range doc.Components.Schemas.Map() {
 		relax(schema)
+		s.describeFields(name, schema)
+	}
+	for _, tag := range s.tags() {
+		doc.Tags = append(doc.Tags, &huma.Tag{Name: tag, Description: s.groupText(tag)})
 	}
 	return doc
+}
+
+// anyObject is the type of raw JSON in the OpenAPI document: an object whose fields the type does not know.
+type anyObject struct{}
+
+// Schema describes the object.
+func (anyObject) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+}
+
+// newRegistry returns an empty registry of schemas. Raw JSON is an object in all types that have it.
+func newRegistry() huma.Registry {
+	r := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	r.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[anyObject]())
+	return r
 }
 
 // describe returns the OpenAPI description of one operation, and adds the schemas of the operation's types to schemas.
@@ -82,20 +112,22 @@ func (s *Server) describe(schemas huma.Registry, o *Operation) *huma.Operation {
 			response[media] = content(o.out)[MediaJSON]
 		}
 	}
+	text := s.text(o)
 	d := &huma.Operation{OperationID: operationID(o), Summary: o.Summary, Tags: []string{o.Tag},
-		Responses: map[string]*huma.Response{
+		Description: s.describeOperation(o, text), Responses: map[string]*huma.Response{
 			strconv.Itoa(o.Status): {Description: "Success.", Content: response},
 			"default": {Description: "An error. The message says what is wrong and how to fix it.",
 				Content: content(reflect.TypeFor[ErrorBody]())}}}
 	for status, r := range d.Responses {
 		r.Headers = s.opts.Description.ResponseHeaders(o, status != "default")
 	}
-	if teams.SendingAccess.Scopes().Has(o.Scope) {
-		d.Description = "An API key with sending_access is sufficient."
+	if json := response[MediaJSON]; json != nil && text.Response != "" && !text.Event {
+		json.Example = jsontext.Value(text.Response)
 	}
 	for _, m := range pathParam.FindAllStringSubmatch(o.Path, -1) {
-		p := &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: "string"}}
-		if strings.HasSuffix(m[1], "_id") && m[1] != "webhook_event_id" {
+		p := &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: "string"},
+			Description: s.fieldText("", m[1])}
+		if isID(m[1]) {
 			p.Schema.Format = "uuid"
 		}
 		d.Parameters = append(d.Parameters, p)
@@ -114,9 +146,85 @@ func (s *Server) describe(schemas huma.Registry, o *Operation) *huma.Operation {
 			schema = schemas.SchemaFromRef(schema.Ref)
 		}
 		relax(schema)
+		if m := d.RequestBody.Content[MediaJSON]; m != nil && text.Example.Body != nil {
+			m.Example = jsontext.Value(text.Example.Body)
+		}
 		d.RequestBody.Required = schema.Type == huma.TypeArray || len(schema.Required) > 0
 	}
 	return d
+}
+
+// describeOperation returns the description of an operation: what it does, what a second request does, the permission
+// that it needs, and its errors.
+func (s *Server) describeOperation(o *Operation, text *Text) string {
+	var b strings.Builder
+	for _, sentence := range []string{text.Description, text.Repeat} {
+		if sentence != "" {
+			b.WriteString(sentence + "\n\n")
+		}
+	}
+	if teams.SendingAccess.Scopes().Has(o.Scope) {
+		b.WriteString("An API key with sending_access is sufficient.")
+	} else if o.Scope != Open {
+		b.WriteString("The API key needs full_access.")
+	}
+	if o.Scope != Open {
+		b.WriteString(" An OAuth client needs the scope " + o.Scope.String() + ".")
+	}
+	if len(text.Errors) > 0 {
+		b.WriteString("\n\nErrors:\n")
+		for _, e := range text.Errors {
+			fmt.Fprintf(&b, "\n- %d %s: %s", e.Status, e.Name, e.Cause)
+		}
+	}
+	return b.String()
+}
+
+// describeFields adds descriptions to fields that have none.
+func (s *Server) describeFields(name string, schema *huma.Schema) {
+	if schema == nil {
+		return
+	}
+	for field, p := range schema.Properties {
+		if p.Description == "" {
+			p.Description = s.fieldText(name, field)
+		}
+		s.describeFields(name+"."+field, p)
+	}
+	s.describeFields(name, schema.Items)
+	if further, ok := schema.AdditionalProperties.(*huma.Schema); ok {
+		s.describeFields(name, further)
+	}
+	for _, one := range schema.OneOf {
+		s.describeFields(name, one)
+	}
+}
+
+func (s *Server) fieldText(schema, field string) string {
+	if s.opts.Description.FieldText == nil {
+		return ""
+	}
+	return s.opts.Description.FieldText(schema, field)
+}
+
+// tags returns the groups of operations in their order.
+func (s *Server) tags() (all []string) {
+	for i := range s.opts.Operations {
+		if tag := s.opts.Operations[i].Tag; tag != "" && !slices.Contains(all, tag) {
+			all = append(all, tag)
+		}
+	}
+	return all
+}
+
+// requires reports whether the body of an operation has a required field.
+func (s *Server) requires(o *Operation) bool {
+	schemas := newRegistry()
+	schema := resolve(schemas, schemas.Schema(o.in, true, operationID(o)+o.in.Name()))
+	if schema.Type == huma.TypeArray {
+		schema = resolve(schemas, schema.Items)
+	}
+	return schema != nil && len(schema.Required) > 0
 }
 
 // relax corrects two of Huma's defaults in a schema: the API does not refuse unknown fields, and its lists are never
@@ -189,6 +297,9 @@ func (s *Server) makeDocument() []byte {
 	}
 	return text
 }
+
+// Document returns the OpenAPI document as JSON.
+func (s *Server) Document() []byte { return s.document() }
 
 // serveDocument serves the OpenAPI document.
 func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) {

@@ -1,100 +1,242 @@
 package wire
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
-	"reflect"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/api/wire/samples"
 )
+
+// Text describes an operation in words, with an example request and a recorded response.
+type Text struct {
+	Description string
+	Repeat      string           // what a second, equal request does
+	Errors      []ReferenceError // errors besides those that follow from the operation's type
+	Example     samples.Request  // without method and path
+	Response    string           // the recorded response to the example; "" if none was recorded
+	Event       bool             // the response never ends, so that only its beginning was recorded
+}
+
+// ReferenceGroup is a group of operations in the API reference.
+type ReferenceGroup struct {
+	Tag         string
+	ID          string // part of the group's address, such as api-keys
+	Description string
+	Operations  []ReferenceOperation
+}
+
+// ReferenceOperation describes an operation in the API reference.
+type ReferenceOperation struct {
+	ID, Method, Path, Summary string
+	Description, Repeat       string
+	Status                    int      // status of a successful response
+	Scopes                    []string // scopes that an OAuth client or a role needs; empty if none is needed
+	Permission                string   // the permission that an API key needs
+	Idempotent                bool     // whether the operation honors the header Idempotency-Key
+	Paginated                 bool
+	PathParams, Query         []ReferenceField
+	Headers                   []ReferenceField // request headers that only some operations read
+	Body, Response            []ReferenceField
+	BodyType, ResponseType    string // types of the body and of the response, such as "object" or "CSV file"
+	Errors                    []ReferenceError
+	Examples                  []ReferenceExample
+	ResponseExample           string
+	BodyExample               string // the JSON body of the example request; "" if it has none
+}
+
+// CanTry reports whether a form of a page can send the request: it has no file, and its response ends.
+func (o *ReferenceOperation) CanTry() bool {
+	return !strings.HasPrefix(o.BodyType, "form") && !strings.HasPrefix(o.ResponseType, "stream")
+}
+
+// ReferenceField describes a field of a request or a response, or a parameter.
+type ReferenceField struct {
+	Name        string
+	Type        string // such as "string", "list of objects" or "UUID or null"
+	Required    bool
+	Limits      string // such as "1 to 100"; empty if the field has none
+	Description string
+	Children    []ReferenceField // fields of an object, or of the objects in a list
+}
+
+// ReferenceError describes an error and its cause.
+type ReferenceError struct {
+	Status      int
+	Name, Cause string
+}
+
+// ReferenceExample is an example request in a language. The languages are those of package samples.
+type ReferenceExample struct{ Language, Code string }
+
+// Label returns the name of the language for readers.
+func (e ReferenceExample) Label() string { return samples.Labels[e.Language] }
+
+// ReferenceGroups returns the API reference. It is built anew by each call, because it takes about a megabyte.
+func (s *Server) ReferenceGroups() ([]ReferenceGroup, error) { return s.referenceGroups("") }
+
+// ReferenceGroup returns the group with an ID. If no group has the ID, ok is false.
+func (s *Server) ReferenceGroup(id string) (g ReferenceGroup, ok bool, err error) {
+	groups, err := s.referenceGroups(id)
+	if err != nil || len(groups) == 0 {
+		return g, false, err
+	}
+	return groups[0], true, nil
+}
+
+// referenceGroups returns the group with an ID, or all groups if id is "".
+func (s *Server) referenceGroups(id string) (all []ReferenceGroup, err error) {
+	doc := s.openAPI()
+	for i := range s.opts.Operations {
+		o := &s.opts.Operations[i]
+		if o.Tag == "" || id != "" && tagID(o.Tag) != id {
+			continue
+		}
+		at := slices.IndexFunc(all, func(g ReferenceGroup) bool { return g.Tag == o.Tag })
+		if at < 0 {
+			at = len(all)
+			all = append(all, ReferenceGroup{Tag: o.Tag, ID: tagID(o.Tag), Description: s.groupText(o.Tag)})
+		}
+		r, err := s.referenceOperation(doc, o)
+		if err != nil {
+			return nil, err
+		}
+		all[at].Operations = append(all[at].Operations, r)
+	}
+	return all, nil
+}
+
+func (s *Server) groupText(tag string) string {
+	if s.opts.Description.GroupText == nil {
+		return ""
+	}
+	return s.opts.Description.GroupText(tag)
+}
+
+// text returns the text of an operation, or an empty one.
+func (s *Server) text(o *Operation) *Text {
+	if s.opts.Description.OperationText != nil {
+		if t := s.opts.Description.OperationText(o); t != nil {
+			return t
+		}
+	}
+	return &Text{}
+}
+
+// documented returns the OpenAPI description of an operation.
+func documented(doc *huma.OpenAPI, o *Operation) *huma.Operation {
+	item := doc.Paths[o.Path]
+	switch o.Method {
+	case http.MethodPost:
+		return item.Post
+	case http.MethodPatch:
+		return item.Patch
+	case http.MethodDelete:
+		return item.Delete
+	}
+	return item.Get
+}
+
+func (s *Server) referenceOperation(doc *huma.OpenAPI, o *Operation) (ReferenceOperation, error) {
+	d, text, schemas := documented(doc, o), s.text(o), doc.Components.Schemas
+	r := ReferenceOperation{ID: operationID(o), Method: o.Method, Path: o.Path, Summary: o.Summary,
+		Description: text.Description, Repeat: text.Repeat, Status: o.Status, Permission: permission(o),
+		Paginated: slices.Contains(o.Query, "limit"), Errors: s.errorsOf(o), ResponseExample: text.Response}
+	if o.Scope != Open {
+		r.Scopes = []string{o.Scope.String()}
+	}
+	for _, p := range d.Parameters {
+		f := field(schemas, p.Name, p.Schema, p.Required)
+		f.Description = p.Description
+		switch {
+		case p.In == "path":
+			r.PathParams = append(r.PathParams, f)
+		case p.In == "query":
+			f.Limits = strings.Replace(f.Limits, " characters", " bytes", 1)
+			r.Query = append(r.Query, f)
+		case p.Name == idempotencyHeader:
+			r.Idempotent = true
+		default:
+			r.Headers = append(r.Headers, f)
+		}
+	}
+	if d.RequestBody != nil {
+		r.BodyType, r.Body = content(schemas, d.RequestBody.Content)
+	}
+	r.ResponseType, r.Response = content(schemas, d.Responses[strconv.Itoa(o.Status)].Content)
+	if text.Example.Body != nil {
+		var err error
+		if r.BodyExample, err = samples.Format(text.Example.Body); err != nil {
+			return r, fmt.Errorf("format the body of the example: %w", err)
+		}
+	}
+	example := text.Example
+	example.Method, example.Path = o.Method, o.Path
+	printed, err := samples.Print(example)
+	if err != nil {
+		return r, fmt.Errorf("print the example: %w", err)
+	}
+	for _, e := range printed {
+		r.Examples = append(r.Examples, ReferenceExample(e))
+	}
+	return r, nil
+}
+
+const idempotencyHeader = "Idempotency-Key"
+
+// permission returns the permission of API keys that an operation needs.
+func permission(o *Operation) string {
+	switch {
+	case o.Scope == Open:
+		return "none"
+	case teams.SendingAccess.Scopes().Has(o.Scope):
+		return string(teams.SendingAccess)
+	}
+	return string(teams.FullAccess)
+}
 
 //go:embed reference.html
 var referenceText string
 
-// docsOperation represents an operation in the API reference.
-type docsOperation struct {
-	Method, Path, Summary, ID string
-	Params                    []docsParam
-	Body, Response            string
+var referenceTemplate = sync.OnceValues(func() (*template.Template, error) {
+	return template.New("reference").Parse(referenceText)
+})
+
+// RenderReferenceGroup returns a group of the API reference as HTML for a page. Each operation's section has the
+// operation's ID as its HTML ID. If tryIt is true, each section has a form that sends a request from the browser.
+func (s *Server) RenderReferenceGroup(id string, tryIt bool) (page template.HTML, ok bool, err error) {
+	g, ok, err := s.ReferenceGroup(id)
+	if err != nil || !ok {
+		return "", ok, err
+	}
+	page, err = RenderGroup(&g, tryIt)
+	return page, true, err
 }
 
-// docsParam represents a query parameter in the API reference.
-type docsParam struct {
-	Name, Type, Text string
-	Required         bool
+// RenderGroup is RenderReferenceGroup for a group that the caller has.
+func RenderGroup(g *ReferenceGroup, tryIt bool) (template.HTML, error) {
+	return render("group", struct {
+		*ReferenceGroup
+		TryIt bool
+	}{g, tryIt})
 }
 
-func (s *Server) docsParams(o *Operation) (all []docsParam) {
-	for _, name := range o.Query {
-		p := s.opts.Description.QueryParam(o, name)
-		all = append(all, docsParam{p.Name, typeOf(p.Schema), p.Description, p.Required})
-	}
-	return all
-}
-
-// typeOf describes the type and the limits of a query parameter, such as "integer, 1 to 100, default 20".
-func typeOf(s *huma.Schema) string {
-	text := s.Type
-	switch {
-	case len(s.Enum) > 0:
-		names := make([]string, len(s.Enum))
-		for i, v := range s.Enum {
-			names[i] = fmt.Sprint(v)
-		}
-		text = strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
-	case s.Format == "uuid":
-		text = "UUID"
-	case s.Format != "":
-		text = s.Format
-	}
-	if s.Minimum != nil && s.Maximum != nil {
-		text += fmt.Sprintf(", %v to %v", *s.Minimum, *s.Maximum)
-	}
-	if s.MaxLength != nil {
-		text += fmt.Sprintf(", at most %d bytes", *s.MaxLength)
-	}
-	if s.Default != nil {
-		text += fmt.Sprintf(", default %v", s.Default)
-	}
-	return text
-}
-
-// docsData holds the data for the API reference, with operations grouped by tag.
-type docsData struct {
-	Tags       []string
-	Operations map[string][]docsOperation
-}
-
-// Reference returns the API reference as HTML that a page contains. Its classes are those of the pages' style sheet.
-func (s *Server) Reference() (template.HTML, error) { return s.reference() }
-
-func (s *Server) makeReference() (template.HTML, error) {
-	p := docsData{Operations: map[string][]docsOperation{}}
-	schemas := s.openAPI().Components.Schemas
-	for i := range s.opts.Operations {
-		o := &s.opts.Operations[i]
-		if o.Tag == "" {
-			continue
-		}
-		if !slices.Contains(p.Tags, o.Tag) {
-			p.Tags = append(p.Tags, o.Tag)
-		}
-		d := docsOperation{Method: o.Method, Path: o.Path, Summary: o.Summary, ID: operationID(o), Params: s.docsParams(o),
-			Response: outline(schemas, o.out)}
-		if o.TakesBody() {
-			d.Body = outline(schemas, o.in)
-		}
-		p.Operations[o.Tag] = append(p.Operations[o.Tag], d)
-	}
-	t, err := template.New("reference").Funcs(template.FuncMap{"id": tagID}).Parse(referenceText)
+func render(name string, data any) (template.HTML, error) {
+	t, err := referenceTemplate()
 	if err != nil {
-		return "", fmt.Errorf("parse the API reference: %w", err)
+		return "", fmt.Errorf("parse the template of the API reference: %w", err)
 	}
 	var b strings.Builder
-	if err := t.Execute(&b, p); err != nil {
+	if err := t.ExecuteTemplate(&b, name, data); err != nil {
 		return "", fmt.Errorf("render the API reference: %w", err)
 	}
 	return template.HTML(b.String()), nil
@@ -114,63 +256,19 @@ func (s *Server) Sections() (all []Section) {
 		if o.Tag == "" {
 			continue
 		}
+		page := "/docs/api/" + tagID(o.Tag)
 		if !slices.ContainsFunc(all, func(x Section) bool { return x.Title == o.Tag && x.Detail == "" }) {
-			all = append(all, Section{Title: o.Tag, Path: "/docs#" + tagID(o.Tag)})
+			all = append(all, Section{Title: o.Tag, Path: page})
 		}
-		all = append(all, Section{Title: o.Summary, Detail: o.Method + " " + o.Path, Path: "/docs#" + operationID(o)})
+		all = append(all, Section{Title: o.Summary, Detail: o.Method + " " + o.Path, Path: page + "#" + operationID(o)})
 	}
 	return all
 }
 
-// tagID returns the id of a group's heading in the API reference.
-func tagID(tag string) string { return "group-" + strings.ReplaceAll(strings.ToLower(tag), " ", "-") }
+// tagID returns the ID of a group, which is a part of its address.
+func tagID(tag string) string { return strings.ReplaceAll(strings.ToLower(tag), " ", "-") }
 
-// outline formats a type's JSON schema as text with one line per field.
-func outline(r huma.Registry, t reflect.Type) string {
-	var b strings.Builder
-	s := r.Schema(t, true, t.Name())
-	writeOutline(&b, r, s, 0)
-	return b.String()
-}
-
-func writeOutline(b *strings.Builder, r huma.Registry, s *huma.Schema, depth int) {
-	if s.Ref != "" {
-		s = r.SchemaFromRef(s.Ref)
-	}
-	if s == nil || depth > 4 {
-		return
-	}
-	if s.Type == "array" && s.Items != nil {
-		writeOutline(b, r, s.Items, depth)
-		return
-	}
-	names := make([]string, 0, len(s.Properties))
-	for name := range s.Properties {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(x, y string) int {
-		if rx, ry := slices.Contains(s.Required, x), slices.Contains(s.Required, y); rx != ry {
-			if rx {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(x, y)
-	})
-	for _, name := range names {
-		p := s.Properties[name]
-		typ := p.Type
-		if typ == "" {
-			typ = "any"
-		}
-		b.WriteString(strings.Repeat("    ", depth) + name + "  " + typ)
-		if slices.Contains(s.Required, name) {
-			b.WriteString("  required")
-		}
-		if p.Description != "" {
-			b.WriteString("  — " + p.Description)
-		}
-		b.WriteByte('\n')
-		writeOutline(b, r, p, depth+1)
-	}
+// byStatus orders errors by status, and errors with the same status by name.
+func byStatus(a, b ReferenceError) int {
+	return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Name, b.Name))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -53,6 +52,23 @@ type Options struct {
 	// Observe, if set, is called for each request from an authenticated actor, after the response has been sent. The
 	// connection cannot be reused until Observe returns.
 	Observe func(ctx context.Context, r RequestRecord)
+
+	// Served, if set, is called for every request, after the response has been sent. It must be quick.
+	Served func(ServedRequest)
+}
+
+// ServedRequest describes a request for metrics and traces.
+type ServedRequest struct {
+	ID, Method  string
+	Route       string // pattern of the operation's path; "" if no operation serves the path
+	Group       string // first part of the path; "unknown" if no operation serves it
+	Status      int
+	Start       time.Time
+	Duration    time.Duration
+	Streamed    bool // whether the response was an event stream
+	TeamID      string
+	Traceparent string        // the header of the same name
+	Emails      []StoredEmail // see RequestRecord
 }
 
 // Server serves operations over HTTP.
@@ -66,7 +82,6 @@ type Server struct {
 	unavailableLog lograte.Limiter // limits log lines about unavailable dependencies
 	overloadLog    lograte.Limiter // limits log lines about overload, so that they do not hide failures
 	document       func() []byte
-	reference      func() (template.HTML, error)
 }
 
 // Capacity contains the pools that all requests on this node share. No single team can use up a pool; see package
@@ -101,7 +116,7 @@ func New(o Options) *Server {
 		Exports:      fairshare.New(exportsMax, streamsGreed),
 		LongLists:    fairshare.New(longListsMax, streamsGreed),
 		EventStreams: fairshare.New(eventStreamsMax, streamsGreed)}}
-	s.document, s.reference = sync.OnceValue(s.makeDocument), sync.OnceValues(s.makeReference)
+	s.document = sync.OnceValue(s.makeDocument)
 	s.routes = s.router(s.authenticate)
 	return s
 }
@@ -118,14 +133,19 @@ func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) c
 		if o.Scope == 0 {
 			panic("wire: " + o.Method + " " + o.Path + " has no scope: name one in its route")
 		}
+		group := groupOf(o.Path)
 		router.Method(o.Method, o.Path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.serve(w.(*recorder), r, o, authenticate)
+			rec := w.(*recorder)
+			rec.route, rec.group = o.Path, group
+			s.serve(rec, r, o, authenticate)
 		}))
 	}
 	for i := range s.opts.LiveStreams {
 		l := &s.opts.LiveStreams[i]
 		router.Get(l.Path, func(w http.ResponseWriter, r *http.Request) {
-			s.serveLive(w.(*recorder), r, l, authenticate)
+			rec := w.(*recorder)
+			rec.route, rec.group = l.Path, groupOf(l.Path)
+			s.serveLive(rec, r, l, authenticate)
 		})
 	}
 	router.Get("/openapi.json", s.serveDocument)
@@ -162,6 +182,9 @@ func firstSegment(path string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return first
 }
+
+// groupOf returns the group of an operation in metrics: the first segment of its path.
+func groupOf(path string) string { return cmp.Or(firstSegment(path), "root") }
 
 // ScopeOf returns the scope of the operation that serves requests with the given method and path. If no operation
 // serves them, or the operation needs no scope, ok is false.
@@ -277,6 +300,9 @@ func (s *Server) finish(w *recorder, r *http.Request) {
 		if w.actor.TeamID != "" {
 			args = append(args, "team", w.actor.TeamID)
 		}
+		if len(w.emails) == 1 {
+			args = append(args, "email", w.emails[0].ID)
+		}
 		if w.cause != nil {
 			args = append(args, "error", w.cause)
 		}
@@ -284,6 +310,11 @@ func (s *Server) finish(w *recorder, r *http.Request) {
 			args = append(args, "more_like_it", suppressed)
 		}
 		s.opts.Log.Log(r.Context(), level, "request", args...)
+	}
+	if s.opts.Served != nil {
+		s.opts.Served(ServedRequest{ID: w.id, Method: r.Method, Route: w.route, Group: cmp.Or(w.group, "unknown"),
+			Status: w.status, Start: w.start, Duration: took, Streamed: w.streamed, TeamID: w.actor.TeamID,
+			Traceparent: r.Header.Get("Traceparent"), Emails: w.emails})
 	}
 	if s.opts.Observe != nil && w.actor.TeamID != "" {
 		s.opts.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method,
@@ -325,6 +356,8 @@ type recorder struct {
 	http.ResponseWriter
 	start    time.Time
 	id       string
+	route    string      // see ServedRequest
+	group    string      // see ServedRequest
 	path     string      // for the logs; "" means the path of the request
 	actor    teams.Actor // the authenticated actor, even if the actor lacks the scope
 	resource string      // path of the other protocol through which the request came, or ""; see Server.Authenticate

@@ -35,10 +35,7 @@ var setKeys = sync.OnceValue(func() error {
 // The server stores objects as files, so the keys "raw" and "raw/1" cannot both exist.
 func Versitygw(t testing.TB) (url, dir string) {
 	t.Helper()
-	program, err := installVersitygw()
-	if err != nil {
-		t.Fatal("install versitygw: ", err)
-	}
+	program := VersitygwProgram(t)
 	if err := setKeys(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +77,16 @@ func Versitygw(t testing.TB) (url, dir string) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// VersitygwProgram returns the path of the server's binary. Like Versitygw, it compiles the server if necessary.
+func VersitygwProgram(t testing.TB) string {
+	t.Helper()
+	program, err := installVersitygw()
+	if err != nil {
+		t.Fatal("install versitygw: ", err)
+	}
+	return program
 }
 
 // installVersitygw returns the path of the server's binary, and compiles the binary if it is missing. Only one process

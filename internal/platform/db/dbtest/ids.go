@@ -37,7 +37,7 @@ func checkIDs(t testing.TB, o *db.Options) {
 var (
 	tableNames = regexp.MustCompile(`(?i)\b(?:FROM|JOIN|UPDATE|INTO|,)\s+([a-z_]+)(?:\s+(?:AS\s+)?([a-z]+))?`)
 	comparedTo = regexp.MustCompile(`(?i)(?:\b([a-z_]+)\.)?\b([a-z_]+)\)?\s*(?:=|<>|<=|>=|<|>)\s*(?:ANY\(|ALL\()?\$(\d+)`)
-	inserted   = regexp.MustCompile(`(?is)INSERT INTO\s+([a-z_]+)\s*\(([^)]*)\)\s*VALUES\s*\(([^)]*)\)`)
+	inserted   = regexp.MustCompile(`(?is)INSERT (?:OR FAIL )?INTO\s+([a-z_]+)\s*\(([^)]*)\)\s*VALUES\s*\(([^)]*)\)`)
 	parameter  = regexp.MustCompile(`^\$(\d+)$`)
 )
 

@@ -34,6 +34,7 @@ func TestWrongID(t *testing.T) {
 		{`DELETE FROM things WHERE id = ANY($1)`, []any{[]db.ID{"x"}}, false},
 		{`INSERT INTO things (name, id) VALUES ($2, $1)`, []any{"x", "y"}, true},
 		{`INSERT INTO things (name, id) VALUES ($1, $2)`, []any{"x", db.ID("y")}, false},
+		{`INSERT OR FAIL INTO things (name, id) VALUES ($1, $2), ($3, $4)`, []any{"x", "y", "x", "y"}, true},
 	} {
 		if got := wrongID(db.Statement{SQL: c.sql, Args: c.args}); (got != "") != c.wrong {
 			t.Errorf("%s with %T: %q", c.sql, c.args[0], got)

@@ -67,7 +67,7 @@ func (tr *Trace) teamTables(t *testing.T) map[string]bool {
 
 var (
 	listedTable = regexp.MustCompile(`(?i)(?:\b(?:FROM|JOIN|UPDATE|INTO|USING)\s+|,\s*)([a-z_0-9]+)`)
-	insertsTeam = regexp.MustCompile(`(?i)^INSERT INTO [a-z_0-9]+(?: AS \w+)? \([^)]*\bteam_id\b`)
+	insertsTeam = regexp.MustCompile(`(?i)^INSERT (?:OR FAIL )?INTO [a-z_0-9]+(?: AS \w+)? \([^)]*\bteam_id\b`)
 	// comparesTeam matches a comparison of a team, alone or with other columns.
 	comparesTeam = regexp.MustCompile(`(?i)\bteam_id\s*(?:=|<|>|IN\b|IS\b)` +
 		`|(?:=|<|>)\s*(?:ANY|ALL)?\(?(?:\w+\.)?team_id\b` +

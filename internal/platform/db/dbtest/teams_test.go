@@ -14,6 +14,7 @@ func TestWithoutTeam(t *testing.T) {
 		`SELECT 1 FROM books b JOIN pages p ON p.book_id = b.id AND b.team_id = $1`: true,
 		`SELECT 1 FROM shops s, books b WHERE s.id = $1 AND s.team = b.team_id`:     true,
 		`INSERT INTO books (id, team_id) VALUES ($1, $2)`:                           true,
+		`INSERT OR FAIL INTO books (id, team_id) VALUES ($1, $2), ($3, $4)`:         true,
 		`SELECT id FROM shelves WHERE id = $1`:                                      true,
 		`SELECT id, team_id FROM books WHERE id = $1`:                               false,
 		`UPDATE books SET title = $2 WHERE id = $1 RETURNING team_id`:               false,

@@ -14,6 +14,19 @@ import (
 // not read again; a write invalidates the caches of the other connections.
 func Unreadable(t testing.TB, path string) (mend func()) {
 	t.Helper()
+	return reopen(t, path, syscall.O_WRONLY)
+}
+
+// Unwritable makes writes to an open SQLite database fail, as they would on a failing disk, until mend is called. It
+// replaces the database's file descriptors with read-only descriptors.
+func Unwritable(t testing.TB, path string) (mend func()) {
+	t.Helper()
+	return reopen(t, path, syscall.O_RDONLY)
+}
+
+// reopen replaces the descriptors of an open SQLite database with descriptors of another mode, until mend is called.
+func reopen(t testing.TB, path string, mode int) (mend func()) {
+	t.Helper()
 	saved := map[int]int{} // duplicates of SQLite's descriptors, by descriptor
 	mend = func() {
 		t.Helper()
@@ -39,7 +52,7 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		was, err := writeOnly(fd, name)
+		was, err := replace(fd, name, mode)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,17 +64,17 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	return mend
 }
 
-// writeOnly replaces a descriptor with a write-only descriptor for the same file, and returns a duplicate of the
+// replace replaces a descriptor with a descriptor of another mode for the same file, and returns a duplicate of the
 // original descriptor.
-func writeOnly(fd int, name string) (was int, err error) {
-	w, err := syscall.Open(name, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+func replace(fd int, name string, mode int) (was int, err error) {
+	other, err := syscall.Open(name, mode|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("open %s: %w", name, err)
 	}
-	defer syscall.Close(w)
+	defer syscall.Close(other)
 	if was, err = syscall.Dup(fd); err != nil {
 		return 0, fmt.Errorf("keep %s: %w", name, err)
 	}
 	syscall.CloseOnExec(was)
-	return was, syscall.Dup3(w, fd, syscall.O_CLOEXEC)
+	return was, syscall.Dup3(other, fd, syscall.O_CLOEXEC)
 }

@@ -1,0 +1,76 @@
+package resolve
+
+import (
+	"context"
+	"sync"
+
+	"github.com/miekg/dns"
+)
+
+// Validation describes how a DNS server treats signatures (DNSSEC).
+type Validation struct {
+	Server string
+	Err    error // the server did not answer the question about the signed name
+	Known  bool  // the signed name exists, so the other fields mean something
+	// Authentic is whether the server marks the answer about the signed name as validated (the AD bit, RFC 4035 section
+	// 3.2.3).
+	Authentic bool
+	// RefusesBogus is whether the server answers the question about the bogus name with an error, unless the question
+	// turns validation off (the CD bit).
+	RefusesBogus bool
+	// BogusUnknown is whether the server answered no question about the bogus name, so RefusesBogus means nothing.
+	BogusUnknown bool
+}
+
+// Validates asks each server for the address of a name with a valid signature and of a name with a wrong one. The
+// answers say whether a server validates signatures. If bogus is "", only the first question is asked.
+func (d *DNS) Validates(ctx context.Context, signed, bogus string) []Validation {
+	all := make([]Validation, len(d.servers))
+	var asked sync.WaitGroup
+	for i, server := range d.servers {
+		asked.Go(func() { all[i] = validation(ctx, server, signed, bogus) })
+	}
+	asked.Wait()
+	return all
+}
+
+func validation(ctx context.Context, server, signed, bogus string) Validation {
+	v := Validation{Server: server, BogusUnknown: true}
+	m, err := askFlags(ctx, server, signed, false)
+	if err != nil {
+		v.Err = err
+		return v
+	}
+	v.Known = m.Rcode == dns.RcodeSuccess && len(m.Answer) > 0
+	v.Authentic = m.AuthenticatedData
+	if bogus == "" {
+		return v
+	}
+	unchecked, err := askFlags(ctx, server, bogus, true)
+	if err != nil || !definite(unchecked) {
+		return v // its name servers do not answer
+	}
+	checked, err := askFlags(ctx, server, bogus, false)
+	v.BogusUnknown = err != nil
+	v.RefusesBogus = err == nil && checked.Rcode == dns.RcodeServerFailure
+	return v
+}
+
+// askFlags asks a server for the address of a name, and for the AD bit in the answer (RFC 6840 section 5.7).
+// unchecked sets the CD bit.
+func askFlags(ctx context.Context, server, name string, unchecked bool) (*dns.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	query := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA)
+	query.AuthenticatedData, query.CheckingDisabled = true, unchecked
+	query.SetEdns0(ednsSize, false)
+	m, err := exchange(ctx, "udp", server, query)
+	if err == nil && m.Truncated {
+		query.Id = dns.Id()
+		m, err = exchange(ctx, "tcp", server, query)
+	}
+	return m, err
+}
+
+// Servers returns the addresses and ports of the DNS servers.
+func (d *DNS) Servers() []string { return append([]string(nil), d.servers...) }

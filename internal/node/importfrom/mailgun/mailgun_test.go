@@ -1,0 +1,93 @@
+package mailgun_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/node/importfrom"
+	"github.com/postrider/postrider/internal/node/importfrom/fixture"
+	"github.com/postrider/postrider/internal/node/importfrom/mailgun"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+)
+
+const docs = "https://documentation.mailgun.com/docs/mailgun/api-reference/send/mailgun/"
+
+var answers = map[string]fixture.Answer{
+	"/v4/domains?limit=100&skip=0": {Page: docs + "domains/get-v4-domains", Body: `{"total_count":2,"items":[
+		{"id":"1","name":"example.com","state":"active","type":"custom","web_prefix":"email"},
+		{"id":"2","name":"sandbox1.mailgun.org","state":"active","type":"sandbox","web_prefix":"email"}]}`},
+	"/v3/lists/pages?limit=100": {Page: docs + "mailing-lists/get-lists-pages", Body: `{"items":[
+		{"address":"dev@example.com","name":"Developers","description":"News for developers","members_count":2}],
+		"paging":{"next":"https://api.mailgun.net/v3/lists/pages?page=next&address=dev%40example.com&limit=100"}}`},
+	"/v3/lists/pages?address=dev%40example.com&limit=100&page=next": {Page: docs + "mailing-lists/get-lists-pages",
+		Body: `{"items":[],"paging":{"next":"https://api.mailgun.net/v3/lists/pages?page=next&address=dev%40example.com"}}`},
+	"/v3/lists/dev@example.com/members/pages?limit=100": {
+		Page: docs + "mailing-lists/get-lists-string:list_address-members-pages", Body: `{"items":[
+		{"address":"alice@example.net","name":"Alice Doe","subscribed":true,"vars":{"age":26}},
+		{"address":"bob@example.net","name":"","subscribed":false,"vars":{}}],"paging":{"next":""}}`},
+	"/v3/example.com/unsubscribes?limit=100": {Page: docs + "unsubscribe/get-v3--domainid--unsubscribes",
+		Body: `{"items":[{"address":"cleo@example.net","tags":["*"],"created_at":"Fri, 21 Oct 2011 11:02:55 UTC"},
+		{"address":"dan@example.net","tags":["weekly"],"created_at":"Fri, 21 Oct 2011 11:02:55 UTC"}],"paging":{}}`},
+	"/v3/example.com/bounces?limit=100": {Page: docs + "bounces/get-v3--domainid--bounces", Body: `{"items":[
+		{"address":"gone@example.net","code":"550","error":"No such mailbox","created_at":"Fri, 21 Oct 2011 11:02:55 UTC"}],
+		"paging":{"next":"https://api.mailgun.net/v3/example.com/bounces?page=next&limit=100&address=gone%40example.net"}}`},
+	"/v3/example.com/bounces?address=gone%40example.net&limit=100&page=next": {
+		Page: docs + "bounces/get-v3--domainid--bounces", Body: `{"items":[],"paging":{}}`},
+	"/v3/example.com/complaints?limit=100": {Page: docs + "complaints/get-v3--domainid--complaints",
+		Body: `{"items":[{"address":"no@example.net","created_at":"Fri, 21 Oct 2011 11:02:55 UTC"}],"paging":{}}`},
+	"/v3/example.com/templates?limit=100": {Page: docs + "templates/get-v3-domain-name-templates", Body: `{"items":[
+		{"name":"welcome","description":"","createdAt":"Wed, 29 Aug 2018 23:31:13 UTC","id":"46565d87"},
+		{"name":"old","id":"2"},{"name":"loop","id":"3"}],"paging":{"next":""}}`},
+	"/v3/example.com/templates/welcome?active=yes": {Page: docs + "templates/get-v3-domain-name-templates-template-name",
+		Body: `{"template":{"name":"welcome","version":{"tag":"v0","engine":"handlebars","active":true,
+		"template":"<p>{{fname}} %recipient.city% %unsubscribe_url%</p>","headers":{"Subject":"Hi {{fname}}",
+		"From":"Acme <hi@example.com>"}}}}`},
+	"/v3/example.com/templates/old?active=yes": {Page: docs + "templates/get-v3-domain-name-templates-template-name",
+		Body: `{"template":{"name":"old"}}`},
+	"/v3/example.com/templates/loop?active=yes": {Page: docs + "templates/get-v3-domain-name-templates-template-name",
+		Body: `{"template":{"name":"loop","version":{"engine":"handlebars","template":"{{#if a}}x{{/if}}"}}}`},
+	"/v3/domains/example.com/webhooks": {Page: docs + "webhooks/get-v3-domains--domain--webhooks", Body: `{"webhooks":{
+		"clicked":{"urls":["https://hooks.example.com/a","https://hooks.example.com/b"]},"delivered":null,
+		"permanent_fail":{"urls":["https://hooks.example.com/a"]}}}`},
+}
+
+func TestSource(t *testing.T) {
+	t.Parallel()
+	header := mailgun.Header("key")
+	url := fixture.API{Name: "Mailgun", Header: header, Answers: answers}.Serve(t)
+	got := fixture.Read(t, mailgun.New(fixture.Client(t, url, "Mailgun", header)))
+	const list = "dev@example.com"
+	const note = "its receiver must read the events of Postrider, which have another form"
+	want := map[importfrom.Kind]importfrom.Page{
+		importfrom.Domains:  {Domains: []importfrom.Domain{{Name: "example.com", TrackingSubdomain: "email", Sending: true}}},
+		importfrom.Segments: {Segments: []importfrom.Segment{{ID: list, Name: "Developers"}}},
+		importfrom.Topics: {Topics: []importfrom.Topic{{ID: list, Name: "Developers", Description: "News for developers",
+			Default: contacts.OptOut}}},
+		importfrom.Templates: {Templates: []importfrom.Template{{Name: "welcome", Subject: "Hi {{{fname}}}",
+			From: "Acme <hi@example.com>", HTML: "<p>{{{escape fname}}} {{{city}}} {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>",
+			Note: "its placeholders were translated: read it, and publish it",
+			Variables: []importfrom.Variable{{Key: "fname", Type: scalar.String, Fallback: scalar.OfText("")},
+				{Key: "city", Type: scalar.String, Fallback: scalar.OfText("")}}}},
+			Refused: []importfrom.Refused{{Name: "old", Reason: "it has no active version"},
+				{Name: "loop", Reason: "it uses {{#if a}}, which templates do not have here"}}},
+		importfrom.Suppressions: {Suppressions: []importfrom.Suppression{
+			{Address: "gone@example.net", Origin: suppressions.Bounce},
+			{Address: "no@example.net", Origin: suppressions.Complaint}}},
+		importfrom.Contacts: {Contacts: []importfrom.Contact{
+			{Address: "alice@example.net", FirstName: "Alice", LastName: "Doe", Segments: []string{list},
+				Values: map[string]scalar.Value{"age": scalar.OfNumber(26)},
+				Topics: []importfrom.Choice{{TopicID: list, Subscription: contacts.OptIn}}},
+			{Address: "bob@example.net", Topics: []importfrom.Choice{{TopicID: list, Subscription: contacts.OptOut}}},
+			{Address: "cleo@example.net", Unsubscribed: true}, {Address: "dan@example.net", Unsubscribed: true}},
+			Notes: []string{"Recipients who unsubscribed from some tags only are unsubscribed from everything here."}},
+		importfrom.Webhooks: {Webhooks: []importfrom.Webhook{
+			{URL: "https://hooks.example.com/a", Events: []string{"email.bounced", "email.clicked"}, Note: note},
+			{URL: "https://hooks.example.com/b", Events: []string{"email.clicked"}, Note: note}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,3 @@
+package archive
+
+func init() { workFactor = 10 }

@@ -1,0 +1,86 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+)
+
+// unqueuedTime is the time limit for SendUnqueued.
+const unqueuedTime = 2 * time.Minute
+
+// SendUnqueued sends a message to one address at once. It is for alarms while the database can store nothing, for
+// example because the disk is full. SendUnqueued tries each host once, and stores nothing. It fails if the team may not
+// send from the sender's domain. The limits of destinations do not apply.
+func (s *Service) SendUnqueued(ctx context.Context, teamID, from, to string, message []byte) error {
+	if s.c.Transport == Capture {
+		return errors.New("send an email without the database: the transport is capture")
+	}
+	ctx, cancel := context.WithTimeout(ctx, unqueuedTime)
+	defer cancel()
+	message, tls, err := s.signUnqueued(ctx, teamID, from, message)
+	if err != nil {
+		return err
+	}
+	w, err := s.choose(ctx, mailDomain(to), mailDomain(from), tls)
+	if err != nil {
+		return fmt.Errorf("find the mail hosts of %s: %w", to, err)
+	}
+	var failed error
+	for _, h := range w.hops {
+		if err = s.sendUnqueued(ctx, h, smtpclient.Envelope{From: from, To: []string{to}}, message); err == nil {
+			return nil
+		}
+		failed = errors.Join(failed, fmt.Errorf("send an email without the database through %s: %w", h, err))
+	}
+	return failed
+}
+
+// mailDomain returns the domain of an address in lower case.
+func mailDomain(address string) string {
+	return strings.ToLower(address[strings.LastIndexByte(address, '@')+1:])
+}
+
+// signUnqueued signs a message. The second result is the TLS setting of the sender's domain.
+func (s *Service) signUnqueued(ctx context.Context, teamID, from string, message []byte) ([]byte, string, error) {
+	sender, err := s.p.Domains.Sender(ctx, teamID, mailDomain(from))
+	if err != nil {
+		return nil, "", fmt.Errorf("find the sender's domain: %w", err)
+	}
+	by, err := s.p.Domains.Signing(ctx, sender.DomainID)
+	if err != nil {
+		return nil, "", fmt.Errorf("find the keys of the sender's domain: %w", err)
+	}
+	header, err := dkim.Sign(message, time.Now(), by.Signers...)
+	return append(header, message...), by.TLS, err
+}
+
+func (s *Service) sendUnqueued(ctx context.Context, h hop, env smtpclient.Envelope, message []byte) error {
+	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
+		Timeouts: s.c.Timeouts, Dial: s.c.Dial}
+	if h.relay != nil {
+		o.Username, o.Password = h.relay.Username, h.relay.Password
+	}
+	c, err := smtpclient.Dial(ctx, h.addr, o)
+	if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.RetryPlain && ctx.Err() == nil {
+		o.TLS = smtpclient.TLSNone
+		c, err = smtpclient.Dial(ctx, h.addr, o)
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	r, err := c.Send(ctx, env, message)
+	if err != nil {
+		return err
+	}
+	if reply := r.Recipient(0); !reply.Positive() {
+		return errors.New("the host answered " + reply.String())
+	}
+	return nil
+}

@@ -11,8 +11,8 @@
 //
 // # Invariants
 //
-// If an event's transaction takes less than [overlap], a tail shows the event at least once. Events appear roughly in
-// order. Transactions may commit in a different order than they began, so a tail rereads the messages of the last
+// A tail shows an event at least once, if the event's transaction takes less than [overlap], less the difference between
+// the clocks of the nodes. Events appear roughly in order. Transactions may commit in a different order than they began, so a tail rereads the messages of the last
 // [overlap]. For a slow reader, a tail holds at most one batch in memory. On each node, a team has at most [tailsMax]
 // tails.
 //

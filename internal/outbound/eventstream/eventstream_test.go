@@ -49,8 +49,10 @@ var lastID atomic.Int64
 
 // newID returns an id with the current time, including simulated time. Tests cannot use package id, whose ids never go
 // back in time.
-func newID() string {
-	ms := time.Now().UnixMilli()
+func newID() string { return idAt(time.Now()) }
+
+func idAt(at time.Time) string {
+	ms := at.UnixMilli()
 	return fmt.Sprintf("%08x-%04x-7%03x-8000-%012x", ms>>16, ms&0xffff, lastID.Add(1)&0xfff, lastID.Load())
 }
 
@@ -208,6 +210,24 @@ func TestOutOfOrder(t *testing.T) {
 	}
 	want(t, tail, messageID(early.ID))
 	quiet(t, tail)
+}
+
+// TestClocksDiffer: a new tail shows an event that is recorded after Open, even if the clock behind the event's id is a
+// little behind the clock of the tail. It does not show events that were recorded before Open.
+func TestClocksDiffer(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		n := newNode(d)
+		n.open(t, dbtest.ID("team"), "").Close() // from here on, the team is watched
+		n.happen(t, dbtest.ID("team"), events.EmailSent)
+		behind := time.Now().Add(-time.Second)
+		tail := n.open(t, dbtest.ID("team"), "")
+		e := events.Event{ID: idAt(behind), TeamID: dbtest.ID("team"), EmailID: dbtest.ID("e1"), Type: events.EmailSent}
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { return n.recorder.Record(t.Context(), tx, e) }); err != nil {
+			t.Fatal(err)
+		}
+		want(t, tail, messageID(e.ID))
+		quiet(t, tail)
+	})
 }
 
 // A tail on one node shows events that another node records.

@@ -35,15 +35,35 @@ type Tail struct {
 // begin acquires the team's lease and determines the message id to continue from.
 func (t *Tail) begin(ctx context.Context, after string) error {
 	now := t.s.d.Now()
-	t.from = firstAt(now)
+	t.from = firstAt(now.Add(-overlap))
 	resume, ok := messageTime(after)
 	if ok && resume.Before(now) {
 		t.from = firstAt(resume.Add(-overlap))
 		t.seen[after], t.newest = resume, resume
+	} else if err := t.skipExisting(ctx); err != nil {
+		return err
 	}
 	until, err := t.renewLease(ctx, now)
 	t.missed = ok && until.Before(now)
 	return err
+}
+
+// skipExisting marks the messages that exist above t.from as seen. A new tail cannot begin at the present time instead:
+// the time in an id comes from the clock of the node that recorded the event, which differs a little from this clock.
+func (t *Tail) skipExisting(ctx context.Context) error {
+	for low := t.from; ; {
+		ids, err := idsAfter(ctx, t.s.d.Reader, t.team, low, 10*batch)
+		if err != nil {
+			return err
+		}
+		for _, x := range ids {
+			t.seen[x], _ = messageTime(x)
+		}
+		if len(ids) < 10*batch {
+			return nil
+		}
+		low = ids[len(ids)-1]
+	}
 }
 
 // renewLease extends the lease and returns its previous expiry time.

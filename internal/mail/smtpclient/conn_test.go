@@ -468,15 +468,16 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestSlowLink sends a message that takes longer in total than the timeout for one block.
+// TestSlowLink: each block of a long message has the whole timeout, so that a message may take longer than the timeout.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{})
+	var link *blockLink
 	o := smtpclient.Options{
-		Timeouts: smtpclient.Timeouts{Data: 100 * time.Millisecond},
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return &slow{Conn: nc}, err
+			link = &blockLink{Conn: nc}
+			return link, err
 		},
 	}
 	c := dial(t, server.Addr, o)
@@ -484,24 +485,32 @@ func TestSlowLink(t *testing.T) {
 	if res, err := c.Send(t.Context(), known, body); err != nil || !res.Final.Positive() {
 		t.Errorf("Send: %+v, %v", res, err)
 	}
-}
-
-// slow is a connection on which a large write takes 20 ms, or until the deadline if that is sooner.
-type slow struct {
-	net.Conn
-	until time.Time
-}
-
-func (s *slow) SetDeadline(at time.Time) error {
-	s.until = at
-	return s.Conn.SetDeadline(at)
-}
-
-func (s *slow) Write(p []byte) (int, error) {
-	if len(p) > 1000 {
-		<-time.After(min(20*time.Millisecond, time.Until(s.until)))
+	if link.blocks < 5 || link.old > 0 {
+		t.Errorf("%d of %d blocks were sent with the deadline of an earlier block", link.old, link.blocks)
 	}
-	return s.Conn.Write(p)
+}
+
+// blockLink counts the large writes, and those before which no new deadline was set.
+type blockLink struct {
+	net.Conn
+	armed       bool
+	blocks, old int
+}
+
+func (l *blockLink) SetDeadline(at time.Time) error {
+	l.armed = true
+	return l.Conn.SetDeadline(at)
+}
+
+func (l *blockLink) Write(p []byte) (int, error) {
+	if len(p) > 1000 {
+		l.blocks++
+		if !l.armed {
+			l.old++
+		}
+	}
+	l.armed = false
+	return l.Conn.Write(p)
 }
 
 func dial(t *testing.T, addr string, o smtpclient.Options) *smtpclient.Conn {

@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// Versions of the programs that build packages and bills of materials.
+// Versions of the programs that build packages and bills of materials. Later versions of nfpm need modules that not every
+// module proxy serves.
 const (
-	nfpm      = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0"
+	nfpm      = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0"
 	cycloneDX = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0"
 )
 

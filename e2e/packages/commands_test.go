@@ -127,12 +127,14 @@ func (m *machine) useAuthority(a *certstest.Authority) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(m.root, "etc/postrider"), 0o755); err != nil {
+	// The settings are not in /etc/postrider: dpkg asks about files that are there before the package.
+	const unit = "/etc/systemd/system/postrider.service.d"
+	if err := os.MkdirAll(filepath.Join(m.root, unit), 0o755); err != nil {
 		m.t.Fatal(err)
 	}
 	m.write("/etc/acme.pem", string(ca))
-	m.write("/etc/postrider/environment", "POSTRIDER_ACME_CA_FILE=/etc/acme.pem\nPOSTRIDER_ACME_DIRECTORY=https://"+
-		"acme.example.com:"+directory.Port()+directory.Path+"\n")
+	m.write(unit+"/authority.conf", "[Service]\nEnvironment=POSTRIDER_ACME_CA_FILE=/etc/acme.pem\n"+
+		"Environment=POSTRIDER_ACME_DIRECTORY=https://acme.example.com:"+directory.Port()+directory.Path+"\n")
 	m.write("/etc/root.pem", a.RootPEM)
 	m.write("/root/.curlrc", "cacert = /etc/root.pem\n")
 }

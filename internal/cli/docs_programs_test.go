@@ -33,6 +33,7 @@ func TestDocPrograms(t *testing.T) {
 	t.Parallel()
 	n, _ := docsNode(t)
 	receiveQuestion(t, n)
+	publishReceipt(t, n)
 	ran := map[string]int{}
 	for _, page := range docPages(t) {
 		if !strings.HasPrefix(page, "guides/") {
@@ -77,6 +78,21 @@ func receiveQuestion(t *testing.T, n *started) {
 	c.Stdin = strings.NewReader(message)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// publishReceipt publishes the template that the guide about templates sends, as the guide creates it.
+func publishReceipt(t *testing.T, n *started) {
+	t.Helper()
+	create := curlBlocks(t, "guides/templates.md")[0]
+	_, body, found := strings.Cut(create, " -d '")
+	body, _, ended := strings.Cut(body, "'\n")
+	if !found || !ended {
+		t.Fatalf("the guide creates no template: %s", create)
+	}
+	n.made(devTestKey, "/templates", body)
+	if status, answer := n.ask(devTestKey, "POST", "/templates/receipt/publish", ""); status != 200 {
+		t.Fatalf("%d %s", status, answer)
 	}
 }
 

@@ -21,7 +21,8 @@ var docExamples = []string{"README.md", "contacts.md", "broadcasts.md", "checks.
 	"receiving.md", "templates.md", "search.md", "explain.md", "tracking.md", "webhooks.md", "export.md",
 	"testing-emails.md", "guides/first-email.md", "guides/dns-providers.md", "guides/smtp.md", "guides/webhooks.md",
 	"guides/receiving.md", "guides/attachments.md", "guides/deliverability.md", "guides/scheduling.md",
-	"guides/react-email.md", "guides/agents.md"}
+	"guides/react-email.md", "guides/idempotency.md", "guides/templates.md", "guides/broadcasts.md",
+	"guides/automations.md", "guides/privacy.md", "guides/agents.md"}
 
 // prelude defines curl so that a failed request ends the script, and so that the id in the response of each request
 // that creates an object is stored in the variable that the docs use for it. At the end, the script prints the
@@ -39,11 +40,14 @@ curl() {
 	*/broadcasts) BROADCAST_ID=$made ;;
 	*/webhooks) WEBHOOK_ID=$made ;;
 	*/emails/receiving\?limit=1) RECEIVED_ID=$made ;;
+	*/automations) AUTOMATION_ID=$made ;;
+	*/runs\?limit=1) RUN_ID=$made ;;
+	*/erase) ERASURE_ID=$made ;;
 	*/domains) DOMAIN_ID=$(printf %s "$answer" | sed 's/^{"object":"domain","id":"\([^"]*\)".*/\1/') ;;
 	esac
 }
 postrider() { :; }
-trap 'set | grep -E "^(SEGMENT|TOPIC|BROADCAST|DOMAIN|EMAIL|WEBHOOK|RECEIVED)_ID="' EXIT
+trap 'set | grep -E "^(SEGMENT|TOPIC|BROADCAST|DOMAIN|EMAIL|WEBHOOK|RECEIVED|AUTOMATION|RUN|ERASURE)_ID="' EXIT
 `
 
 // The curl examples in the docs work with a node in development, one after another.
@@ -83,15 +87,31 @@ func TestDocExamples(t *testing.T) {
 			vars[m[1]] = m[2]
 		}
 	}
+	// has waits until the response to a GET request contains a text.
+	has := func(path, text string) {
+		t.Helper()
+		eventually(t, path+" has "+text, func() bool {
+			_, body := n.ask(devTestKey, "GET", path, "")
+			return strings.Contains(body, text)
+		})
+	}
 	// Before some examples, the object must be in the state that the text describes.
 	before := map[string]func(){
 		"broadcasts.md 2": func() { vars["BROADCAST_ID"] = waitingForItsDomain(n, verified, vars["SEGMENT_ID"]) },
 		"guides/receiving.md 3": func() {
-			eventually(t, "the domain receives mail", func() bool {
-				_, body := n.ask(devTestKey, "GET", "/domains/"+vars["DOMAIN_ID"], "")
-				return strings.Contains(body, `"status":"verified","created_at"`)
-			})
+			has("/domains/"+vars["DOMAIN_ID"], `"status":"verified","created_at"`)
 		},
+		"guides/automations.md 7": func() {
+			has("/automations/"+vars["AUTOMATION_ID"]+"/runs/"+vars["RUN_ID"], `"waiting":{"step":"order"`)
+		},
+		"guides/automations.md 8": func() {
+			path := "/automations/" + vars["AUTOMATION_ID"] + "/runs/" + vars["RUN_ID"]
+			has(path, `"id":"`+vars["RUN_ID"]+`","status":"completed"`)
+			if _, body := n.ask(devTestKey, "GET", path, ""); strings.Contains(body, `"key":"remind"`) {
+				t.Errorf("the run has sent the reminder: %s", body)
+			}
+		},
+		"guides/privacy.md 6": func() { has("/contacts/erasures/"+vars["ERASURE_ID"], `"status":"completed"`) },
 	}
 	ran := 0
 	for _, page := range docExamples {

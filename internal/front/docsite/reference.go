@@ -78,7 +78,13 @@ func listOfOperations(sections []wire.Section) string {
 Send the header ` + "`Authorization: Bearer re_…`" + ` with each request. Requests and responses are JSON. Errors have the
 fields ` + "`statusCode`, `name` and `message`" + `. A team may send a limited number of requests in a second. Further
 requests are refused with 429 ` + "`rate_limit_exceeded`, and the header `Retry-After`" + ` says when the client may try
-again. The OpenAPI document at ` + "`/openapi.json`" + ` describes the same
+again.
+
+Most lists have 20 objects, newest first. The parameter ` + "`limit`" + ` changes the number, up to 100. If ` + "`has_more`" + ` is true,
+pass the id of the last object as ` + "`after`" + ` to get the next page. Pass the id of the first object as ` + "`before`" + ` to get
+the page before.
+
+The OpenAPI document at ` + "`/openapi.json`" + ` describes the same
 operations for programs.
 `)
 	for _, s := range sections {

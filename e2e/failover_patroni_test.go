@@ -71,6 +71,7 @@ func startPatroni(t *testing.T) *patroni {
 		}
 	}
 	t.Cleanup(p.remove)
+	reapServers(t)
 	etcd := p.startEtcd()
 	for i := range p.members {
 		m := &p.members[i]
@@ -314,6 +315,34 @@ func (p *patroni) kill(i int) {
 	for _, pid := range backends {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
+}
+
+// reapServers makes this process the parent of orphaned servers, and removes the ended ones from the table of processes.
+// Patroni takes a server for running until then, and gives up a switchover if process 1 of the machine is slow at it.
+func reapServers(t *testing.T) {
+	t.Helper()
+	const childSubreaper = 36 // PR_SET_CHILD_SUBREAPER of prctl(2), which package syscall does not name
+	if _, _, err := syscall.RawSyscall(syscall.SYS_PRCTL, childSubreaper, 1, 0); err != 0 {
+		t.Fatal("prctl: ", err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-done })
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			for _, pid := range childrenOf(os.Getpid()) {
+				if text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); bytes.Contains(text, []byte(" (postgres) Z ")) {
+					syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+				}
+			}
+		}
+	}()
 }
 
 // childrenOf returns the processes whose parent has the given pid.

@@ -38,7 +38,7 @@ func newOfficialCLI(t *testing.T, n *node) *officialCLI {
 	}
 	c.env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, "config"),
 		"PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"), "RESEND_BASE_URL="+n.localhost(),
-		"RESEND_API_KEY=",
+		"RESEND_API_KEY=", "RESEND_TELEMETRY_DISABLED=1", // tests connect to this machine only
 		"DBUS_SESSION_BUS_ADDRESS=", "NO_COLOR=1",
 		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // if CI is set, the CLI asks no questions, even in a terminal
 	return c

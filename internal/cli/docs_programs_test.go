@@ -24,7 +24,9 @@ var programs = map[string]struct {
 }{
 	"js":     {"main.mjs", []string{"node"}},
 	"go":     {"main.go", []string{"go", "run"}}, // in this module, which requires the official client
-	"python": {"main.py", []string{"python3"}},
+	"python": {"main.py", []string{"python3", "-B"}},
+	"ruby":   {"main.rb", []string{"ruby"}},
+	"php":    {"main.php", []string{"php"}},
 }
 
 // The programs in the guides run as they are in the guides, against a node in development. A program that other tests
@@ -43,6 +45,11 @@ func TestDocPrograms(t *testing.T) {
 			if strings.Contains(b.text, ".listen(") {
 				continue
 			}
+			if variable := b.missingClient(); variable != "" {
+				t.Logf("%s: a program in %s was checked for syntax and not run, because %s names no folder of its client",
+					page, b.language, variable)
+				continue
+			}
 			if out, err := b.prepare(t, n).CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s\n%s", page, err, b.text, out)
 			}
@@ -57,6 +64,11 @@ func TestDocPrograms(t *testing.T) {
 	_, list := n.ask(devTestKey, "GET", "/emails?limit=100", "")
 	if !strings.Contains(list, `"subject":"Re: My order"`) {
 		t.Errorf("the program that replies has sent no reply: %s", list)
+	}
+	for _, framework := range []string{"Nodemailer", "Go", "Python", "Django", "Rails", "PHP"} {
+		if !strings.Contains(list, `"subject":"Sent with `+framework+`"`) {
+			t.Errorf("the program for %s has sent no email: %s", framework, list)
+		}
 	}
 }
 
@@ -195,9 +207,11 @@ func (b programBlock) prepare(t *testing.T, n *started) *exec.Cmd {
 		t.Fatal(err)
 	}
 	c := exec.CommandContext(t.Context(), how.command[0], append(slices.Clone(how.command[1:]), file)...)
+	further := b.addLibraries(t, c, dir)
 	host, port, _ := strings.Cut(n.Port(node.PortSubmit), ":")
 	c.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "POSTRIDER_") }),
 		"URL="+n.url, "KEY="+devTestKey, "SMTP_HOST="+host, "SMTP_PORT="+port)
+	c.Env = append(c.Env, further...)
 	return c
 }
 

@@ -43,10 +43,13 @@ var madeIDs = map[string]string{"POST /domains": "domain_id", "POST /api-keys": 
 // exampleRun sends the examples to a node.
 type exampleRun struct {
 	*fixture
-	t     *testing.T
-	ids   map[string]string // real IDs by the names of parameters
-	shown []string          // pairs of a real ID and the ID that stands for it in the reference
-	seen  map[string]string // further real IDs
+	t          *testing.T
+	operations map[string]*wire.ReferenceOperation // by method and path
+	group      map[string]string                   // the IDs of groups, by method and path
+	order      []string                            // the operations in the order in which their examples run
+	ids        map[string]string                   // real IDs by the names of parameters
+	shown      []string                            // pairs of a real ID and the ID that stands for it in the reference
+	seen       map[string]string                   // further real IDs
 }
 
 // set makes id the object that a parameter stands for from now on.
@@ -86,6 +89,9 @@ func at(text []byte, path string) string {
 	s, _ := v.(string)
 	return s
 }
+
+// exampleFile is the content of the file contacts.csv, which some examples upload.
+const exampleFile = "email,first_name\nkatherine@example.net,Katherine\nno address,Nobody\n"
 
 // shellWords splits a command as a shell does, and replaces the variables.
 func shellWords(command, key string) (words []string) {
@@ -143,7 +149,7 @@ func (x *exampleRun) send(command, key string) *httptest.ResponseRecorder {
 			i++
 			name, v, _ := strings.Cut(words[i], "=")
 			if strings.HasPrefix(v, "@") {
-				v = "email,first_name\nkatherine@example.net,Katherine\nno address,Nobody\n"
+				v = exampleFile
 			}
 			form = append(form, part{name, v})
 			method = "POST"
@@ -189,6 +195,7 @@ var (
 			"Tue, 03 Nov 2026 09:30:00 +0000"},
 		{regexp.MustCompile(`\d+(\.\d+)? (ms|s) after`), "13 ms after"},
 		{regexp.MustCompile(`scenario/1`), "resend-node:6.38.0"},
+		{regexp.MustCompile(`"filename":"(people\.csv|blob)"`), `"filename":"contacts.csv"`}, // as curl calls it
 		{regexp.MustCompile(`,(\d{3}),\d+,(curl/|resend-)`), ",$1,3,$2"},
 		{regexp.MustCompile(`"MD[A-Za-z0-9]{46}"`), `"MDE5YTRjMWUtMTNkMS03ZWQ3LTg3NDAtZGI2Y2FkNjZiMThh"`},
 		{regexp.MustCompile(`("(?:total|duration|valid_for)_ms":)[\d.]+`), "${1}12.5"},
@@ -215,11 +222,9 @@ func (x *exampleRun) record(key, text string) string {
 	return text
 }
 
-// TestReferenceExamples sends each example of the API reference, as the curl command that the reference shows, to a
-// node. Each must succeed, and its response is the one that the reference shows. Run the test with -update to record
-// the responses.
-func TestReferenceExamples(t *testing.T) {
-	t.Parallel()
+// newExampleRun returns a run of all examples on a node of its own.
+func newExampleRun(t *testing.T) *exampleRun {
+	t.Helper()
 	r, err := loadReference()
 	if err != nil {
 		t.Fatal(err)
@@ -228,67 +233,109 @@ func TestReferenceExamples(t *testing.T) {
 		testnode.Options{Guard: netguard.Options{AllowLoopback: true}})
 	f.remember(t)
 	f.verified("acme.example")
-	x := &exampleRun{fixture: f, t: t, ids: map[string]string{}, seen: map[string]string{}}
+	x := &exampleRun{fixture: f, t: t, ids: map[string]string{}, seen: map[string]string{},
+		operations: map[string]*wire.ReferenceOperation{}, group: map[string]string{}}
 	all := groups(t)
-	operation := map[string]*wire.ReferenceOperation{}
-	group := map[string]string{}
 	for g := range all {
 		for i := range all[g].Operations {
 			o := &all[g].Operations[i]
-			operation[o.Method+" "+o.Path], group[o.Method+" "+o.Path] = o, all[g].ID
+			x.operations[o.Method+" "+o.Path], x.group[o.Method+" "+o.Path] = o, all[g].ID
 		}
 	}
-	var order, last []string
+	var last []string
 	for _, id := range exampleGroups {
 		var deletions []string
 		for _, key := range r.order {
 			switch {
-			case group[key] != id:
+			case x.group[key] != id:
 			case strings.HasPrefix(key, "DELETE "):
 				deletions = append(deletions, key)
 			default:
-				order = append(order, key)
+				x.order = append(x.order, key)
 			}
 		}
 		last = append(deletions, last...)
 	}
-	recorded := map[string]map[string]jsontext.Value{}
-	for _, key := range append(order, last...) {
-		o := operation[key]
-		if prepare := preparations[key]; prepare != nil {
-			prepare(x)
-		}
-		who := "full"
-		w := x.send(x.real(o.Examples[0].Code), f.keys[who])
-		if w.Code != o.Status {
-			t.Errorf("%s: %d %s\n%s", key, w.Code, w.Body, x.real(o.Examples[0].Code))
-			continue
-		}
-		if name := madeIDs[key]; name != "" {
-			x.set(name, at(w.Body.Bytes(), "id"))
-		}
-		if key == "POST /domains/claim" {
-			x.set("claimed_domain_id", at(w.Body.Bytes(), "domain_id"))
-		}
-		text := jsontext.Value(x.record(key, strings.ReplaceAll(w.Body.String(), "\r\n", "\n")))
-		if !strings.HasPrefix(w.Header().Get("Content-Type"), wire.MediaJSON) {
-			quoted, err := json.Marshal(string(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = quoted
-		}
-		if recorded[group[key]] == nil {
-			recorded[group[key]] = map[string]jsontext.Value{}
-		}
-		recorded[group[key]][key] = text
-	}
-	compareResponses(t, recorded)
+	x.order = append(x.order, last...)
 	for _, key := range r.order {
-		if !slices.Contains(order, key) && !slices.Contains(last, key) {
+		if !slices.Contains(x.order, key) {
 			t.Errorf("the example of %s was not sent: add its group to exampleGroups", key)
 		}
 	}
+	return x
+}
+
+// each calls run for each operation, after the preparations of its example. The result of run is the node's response.
+func (x *exampleRun) each(run func(key string, o *wire.ReferenceOperation) *httptest.ResponseRecorder) {
+	x.t.Helper()
+	for _, key := range x.order {
+		if prepare := preparations[key]; prepare != nil {
+			prepare(x)
+		}
+		o := x.operations[key]
+		w := run(key, o)
+		if w.Code != o.Status {
+			x.t.Errorf("%s: %d %s\n%s", key, w.Code, w.Body, x.real(o.Examples[0].Code))
+		}
+		x.response(key, w) // the IDs in later responses depend on those in earlier ones
+		if name := madeIDs[key]; name != "" && x.ids[name] == "" {
+			x.t.Fatalf("%s has returned no ID", key)
+		}
+	}
+}
+
+// curl sends an operation's example for curl.
+func (x *exampleRun) curl(key string, o *wire.ReferenceOperation) *httptest.ResponseRecorder {
+	x.t.Helper()
+	w := x.send(x.real(o.Examples[0].Code), x.keys["full"])
+	x.learn(key, w)
+	return w
+}
+
+// learn remembers the ID of the object that the response of an operation has.
+func (x *exampleRun) learn(key string, w *httptest.ResponseRecorder) {
+	if id := at(w.Body.Bytes(), "id"); madeIDs[key] != "" && id != "" {
+		x.set(madeIDs[key], id)
+	}
+	if id := at(w.Body.Bytes(), "domain_id"); key == "POST /domains/claim" && id != "" {
+		x.set("claimed_domain_id", id)
+	}
+}
+
+// response returns the response of an operation with the IDs and times that the reference shows.
+func (x *exampleRun) response(key string, w *httptest.ResponseRecorder) (text string, isJSON bool) {
+	text = x.record(key, strings.ReplaceAll(w.Body.String(), "\r\n", "\n"))
+	return text, strings.HasPrefix(w.Header().Get("Content-Type"), wire.MediaJSON)
+}
+
+// TestReferenceExamples sends each example of the API reference, as the curl command that the reference shows, to a
+// node. Each must succeed, and its response is the one that the reference shows. Run the test with -update to record
+// the responses.
+func TestReferenceExamples(t *testing.T) {
+	t.Parallel()
+	x := newExampleRun(t)
+	recorded := map[string]map[string]jsontext.Value{}
+	x.each(func(key string, o *wire.ReferenceOperation) *httptest.ResponseRecorder {
+		w := x.curl(key, o)
+		if w.Code != o.Status {
+			return w
+		}
+		text, isJSON := x.response(key, w)
+		v := jsontext.Value(text)
+		if !isJSON {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v = quoted
+		}
+		if recorded[x.group[key]] == nil {
+			recorded[x.group[key]] = map[string]jsontext.Value{}
+		}
+		recorded[x.group[key]][key] = v
+		return w
+	})
+	compareResponses(t, recorded)
 }
 
 // compareResponses compares the responses of each group with the group's file, or writes the file.

@@ -166,6 +166,7 @@ func (p *printer) command(call string) (string, error) {
 			}
 		}
 		compact := jsonSyntax
+		compact.rename = m[1] == ".steps" // the CLI gives them to the client for Node.js, which renames their fields
 		return shellQuote(compact.line(v))
 	})
 	if len(text) > 80 {

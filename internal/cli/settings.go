@@ -27,7 +27,8 @@ func configCommand() command {
 				define:  simple(checkSettings)},
 			{use: "show", short: "show each setting with its value and where the value comes from",
 				long: "Prints each setting with its value and the source of the value: the default, a file with its line, a " +
-					"variable, a flag, or derived from other settings or the machine. Secrets are only shown as set.",
+					"variable, a flag, or derived from other settings or the machine. Secrets and the user names of relays are only " +
+					"shown as set. Passwords and the values of parameters in URLs are replaced.",
 				example: "postrider config show --changed",
 				define: func(flags *pflag.FlagSet) runner {
 					changed := flags.Bool("changed", false, "only settings that a file, a variable or a flag sets")
@@ -118,11 +119,6 @@ func (o checkObject) write(w io.Writer, problems, warnings []*config.Problem) er
 	return nil
 }
 
-// withoutPasswords returns the text of a setting without the passwords of URLs.
-func withoutPasswords(text string) string {
-	return urlPasswords.ReplaceAllString(text, "://"+maskedSecret+"@")
-}
-
 // settingObject is a setting in JSON.
 type settingObject struct {
 	Setting string  `json:"setting"`
@@ -142,7 +138,7 @@ func showSettings(e *env, changed bool) error {
 		if changed && v.Place == "" {
 			continue
 		}
-		text := withoutPasswords(v.Text)
+		text := config.MaskURLs(v.Text)
 		l.add(settingObject{v.Key, text, v.From, nilIfZero(v.Place)}, v.Key, printable(text), cmp.Or(v.Place, v.From))
 	}
 	return l.end()

@@ -163,12 +163,16 @@ func TestConfigCheckReadsFiles(t *testing.T) {
 	}
 }
 
-// `config show` prints each setting with its source. Secrets and passwords in URLs are masked.
+// `config show` prints each setting with its source. Secrets, the user names of relays, and passwords and parameters in
+// URLs are masked.
 func TestConfigShow(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "none")
 	file := filepath.Join(t.TempDir(), "postrider.toml")
 	if err := os.WriteFile(file, []byte("rate_limit = 5\notlp_endpoint = \"https://u:hunter2@otlp.example\"\n"+
+		"relay_addr = \"smtp.example:587\"\nrelay_username = \"hunter2\"\nrelay_password = \"hunter2\"\n"+
+		"doctor_clock_url = \"https://clock.example/now?token=hunter2&x=\"\n"+
+		"alert_to = [\"https://a.example/?token=hunter2\"]\n"+
 		"[[relays]]\nname = \"corp\"\naddress = \"corp.example:25\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -183,8 +187,10 @@ func TestConfigShow(t *testing.T) {
 	}
 	for key, want := range map[string]string{"rate_limit": "5 " + file + ":1", "database_url": "(set) POSTRIDER_DATABASE_URL",
 		"roles": "api --roles", "smtp_port": "25 default", "blob_url": filepath.Join(dir, "blobs") + " derived",
-		"relays.corp":   "address corp.example:25; tls opportunistic " + file + ":3",
-		"otlp_endpoint": "https://<secret>@otlp.example " + file + ":2"} {
+		"relays.corp":   "address corp.example:25; tls opportunistic " + file + ":8",
+		"otlp_endpoint": "https://<secret>@otlp.example " + file + ":2", "relay_username": "(set) " + file + ":4",
+		"relay_password": "(set) " + file + ":5", "alert_to": "(set) " + file + ":7",
+		"doctor_clock_url": "https://clock.example/now?token=<secret>&x= " + file + ":6"} {
 		if rows[key] != want {
 			t.Errorf("%s is shown as %q, want %q", key, rows[key], want)
 		}
@@ -192,7 +198,7 @@ func TestConfigShow(t *testing.T) {
 	if strings.Contains(out, "hunter2") || len(rows) < 90 {
 		t.Errorf("it prints\n%s", out)
 	}
-	if out := p.must("config", "show", "--changed"); strings.Count(out, "\n") != 5 || strings.Contains(out, "default") {
+	if out := p.must("config", "show", "--changed"); strings.Count(out, "\n") != 10 || strings.Contains(out, "default") {
 		t.Errorf("--changed prints\n%s", out)
 	}
 	p.vars["POSTRIDER_DOCTOR_ADDRESS_LISTS"] = "abcd1234efgh5678ijkl90mnop.zen.list.example,zen.list.example"
@@ -201,6 +207,11 @@ func TestConfigShow(t *testing.T) {
 		t.Errorf("with a key of a block list, it prints\n%s", out)
 	}
 	p.refused("roles (--roles)", "config", "show", "--roles", "cook")
+	p.vars["POSTRIDER_OTLP_ENDPOINT"] = "https://otlp.example/?token=hunter2"
+	if out, _, code := p.command("config", "check"); code != 1 || !strings.Contains(out, "/?token=<secret>\" must be") ||
+		strings.Contains(out, "hunter2") {
+		t.Errorf("config check prints %s", out)
+	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the command creates the data folder")
 	}

@@ -150,9 +150,6 @@ func versions() []byte {
 func settingsText(c config.Config) string {
 	var w strings.Builder
 	for _, v := range config.Values(c) {
-		if v.Key == "relay_username" && v.Text != "" {
-			v.Text = "(set)"
-		}
 		fmt.Fprintf(&w, "%s = %s\n", v.Key, v.Text)
 	}
 	for _, label := range slices.Sorted(maps.Keys(c.Regions)) {

@@ -19,7 +19,7 @@ type masker struct {
 }
 
 const (
-	maskedSecret  = "<secret>"
+	maskedSecret  = config.MaskedSecret
 	maskedAddress = "<address>"
 )
 
@@ -84,7 +84,6 @@ func secretParts(s string) []string {
 }
 
 var (
-	urlPasswords = regexp.MustCompile(`://[^\s/@]+@`)
 	// emailAddresses also finds addresses inside return paths, URLs and other addresses.
 	emailAddresses = regexp.MustCompile(`("[^"\s]+"|[^\s<>"',;()\[\]{}|]+)(@|%40|=40)[\pL\pN._-]+`)
 	credentials    = regexp.MustCompile(`(?i)\b((?:bearer|basic|auth plain|auth login) +)"?[^\s"]+`)
@@ -102,8 +101,7 @@ var (
 // and the networks of proxies stay: an operator wrote them.
 func (m *masker) settings(s string) string {
 	s = m.known.Replace(s)
-	s = urlPasswords.ReplaceAllString(s, "://"+maskedSecret+"@")
-	return emailAddresses.ReplaceAllString(s, maskedAddress)
+	return emailAddresses.ReplaceAllString(config.MaskURLs(s), maskedAddress)
 }
 
 // text returns a text in which secrets and addresses are replaced. It replaces too much rather than too little: each

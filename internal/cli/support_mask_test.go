@@ -32,6 +32,7 @@ func TestMasker(t *testing.T) {
 		{"Authorization: Bearer qwertzui", "qwertzui", "Authorization"},
 		{"the header qwertzui", "qwertzui", "the header"}, {"tsig dnskeysecret", "dnskeysecret", "tsig"},
 		{"look up test.abcd1234efgh5678ijkl90mnop.dbl.list.example", "efgh", ".dbl.list.example"},
+		{"Get https://files.example.com/a?key=hunter: refused", "hunter", "/a?key="},
 		{"dial with dbsecret", "dbsecret", "dial"}, {"open /var/lib/postrider/lock", "<secret>", "/var/lib/postrider/lock"},
 		{`{"password":"hunter two","a":"b"}`, "hunter", `"a":"b"`},
 		{`{"client_secret": "hunter"}`, "hunter", "client_secret"}, {"{'token': 'hunter'}", "hunter", "token"},

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -17,13 +16,8 @@ type Problem struct {
 // NewProblem returns a problem of a setting that another package has found.
 func NewProblem(setting, place string, cause error) *Problem { return &Problem{setting, place, cause} }
 
-// urlPassword finds the user and password in a URL.
-var urlPassword = regexp.MustCompile(`://[^\s/@]+@`)
-
-// Message says what is wrong and what to write instead. Passwords in URLs are hidden.
-func (p *Problem) Message() string {
-	return urlPassword.ReplaceAllString(p.cause.Error(), "://<secret>@")
-}
+// Message says what is wrong and what to write instead. Secrets in URLs are hidden.
+func (p *Problem) Message() string { return MaskURLs(p.cause.Error()) }
 
 func (p *Problem) Error() string {
 	switch {

@@ -26,8 +26,8 @@ type Value struct {
 	From, Place string
 }
 
-// Values returns all settings in the order of the manual, except for the regions, and then the relays. A secret has the
-// text "(set)", or none if it is empty.
+// Values returns all settings in the order of the manual, except for the regions, and then the relays. A secret, or the
+// user name of a relay, has the text "(set)", or none if it is empty.
 func Values(c Config) []Value {
 	var all []Value
 	for _, s := range settings(&c) {
@@ -91,6 +91,9 @@ func (s *setting) text() string {
 			zones[i] = WithoutKey(zone)
 		}
 		return strings.Join(zones, ",")
+	}
+	if s.key == "relay_username" {
+		return Secret(s.value.String()).String() // some relays take a token as user name and password
 	}
 	return textOf(s.value)
 }

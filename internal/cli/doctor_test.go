@@ -2,10 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,6 +89,11 @@ func brokenSetups(w *doctorWorld) []brokenSetup {
 		vars[name] = value
 		return vars
 	}
+	readable := filepath.Join(t.TempDir(), "key")
+	key, err := os.ReadFile(w.vars["POSTRIDER_TLS_KEY_FILE"])
+	if err = errors.Join(err, os.WriteFile(readable, key, 0o600), os.Chmod(readable, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	return []brokenSetup{
 		{name: "wrong PTR", change: func() { z.set(t, "3.0.0.127.in-addr.arpa. 60 IN PTR vps7.provider.example.") },
 			want: map[string]string{"host.ptr failure": "127.0.0.3: The PTR record leads to vps7.provider.example"}, code: 2},
@@ -132,6 +139,8 @@ func brokenSetups(w *doctorWorld) []brokenSetup {
 		{name: "wrong secret key", vars: map[string]string{"SECRET_KEY": strings.Repeat("77", 32)},
 			want: map[string]string{"secret_key failure": "is not the one of this installation",
 				"web.public_url not_checked": "only the secret key shows"}, code: 2},
+		{name: "key of a certificate that others can read", vars: map[string]string{"TLS_KEY_FILE": readable},
+			want: map[string]string{"secret_files warning": "tls_key_file " + readable}, code: 1},
 		{name: "old backup", change: func() { w.backedUp(time.Now().Add(-9 * 24 * time.Hour)) },
 			want: map[string]string{"backup failure": "9 days ago"}, code: 2},
 		{name: "listed address", change: func() { z.set(t, "3.0.0.127.ip.list.example. 60 IN A 127.0.0.4") },

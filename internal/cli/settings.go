@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -76,7 +77,8 @@ func checkFiles(loaded config.Loaded) (problems, warnings []*config.Problem) {
 		places[v.Key] = v.Place
 	}
 	for _, f := range node.CheckFiles(loaded.Config) {
-		p := config.NewProblem(f.Setting, places[f.Setting], f.Err)
+		table := f.Setting[:max(strings.LastIndexByte(f.Setting, '.'), 0)] // of a relay
+		p := config.NewProblem(f.Setting, cmp.Or(places[f.Setting], places[table]), f.Err)
 		if f.Warning {
 			warnings = append(warnings, p)
 		} else {

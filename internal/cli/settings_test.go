@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -160,6 +162,47 @@ func TestConfigCheckReadsFiles(t *testing.T) {
 	q := &printer{p, map[string]bool{}}
 	if got := q.json("config", "check"); got["valid"] != true || len(got["warnings"].([]any)) != 2 {
 		t.Errorf("in JSON: %v", got)
+	}
+}
+
+// Files with secrets that other users of the machine can read or change cause a warning of `config check`, and of a node
+// that starts. The group of the node's user may read them.
+func TestExposedSecretFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, secret := filepath.Join(dir, "postrider.toml"), filepath.Join(dir, "password")
+	for name, text := range map[string]string{secret: "hunter2\n", file: "[[relays]]\nname = \"corp\"\n" +
+		"address = \"127.0.0.1:1\"\nusername = \"u\"\npassword_file = \"" + secret + "\"\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := sqliteInstallation(t)
+	p.vars["POSTRIDER_CONFIG"] = file
+	p.certificate(30)
+	key := p.vars["POSTRIDER_TLS_KEY_FILE"]
+	for mode, warns := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true, 0o660: true, 0o602: true} {
+		for _, name := range []string{secret, key} {
+			if err := os.Chmod(name, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var log bytes.Buffer
+		p.log = &log
+		p.start().end()
+		checked := p.must("config", "check")
+		for _, name := range []string{secret, key} {
+			warning := fmt.Sprintf("other users of this machine can read or change %s (mode %04o): run `chmod g-w,o= %[1]s`",
+				name, mode)
+			for where, printed := range map[string]string{"config check": checked, "the log": log.String()} {
+				if strings.Contains(printed, warning) != warns {
+					t.Errorf("mode %04o: %s says\n%s", mode, where, printed)
+				}
+			}
+		}
+		if warns && !strings.Contains(checked, "warning: relays.corp.password_file ("+file+":") {
+			t.Errorf("config check does not name the place:\n%s", checked)
+		}
 	}
 }
 

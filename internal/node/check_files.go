@@ -1,7 +1,10 @@
 package node
 
 import (
+	"fmt"
+
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/fileperm"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/certs"
 )
@@ -14,7 +17,7 @@ type FileProblem struct {
 }
 
 // CheckFiles returns what a node that starts with the configuration would find wrong in certificates, the file of
-// destinations and blob_url. It opens no database and creates nothing.
+// destinations, files with secrets and blob_url. It opens no database and creates nothing.
 func CheckFiles(c config.Config) (all []FileProblem) {
 	if err := blob.CheckURL(c.BlobURL); err != nil {
 		all = append(all, FileProblem{Setting: "blob_url", Err: err})
@@ -35,7 +38,25 @@ func CheckFiles(c config.Config) (all []FileProblem) {
 	for _, e := range complaints {
 		all = append(all, FileProblem{Setting: e.Setting, Err: e.Cause, Warning: true})
 	}
+	return append(all, exposedFiles(c)...)
+}
+
+// exposedFiles returns a warning for each file with a secret that other users can read or change.
+func exposedFiles(c config.Config) (all []FileProblem) {
+	for _, f := range c.SecretFiles() {
+		if mode := fileperm.Exposed(f.Path); mode != 0 {
+			all = append(all, FileProblem{Setting: f.Setting, Warning: true, Err: fmt.Errorf("other users of this machine can "+
+				"read or change %s (mode %04o): run `chmod g-w,o= %s`; if it was exposed, its secret is too", f.Path, mode, f.Path)})
+		}
+	}
 	return all
+}
+
+// warnOfExposedFiles logs the files with secrets that other users can read or change.
+func (n *Node) warnOfExposedFiles(c config.Config) {
+	for _, p := range exposedFiles(c) {
+		n.Log.Warn(p.Setting + ": " + p.Err.Error())
+	}
 }
 
 // problemsOf returns the problems that an error of package config joins, or the error itself.

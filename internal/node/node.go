@@ -145,6 +145,9 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) (err error) {
 	if err := n.openDestinations(); err != nil {
 		return err
 	}
+	if !n.o.Beside {
+		n.warnOfExposedFiles(n.Config)
+	}
 	h := n.hooks()
 	all, err := resources.New(base, resourcesConfig(n.Config), h)
 	if err != nil {

@@ -51,6 +51,7 @@ func (n *Node) Reload(c config.Config) error {
 	n.renewDestinations(read)
 	n.Delivery.Apply(n.deliveryRoutes())
 	n.Log.Info("the settings were read again", "changed", strings.Join(live, ", "))
+	n.warnOfExposedFiles(next)
 	if len(restart) > 0 {
 		n.Log.Warn("these settings have changed and need a restart", "settings", strings.Join(restart, ", "))
 	}

@@ -59,6 +59,22 @@ func (c Config) DefaultRelay() (Relay, bool) {
 	return Relay{}, false
 }
 
+// SecretFile is a file with a secret that a setting names.
+type SecretFile struct{ Setting, Path string }
+
+// SecretFiles returns the files with secrets that settings name.
+func (c Config) SecretFiles() (all []SecretFile) {
+	if c.TLSKeyFile != "" {
+		all = append(all, SecretFile{"tls_key_file", c.TLSKeyFile})
+	}
+	for _, r := range c.Relays {
+		if r.PasswordFile != "" {
+			all = append(all, SecretFile{relaysKey + "." + r.Name + ".password_file", r.PasswordFile})
+		}
+	}
+	return all
+}
+
 // relays reads the tables [[relays]] of the configuration file. Load checks the relays together with the other
 // settings.
 func (l *loader) relays(value any, file string, data []byte) {

@@ -1,5 +1,5 @@
 // Package fileperm makes files and folders accessible only to their owner. Files get mode 0600 and folders 0700,
-// regardless of the umask and the previous mode.
+// regardless of the umask and the previous mode. [Exposed] examines files that belong to the operator.
 //
 // # Failures
 //
@@ -81,4 +81,16 @@ func Mend(path string) error {
 			path, mode.Perm(), err, path)
 	}
 	return nil
+}
+
+// Exposed returns the permissions of a file of the operator that other users can read or change, or 0 if only its owner
+// can change it, and only its owner and its group can read it. The group may read the file, because it can be that of
+// the node's user. Exposed also returns 0 if the file cannot be examined.
+func Exposed(path string) fs.FileMode {
+	const groupChanges, allOthers = 0o020, 0o007
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&(groupChanges|allOthers) == 0 {
+		return 0
+	}
+	return info.Mode().Perm()
 }

@@ -61,3 +61,22 @@ func TestPrivate(t *testing.T) {
 		t.Error("a file is taken for a folder")
 	}
 }
+
+func TestExposed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if Exposed(file) != 0 {
+		t.Error("a missing file is exposed")
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, exposed := range map[os.FileMode]bool{0o600: false, 0o440: false, 0o644: true, 0o602: true, 0o620: true} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := Exposed(file); exposed && got != mode || !exposed && got != 0 {
+			t.Errorf("mode %o: %o", mode, got)
+		}
+	}
+}

@@ -81,6 +81,7 @@ type Facts struct {
 	Disks    []Disk
 	Database Database
 	Key      Key
+	Secrets  []SecretFile
 	Backup   *Backup
 	Blobs    *Blobs // nil if blobs are only in memory
 	// Destinations is the file of destinations; nil if the settings name none.
@@ -94,7 +95,8 @@ func Check(f Facts) []Finding {
 	var all []Finding
 	for _, check := range []func(*Facts) []Finding{checkHost, checkSource, checkOutside, checkInbound, checkPort25In,
 		checkSubmission, checkMailHosts, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkNotices, checkDomains,
-		checkWeb, checkRequests, checkDestinations, checkClock, checkDisks, checkBlobs, checkDatabase, checkKey, checkBackup, checkLists} {
+		checkWeb, checkRequests, checkDestinations, checkClock, checkDisks, checkBlobs, checkDatabase, checkKey,
+		checkSecretFiles, checkBackup, checkLists} {
 		all = append(all, check(&f)...)
 	}
 	return all

@@ -74,6 +74,7 @@ func healthy() doctor.Facts {
 			Files: 1000}, {Setting: "blob_url", Folder: "/blobs", Free: 50 << 30, Size: 100 << 30}},
 		Database: doctor.Database{Place: "database_url", Version: "PostgreSQL 15.4", Major: 15, Commit: 2 * time.Millisecond},
 		Key:      doctor.Key{Place: "/data/secret.key", Folder: "/data", Mode: 0o700},
+		Secrets:  []doctor.SecretFile{{Setting: "tls_key_file", Path: "/mail.key"}},
 		Blobs:    &doctor.Blobs{Place: "/blobs"},
 
 		Destinations: &doctor.Destinations{File: "/destinations.toml"},
@@ -396,6 +397,8 @@ func TestChecks(t *testing.T) {
 		{"open key", func(f *facts) { f.Key.Err, f.Key.FileMode = errors.New("mode 0644"), 0o644 },
 			"secret_key failure Other users of this machine can read or change the file (mode 0644)|chmod 600 /data/secret.key"},
 		{"open folder", func(f *facts) { f.Key.Mode = 0o755 }, "secret_key.folder warning mode 0755|chmod 700 /data"},
+		{"open file with a secret", func(f *facts) { f.Secrets[0].Mode = 0o644 },
+			"secret_files warning can read or change the file (mode 0644)|chmod g-w,o= /mail.key"},
 		{"folder unknown", func(f *facts) { f.Key.FolderErr = errors.New("no") },
 			"secret_key.folder not_checked cannot be examined|as the user of the node"},
 		{"key in a setting", func(f *facts) { f.Key.Folder = "" }, ""},

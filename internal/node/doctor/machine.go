@@ -60,6 +60,12 @@ type Key struct {
 	Mode      fs.FileMode // permissions of the folder
 }
 
+// SecretFile is a file of the operator with a secret.
+type SecretFile struct {
+	Setting, Path string
+	Mode          fs.FileMode // permissions of the file if other users can read or change it; otherwise 0
+}
+
 // Backup is what is known of backups.
 type Backup struct {
 	Last   time.Time // zero if no backup was recorded
@@ -241,6 +247,19 @@ func checkKey(f *Facts) []Finding {
 		folder.ok(k.Folder, "Only its owner can read the folder.")
 	}
 	return append(key.all, folder.all...)
+}
+
+func checkSecretFiles(f *Facts) []Finding {
+	o := one{id: "secret_files"}
+	for _, s := range f.Secrets {
+		if subject := s.Setting + " " + s.Path; s.Mode != 0 {
+			o.add(Warning, subject, fmt.Sprintf("Other users of this machine can read or change the file (mode %04o).",
+				s.Mode.Perm()), "Run `chmod g-w,o= "+s.Path+"`. If somebody may have read the secret in it, replace the secret.")
+		} else {
+			o.ok(subject, "No other users can read or change the file, except that its group may read it.")
+		}
+	}
+	return o.all
 }
 
 func checkBackup(f *Facts) []Finding {

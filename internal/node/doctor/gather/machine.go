@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fileperm"
 	"github.com/postrider/postrider/internal/node/doctor"
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -29,6 +30,9 @@ func (c *collector) machine(context.Context) {
 	}
 	if file := c.Config.DestinationsFile; file != "" && c.Destinations != nil {
 		c.f.Destinations = &doctor.Destinations{File: file, Err: c.Destinations()}
+	}
+	for _, f := range c.Config.SecretFiles() {
+		c.f.Secrets = append(c.f.Secrets, doctor.SecretFile{Setting: f.Setting, Path: f.Path, Mode: fileperm.Exposed(f.Path)})
 	}
 	k := &c.f.Key
 	k.Place, k.Err = c.KeyPlace, c.KeyErr

@@ -12,6 +12,7 @@
 // If the database cannot store the state, for example because the disk is full, the message is sent at once and
 // directly, without the queue. The node then remembers in memory that it was sent; if no receiver took it, the next
 // report sends it again. Messages that a URL does not take are sent again for about a day, and then the job is parked.
+// A message whose URL is no longer a receiver is dropped, with a line in the log.
 //
 // # Out of scope
 //
@@ -21,11 +22,14 @@ package alarms
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -241,7 +245,7 @@ func (s *Service) change(ctx context.Context, tx *db.Tx, c Condition, unsaved *s
 			}
 			continue
 		}
-		payload, err := json.Marshal(posting{i, m})
+		payload, err := json.Marshal(posting{digest(to), m})
 		if err != nil {
 			return fmt.Errorf("encode an alarm: %w", err)
 		}
@@ -340,11 +344,18 @@ func IsURL(to string) bool {
 	return strings.HasPrefix(to, "https://") || strings.HasPrefix(to, "http://")
 }
 
-// posting is the payload of a job: a message, and the index of the receiver. The URL is not stored, because it may
-// contain a secret.
+// posting is the payload of a job: a message, and the digest of the receiver's URL. The URL is not stored, because it
+// may contain a secret. The index of the URL would name another receiver after a change of the settings, and on nodes
+// with other settings.
 type posting struct {
-	To      int     `json:"to"`
-	Message message `json:"message"`
+	Receiver string  `json:"receiver"`
+	Message  message `json:"message"`
+}
+
+// digest returns a name for the URL of a receiver that does not reveal the URL.
+func digest(to string) string {
+	sum := sha256.Sum256([]byte(to))
+	return hex.EncodeToString(sum[:16])
 }
 
 // Jobs returns the job kind of the requests to URLs.
@@ -361,10 +372,13 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	if err := json.Unmarshal([]byte(j.Payload), &p); err != nil {
 		return fmt.Errorf("read an alarm: %w", err)
 	}
-	if all := *s.to.Load(); p.To < len(all) && IsURL(all[p.To]) { // otherwise, the setting has changed since
-		if err := s.post(ctx, all[p.To], p.Message); err != nil {
-			return err
-		}
+	all := *s.to.Load()
+	i := slices.IndexFunc(all, func(to string) bool { return IsURL(to) && digest(to) == p.Receiver })
+	if i < 0 {
+		s.p.Log.Warn("an alarm was not sent, because its URL is no longer in alert_to", "alarm", p.Message.Alarm, "state",
+			p.Message.State, "since", p.Message.Since)
+	} else if err := s.post(ctx, all[i], p.Message); err != nil {
+		return err
 	}
 	return s.p.Queue.End(ctx, j)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/notifications"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -85,7 +87,15 @@ type fixture struct {
 
 func newFixture(t *testing.T, d *db.DB, to ...string) *fixture {
 	t.Helper()
-	f := &fixture{Node: testnode.New(t, d, testnode.Options{})}
+	f, kinds := newIdle(t, d, nil, to...)
+	f.Run(kinds...)
+	return f
+}
+
+// newIdle returns a service whose queue does not run yet, and the kinds of the queue's jobs.
+func newIdle(t *testing.T, d *db.DB, log *slog.Logger, to ...string) (*fixture, []jobs.Kind) {
+	t.Helper()
+	f := &fixture{Node: testnode.New(t, d, testnode.Options{Log: log})}
 	notes := notifications.New(notifications.Config{From: "Postrider <alarms@acme.example>",
 		OperatorTeam: f.Acme.TeamID}, d, f.Queue, f.Emails, f.Teams, f.Log)
 	var err error
@@ -95,8 +105,7 @@ func newFixture(t *testing.T, d *db.DB, to ...string) *fixture {
 			return nil
 		}})
 	f.Must(err)
-	f.Run(f.Jobs(), notes.Kind())
-	return f
+	return f, []jobs.Kind{f.Jobs(), notes.Kind()}
 }
 
 // settled waits until all messages were sent.
@@ -232,6 +241,30 @@ func TestReceiverFails(t *testing.T) {
 	if err := f.post(t.Context(), "http://127.0.0.1:1/hook?secret=1", message{}); err == nil ||
 		strings.Contains(err.Error(), "secret") {
 		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// A queued message goes to its URL, at whatever index of alert_to the URL is by then. A message whose URL is gone goes
+// to nobody, and the log says so.
+func TestReceiversChange(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t)
+	gone, stays, added := newReceiver(t), newReceiver(t), newReceiver(t)
+	var log testnode.Logged
+	f, kinds := newIdle(t, d, slog.New(slog.NewTextHandler(&log, nil)), gone.url, stays.url)
+	f.Must(f.Report(t.Context(), full(true)))
+	f.SetReceivers([]string{added.url, added.url + "2", stays.url})
+	f.Run(kinds...)
+	f.settled()
+	if m := stays.next(t); m.State != raised || m.Alarm != "disk.data_dir" {
+		t.Errorf("%+v", m)
+	}
+	for _, r := range []*receiver{gone, stays, added} {
+		r.none(t)
+	}
+	if s := log.String(); strings.Count(s, "an alarm was not sent, because its URL is no longer in alert_to") != 1 ||
+		!strings.Contains(s, "disk.data_dir") || strings.Contains(s, "hook") {
+		t.Errorf("the log is %s", s)
 	}
 }
 

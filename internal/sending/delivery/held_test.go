@@ -218,6 +218,48 @@ func TestMessagesPerConnectionOfADestination(t *testing.T) {
 	}
 }
 
+// A table with a small limit does not use a connection over which another table has sent as many messages.
+func TestMessagesPerConnectionOfAStrictDestination(t *testing.T) {
+	t.Parallel()
+	mx := smtptest.NewServer(t, smtptest.Config{})
+	f := withDestinations(t, dbtest.SQLite(t), mx, routing.Destination{Name: "strict", Domains: []string{destination},
+		Messages: 1}).run()
+	for _, step := range []struct {
+		to          string
+		connections int
+	}{{"a@second.example", 1}, {address(1), 2}, {"b@second.example", 2}} { // the last one uses the first connection
+		f.wait(f.send(step.to), events.EmailDelivered)
+		if n := mx.Connections(); n != step.connections {
+			t.Errorf("%d connections after the email to %s, want %d", n, step.to, step.connections)
+		}
+	}
+}
+
+// If TLS is required, a connection that was verified for one host is not used for another host at the same address.
+func TestVerifiedConnectionOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	ca, required := smtptest.NewCA(t), smtpclient.TLSRequired
+	mx := smtptest.NewServer(t, smtptest.Config{TLS: ca.ServerTLS("mx.test")})
+	n := one(mx.Addr)
+	n.dns.MXRecords["second.example"] = []resolve.MX{{Host: "other.test", Pref: 10}}
+	n.dns.AddrRecords["other.test"] = n.dns.AddrRecords["mx.test"]
+	n.dns.MXRecords["third.example"] = []resolve.MX{{Host: "mx.test", Pref: 10}}
+	cfg := n.config(1)
+	cfg.RootCAs, cfg.Destinations = ca.Pool(), []routing.Destination{{Name: "strict", TLS: &required,
+		Domains: []string{destination, "second.example", "third.example"}, Schedule: []time.Duration{time.Hour}}}
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).run()
+	f.wait(f.send(address(1)), events.EmailDelivered)
+	id := f.send("a@second.example")
+	f.wait(id, events.EmailDelayed)
+	if a := f.attempts(id)[0]; !strings.HasPrefix(a.Reply, "454 4.7.5") || len(mx.Messages()) != 1 {
+		t.Errorf("attempt %+v, %d messages", a, len(mx.Messages()))
+	}
+	f.wait(f.send("a@third.example"), events.EmailDelivered) // the same host
+	if n := mx.Connections(); n != 2 {
+		t.Errorf("%d connections, want one for each host", n)
+	}
+}
+
 // A table can send mail through a relay that otherwise takes none, also if it names the host.
 func TestRelayOfADestination(t *testing.T) {
 	t.Parallel()

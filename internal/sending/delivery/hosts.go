@@ -164,7 +164,7 @@ func (h *hosts) shareChanged(addr string, n int) {
 }
 
 // closeExcess closes idle connections to an address if a new connection would exceed this node's share. The new message
-// cannot use the idle connections, because it needs another TLS mode.
+// cannot use the idle connections, because it needs another TLS mode or host name, or fewer messages over a connection.
 func (h *hosts) closeExcess(addr string) {
 	h.mu.Lock()
 	one := h.entries[addr]

@@ -502,7 +502,7 @@ func TestTrim(t *testing.T) {
 		if p.trim(mx.Addr, keep); p.unused(mx.Addr) != want || p.open != want {
 			t.Errorf("told to keep %d, it keeps %d, and %d are open", keep, p.unused(mx.Addr), p.open)
 		}
-		if l := p.get(poolKey{mx.Addr, smtpclient.TLSOpportunistic}); want > 0 && l != latest {
+		if l := p.get(poolKey{mx.Addr, smtpclient.TLSOpportunistic}, "", 0); want > 0 && l != latest {
 			t.Errorf("told to keep %d, it keeps another than the latest", keep)
 		} else if l != nil {
 			p.put(l)
@@ -521,7 +521,7 @@ func TestIdleConnectionsAreKept(t *testing.T) {
 		go func() { p.run(ctx); close(ended) }()
 		time.Sleep(idleMax)
 		synctest.Wait()
-		if p.get(k) == nil {
+		if p.get(k, "", 0) == nil {
 			t.Error("it is closed early")
 		}
 		cancel()

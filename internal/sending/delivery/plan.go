@@ -42,6 +42,15 @@ func (h hop) at() string {
 
 func (h hop) key() poolKey { return poolKey{h.at(), h.mode} }
 
+// verifies returns the host name that the certificate of a connection must have, or "" if the TLS mode does not verify
+// certificates.
+func (h hop) verifies() string {
+	if h.mode == smtpclient.TLSRequired || h.mode == smtpclient.TLSImplicit {
+		return h.name
+	}
+	return ""
+}
+
 // relayName returns the name of the relay, or "" for a host of the destination.
 func (h hop) relayName() string {
 	if h.relay == nil {
@@ -279,7 +288,7 @@ func (s *Service) prefer(hops []hop) {
 	rank := make(map[string]int, len(hops))
 	for _, h := range hops {
 		n := int(h.pref) * 2
-		if !s.pool.has(h.key()) {
+		if !s.pool.has(h.key(), h.verifies(), h.messages) {
 			n++
 		}
 		if s.hosts.failed(h.at(), now) {

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,8 @@ import (
 const idleMax = 15 * time.Second
 
 // poolKey is the address, or the key of a relay, and the TLS mode of a connection. A message may reuse an idle
-// connection only if both match.
+// connection only if both match, and if its host name is the one that the connection verified, unless the mode verifies
+// none.
 type poolKey struct {
 	addr string
 	mode smtpclient.TLSMode
@@ -25,6 +27,7 @@ type poolKey struct {
 type pooledConn struct {
 	*smtpclient.Conn
 	key     poolKey
+	name    string // host name for which the certificate was verified; "" if the TLS mode verifies none
 	opening string // the transcript before the first message
 	since   time.Time
 	socket  *socket // nil if the pool does not count the socket
@@ -72,26 +75,39 @@ func (p *pool) size() int {
 	return p.open
 }
 
-// has reports whether the pool has an idle connection with key k.
-func (p *pool) has(k poolKey) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.idle[k]) > 0
+// find returns the index of the most recently used idle connection with key k that verified a host name and has sent
+// fewer messages than most, or -1. If most is 0, there is no further limit. The caller holds the mutex.
+func (p *pool) find(k poolKey, name string, most int) int {
+	all := p.idle[k]
+	for i := len(all) - 1; i >= 0; i-- {
+		if l := all[i]; l.name == name && (most == 0 || l.Messages() < most) {
+			return i
+		}
+	}
+	return -1
 }
 
-// get removes and returns the most recently used idle connection, or returns nil.
-func (p *pool) get(k poolKey) *pooledConn {
+// has reports whether the pool has an idle connection that get would return.
+func (p *pool) has(k poolKey, name string, most int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := p.idle[k]
-	if len(all) == 0 {
+	return p.find(k, name, most) >= 0
+}
+
+// get removes and returns the idle connection that find finds, or returns nil.
+func (p *pool) get(k poolKey, name string, most int) *pooledConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.find(k, name, most)
+	if i < 0 {
 		return nil
 	}
-	l := all[len(all)-1]
-	if all[len(all)-1] = nil; len(all) == 1 {
+	all := p.idle[k]
+	l := all[i]
+	if len(all) == 1 {
 		delete(p.idle, k)
 	} else {
-		p.idle[k] = all[:len(all)-1]
+		p.idle[k] = slices.Delete(all, i, i+1)
 	}
 	return l
 }

@@ -17,7 +17,7 @@ func TestPool(t *testing.T) {
 	dial := func() (*smtpclient.Conn, error) { return smtpclient.Dial(t.Context(), mx.Addr, smtpclient.Options{}) }
 	get := func(name string) (*pooledConn, bool) {
 		t.Helper()
-		if l := p.get(poolKey{addr: name}); l != nil {
+		if l := p.get(poolKey{addr: name}, "", 0); l != nil {
 			return l, true
 		}
 		l, err := p.dial(poolKey{addr: name}, dial)
@@ -53,18 +53,18 @@ func TestPool(t *testing.T) {
 		t.Errorf("a later conversation:\n%s", text)
 	}
 	p.put(a)
-	if p.has(poolKey{addr: "a"}) {
+	if p.has(poolKey{addr: "a"}, "", 0) {
 		t.Error("a connection is kept beyond its messages")
 	}
 
 	b, _ := get("b")
 	p.put(b)
 	c, _ := get("c")
-	if !p.has(poolKey{addr: "b"}) {
+	if !p.has(poolKey{addr: "b"}, "", 0) {
 		t.Error("an idle connection is closed although there is room")
 	}
 	d, _ := get("d") // closes the idle connection b, because the limit is two connections
-	if p.has(poolKey{addr: "b"}) {
+	if p.has(poolKey{addr: "b"}, "", 0) {
 		t.Error("an idle connection holds up another destination")
 	}
 	if _, err := p.dial(poolKey{addr: "e"}, func() (*smtpclient.Conn, error) {
@@ -83,7 +83,7 @@ func TestPool(t *testing.T) {
 		t.Errorf("%d connections count as open, want 2", p.open)
 	}
 	p.prune(time.Now().Add(-time.Minute))
-	if !p.has(poolKey{addr: "d"}) {
+	if !p.has(poolKey{addr: "d"}, "", 0) {
 		t.Error("a fresh connection was pruned")
 	}
 	p.prune(time.Now().Add(time.Minute))

@@ -72,7 +72,7 @@ func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) 
 	now := s.shape.now()
 	for _, h := range r.hops {
 		f, ok := s.hosts.backoff(h.at(), r.team, now)
-		if !ok || s.pool.has(h.key()) {
+		if !ok || s.pool.has(h.key(), h.verifies(), h.messages) {
 			return outcome{}, false
 		}
 		conversation := out.conversation
@@ -109,7 +109,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 		s.hosts.end(at, team, out.response, now.Sub(began), now)
 	}()
 	for {
-		l := s.pool.get(h.key())
+		l := s.pool.get(h.key(), h.verifies(), h.messages)
 		kept := l != nil
 		if now := s.shape.now(); !kept {
 			if f, ok := s.hosts.backoff(at, team, now); ok {
@@ -187,7 +187,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 		return c, err
 	})
 	if err == nil {
-		what, l.socket, l.plain = greeted, counted, plain
+		what, l.socket, l.plain, l.name = greeted, counted, plain, h.verifies()
 		return l, out, false
 	}
 	out.host, out.relay = h.String(), h.relayName()

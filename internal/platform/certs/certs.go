@@ -23,7 +23,8 @@
 // New returns errors that name the setting to change: files that cannot be read, and a key that does not belong to its
 // certificate. An expired certificate, or one that does not cover a host, is logged as an error and used all the same:
 // a node that refused to start would take down mail, too, although most mail hosts do not verify certificates. If
-// changed files cannot be loaded, the previous certificate stays in use.
+// changed files cannot be loaded, the previous certificate stays in use. If they cover fewer hosts of the installation,
+// it stays in use for the others, until it expires or the authority has issued a certificate for them.
 //
 // If the authority or the database is unavailable, handshakes use the certificates in memory. Failed requests are
 // repeated with growing waits; [Manager.Certificates] lists their reasons. If SMTP has no certificate for a host, it
@@ -107,6 +108,7 @@ type Manager struct {
 	orders     *rate.Limiter // of certificates for customers' hosts
 	challenges *challengeList
 
+	reloaded   chan struct{} // receives after the operator's files were loaded again
 	selfSigned func() (*tls.Certificate, error)
 	closed     func()
 }
@@ -133,7 +135,7 @@ const (
 // New builds a Manager. The caller must call Run or Close.
 func New(o Options) (*Manager, error) {
 	m := &Manager{o: o, names: certifiable(o.Web, o.Mail), storage: NewStorage(o.DB, o.Keys, o.Log),
-		orders: rate.NewLimiter(rate.Every(orderEvery), orderBurst)}
+		orders: rate.NewLimiter(rate.Every(orderEvery), orderBurst), reloaded: make(chan struct{}, 1)}
 	m.challenges = &challengeList{storage: m.storage}
 	m.closed = sync.OnceFunc(m.close)
 	m.selfSigned = sync.OnceValues(func() (*tls.Certificate, error) { return selfSigned(first(o.Mail)) })
@@ -145,7 +147,14 @@ func New(o Options) (*Manager, error) {
 		if m.files, err = openFiles(o.CertFile, o.KeyFile, o.Log); err != nil {
 			return nil, err
 		}
-		m.files.warn = m.complain
+		m.files.names = m.names
+		m.files.warn = func(leaf *x509.Certificate) {
+			m.complain(leaf)
+			select {
+			case m.reloaded <- struct{}{}:
+			default:
+			}
+		}
 		m.complain(m.files.get().Leaf)
 	} else if o.ACME == nil && len(o.Mail) > 0 {
 		o.Log.Info("SMTP listeners use a self-signed certificate, so clients cannot verify this host; set acme, or "+
@@ -241,15 +250,20 @@ func (m *Manager) forWeb(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := m.fromFiles(host); c != nil {
 		return c, nil
 	}
-	switch {
-	case m.acme == nil && m.files != nil:
-		return m.files.get(), nil // the client says best what is wrong with it
-	case m.acme == nil:
-		return nil, errors.New("this node has no certificate for HTTPS")
-	case m.isOwn(host):
-		return m.fromMemory(hello, host)
+	if m.acme != nil && !m.isOwn(host) {
+		return m.forCustomer(named(hello, host), host)
 	}
-	return m.forCustomer(named(hello, host), host)
+	c, err := m.fromMemory(hello, host)
+	if err == nil {
+		return c, nil
+	}
+	if c := m.formerFor(host); c != nil {
+		return c, nil
+	}
+	if m.acme == nil && m.files != nil {
+		return m.files.get(), nil // the client says best what is wrong with it
+	}
+	return nil, err
 }
 
 // forMail returns the certificate for a handshake with an SMTP listener. Mail hosts may name any host, or none, and
@@ -262,11 +276,12 @@ func (m *Manager) forMail(hello *tls.ClientHelloInfo) (*tls.Certificate, error) 
 	if c := m.fromFiles(host); c != nil {
 		return c, nil
 	}
-	if m.acme != nil {
-		for _, name := range []string{host, first(m.o.Mail)} {
-			if c, err := m.fromMemory(hello, name); err == nil {
-				return c, nil
-			}
+	for _, name := range []string{host, first(m.o.Mail)} {
+		if c, err := m.fromMemory(hello, name); err == nil {
+			return c, nil
+		}
+		if c := m.formerFor(name); c != nil {
+			return c, nil
 		}
 	}
 	if m.files != nil {
@@ -277,6 +292,9 @@ func (m *Manager) forMail(hello *tls.ClientHelloInfo) (*tls.Certificate, error) 
 
 // fromMemory returns the authority's certificate for a host of the installation.
 func (m *Manager) fromMemory(hello *tls.ClientHelloInfo, host string) (*tls.Certificate, error) {
+	if m.acme == nil {
+		return nil, errors.New("this node has no certificate for HTTPS")
+	}
 	if len(m.ownCache.AllMatchingCertificates(host)) == 0 {
 		return nil, fmt.Errorf("there is no certificate for %s yet", host)
 	}
@@ -292,6 +310,14 @@ func (m *Manager) fromFiles(host string) *tls.Certificate {
 		return c
 	}
 	return nil
+}
+
+// formerFor returns the operator's certificate before a reload if it covers a host that the loaded one does not cover.
+func (m *Manager) formerFor(host string) *tls.Certificate {
+	if m.files == nil {
+		return nil
+	}
+	return m.files.formerFor(host)
 }
 
 // forCustomer returns the certificate of a customer's host, and requests it if there is none. The certificate is also

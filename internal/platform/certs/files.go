@@ -24,11 +24,13 @@ const lookAgain = 10 * time.Second
 type files struct {
 	certFile, keyFile string
 	log               *slog.Logger
+	names             []string                     // the installation's hosts
 	warn              func(leaf *x509.Certificate) // called after each reload
 
 	mu      sync.Mutex
 	cert    *tls.Certificate
-	changed time.Time // modification time of the loaded files
+	former  *tls.Certificate // an earlier one that covers hosts that cert does not cover; nil if there is none
+	changed time.Time        // modification time of the loaded files
 	looked  time.Time
 }
 
@@ -51,15 +53,53 @@ func (f *files) get() *tls.Certificate {
 	if f.looked = time.Now(); f.modified().Equal(f.changed) {
 		return f.cert
 	}
+	before := f.cert
 	if err := f.load(); err != nil {
 		f.log.Error("the changed TLS certificate cannot be loaded; the old one stays in use", "error", err)
 		return f.cert
 	}
+	f.keepFormer(before)
 	f.log.Info("the TLS certificate was reloaded", "file", f.certFile, "expires", f.cert.Leaf.NotAfter)
 	if f.warn != nil {
 		f.warn(f.cert.Leaf)
 	}
 	return f.cert
+}
+
+// keepFormer keeps the certificate before a reload, or an earlier one, if it is valid and covers hosts that the loaded
+// one does not cover. Without it, these hosts would have no certificate until the authority issues one, or a certificate
+// that clients refuse. The caller holds the mutex.
+func (f *files) keepFormer(before *tls.Certificate) {
+	earlier := f.former
+	f.former = nil
+	for _, c := range []*tls.Certificate{before, earlier} {
+		if c == nil || time.Now().After(c.Leaf.NotAfter) {
+			continue
+		}
+		var lost []string
+		for _, name := range f.names {
+			if c.Leaf.VerifyHostname(name) == nil && f.cert.Leaf.VerifyHostname(name) != nil {
+				lost = append(lost, name)
+			}
+		}
+		if len(lost) > 0 {
+			f.former = c
+			f.log.Error("tls_cert_file: the changed certificate does not cover these hosts any more, so the old one stays in "+
+				"use for them; use one that names them, or set acme", "file", f.certFile, "hosts", lost, "expires",
+				c.Leaf.NotAfter)
+			return
+		}
+	}
+}
+
+// formerFor returns the certificate before a reload if it is valid and covers a host, or nil.
+func (f *files) formerFor(host string) *tls.Certificate {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.former == nil || time.Now().After(f.former.Leaf.NotAfter) || f.former.Leaf.VerifyHostname(host) != nil {
+		return nil
+	}
+	return f.former
 }
 
 // modified returns the later of the certificate file's and the key file's modification times.

@@ -140,6 +140,68 @@ func TestDoubtfulFiles(t *testing.T) {
 	}
 }
 
+// A changed file that does not cover all hosts leaves none of them without a valid certificate: the one before stays in
+// use for the others, until the file covers them again or it expires. The log says so.
+func TestChangedFileCoversFewerHosts(t *testing.T) {
+	t.Parallel()
+	for name, authority := range map[string]*ACME{"files alone": nil,
+		"authority": {Directory: "https://127.0.0.1:1/", Challenges: []string{"http-01"}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, log := t.TempDir(), &logged{}
+			certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+			at := time.Now().Add(-time.Hour)
+			former := writeCertificate(t, certFile, keyFile, host, at)
+			m, err := New(Options{DB: dbtest.SQLite(t), Keys: testKeys(t), Log: log.logger(), CertFile: certFile,
+				KeyFile: keyFile, Web: []string{host, "other.test"}, Mail: []string{host, "other.test"}, ACME: authority})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			change := func(name string) []byte {
+				t.Helper()
+				at = at.Add(time.Minute)
+				der := writeCertificate(t, certFile, keyFile, name, at)
+				m.files.mu.Lock()
+				defer m.files.mu.Unlock()
+				m.files.looked = time.Time{}
+				return der
+			}
+			uses := func(when, name string, want []byte) {
+				t.Helper()
+				for protocol, choose := range map[string]func(*tls.ClientHelloInfo) (*tls.Certificate, error){
+					"HTTPS": m.forWeb, "SMTP": m.forMail} {
+					if c, err := choose(&tls.ClientHelloInfo{ServerName: name}); err != nil || !bytes.Equal(c.Certificate[0], want) {
+						t.Errorf("%s, %s uses another certificate for %s: %v", when, protocol, name, err)
+					}
+				}
+			}
+			uses("at first", host, former)
+			other := change("other.test")
+			uses("after the change", host, former)
+			uses("after the change", "other.test", other)
+			if s := log.String(); strings.Count(s, "does not cover these hosts any more") != 1 || !strings.Contains(s, host) ||
+				len(m.reloaded) != 1 {
+				t.Errorf("the log is %s", s)
+			}
+			if m.fromFiles(host) != nil {
+				t.Error("no certificate is requested")
+			}
+			other = change("other.test")
+			uses("after another change", host, former)
+			uses("after another change", "other.test", other)
+			m.files.former.Leaf.NotAfter = time.Now().Add(-time.Minute)
+			if c, err := m.forWeb(&tls.ClientHelloInfo{ServerName: host}); err == nil && !bytes.Equal(c.Certificate[0], other) {
+				t.Error("an expired certificate is used")
+			}
+			uses("after the right file", host, change(host))
+			if m.files.former == nil || m.files.former.Leaf.VerifyHostname("other.test") != nil {
+				t.Error("the hosts of the last file have no certificate now")
+			}
+		})
+	}
+}
+
 // Without any certificate, SMTP uses a self-signed one, and HTTPS none.
 func TestSelfSigned(t *testing.T) {
 	t.Parallel()

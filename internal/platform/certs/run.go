@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run requests missing certificates of the installation's hosts until ctx ends, deletes old data, and repeats
-// complaints about the operator's certificate once a day. The library renews certificates meanwhile. Run closes the
-// Manager.
+// Run requests missing certificates of the installation's hosts until ctx ends, once a minute and after each reload of
+// the operator's files. It also deletes old data, and repeats complaints about the operator's certificate once a day.
+// The library renews certificates meanwhile. Run closes the Manager.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.Close()
 	if m.acme != nil {
@@ -38,6 +38,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-m.reloaded: // hosts that the operator's certificate covered may need one now
 		case <-tick.C:
 		}
 	}

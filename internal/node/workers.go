@@ -96,7 +96,7 @@ func (n *Node) hooks() resources.Hooks {
 		Decision: func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error) {
 			return n.Broadcasts.CachedDecision(ctx, teamID, broadcastID, contentID)
 		},
-		Held: func(domain string) (reason string, held bool) { return n.Delivery.Held(domain) },
+		Held: func(domain string) (reason string, since time.Time, held bool) { return n.Delivery.Held(domain) },
 	}
 	if n.metrics != nil {
 		h.OnAccept = n.observeAccepted

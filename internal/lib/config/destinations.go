@@ -31,7 +31,7 @@ type Destination struct {
 	Rate        Rate            `toml:"rate" doc:"Maximum number of messages of all nodes together: 5/s, 100/m or 2000/h, spread evenly. Empty: lane_rate."`
 	TLS         string          `toml:"tls" doc:"TLS towards the hosts: required (a valid certificate), opportunistic (if the host offers TLS) or none. A sending domain with enforced TLS needs a valid certificate in any case. With required, a relay needs a valid certificate too, like a relay for domains with enforced TLS. Empty: opportunistic."`
 	Schedule    []time.Duration `toml:"retry_schedule" doc:"Waits between attempts, like the setting retry_schedule. Empty: that setting."`
-	Lifetime    time.Duration   `toml:"retry_for" doc:"An email bounces if its next attempt would come later than this after it was due. Empty: retry_schedule decides."`
+	Lifetime    time.Duration   `toml:"retry_for" doc:"An email bounces if its next attempt would come later than this after it was due. The time for which the destination was paused does not count. Empty: retry_schedule decides."`
 	Paused      bool            `toml:"paused" doc:"Hold all mail until the table changes."`
 	Reason      string          `toml:"reason" doc:"Why the destination is paused. Senders see it in the explanation of a delivery."`
 	Relay       string          `toml:"relay" doc:"Name of the relay that takes the mail."`

@@ -97,8 +97,9 @@ type Hooks struct {
 	OnAccept func(source string, ids []string)
 	// Decision returns the decision about the emails of a broadcast that have the given content.
 	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
-	// Held returns why mail to a domain waits, if the operator has paused it; nil means that it is never paused.
-	Held func(domain string) (reason string, held bool)
+	// Held returns why mail to a domain waits, if the operator has paused it, and since when it is known to be paused; nil
+	// means that it is never paused.
+	Held func(domain string) (reason string, since time.Time, held bool)
 }
 
 // Resources holds the services that own database tables.

@@ -173,6 +173,7 @@ type Service struct {
 	shape              *shaper
 	guard              *netguard.Guard
 	routes             atomic.Pointer[routing.Table]
+	pauses             pauses
 	schedule           atomic.Pointer[[]time.Duration] // waits between tries
 	memory             *fairshare.Pool                 // bytes
 	preparing          *fairshare.Turns

@@ -166,6 +166,10 @@ func (s *Service) evidence(t *try, out outcome, deciding answer, well bool) []by
 			e.Set(evidence.Connect+evidence.Span(i), took)
 		}
 	}
+	if held := s.pausedFor(t, t.job.CreatedAt, t.began); held.total >= spanMin {
+		e.PauseEnd, e.PauseLength, e.PauseReply = t.began.Sub(held.last), held.last.Sub(held.first), ""
+		e.Limits |= evidence.OperatorPause
+	}
 	if !well && t.route != nil {
 		e.Trouble = s.trouble(t, out, deciding)
 	}

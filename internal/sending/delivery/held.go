@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
@@ -12,7 +13,7 @@ import (
 const heldError = "the operator has paused the destination"
 
 // Apply takes over the settings that may change while the node runs: Relays, Destinations, LaneRate and Schedule.
-// Attempts that have begun end with the settings with which they began.
+// Attempts that have begun end with the settings with which they began. Calls of Apply must not overlap.
 func (s *Service) Apply(c Config) {
 	if len(c.Schedule) == 0 {
 		c.Schedule = defaultSchedule
@@ -21,6 +22,7 @@ func (s *Service) Apply(c Config) {
 		Connections: s.c.LaneConnections, RelayConnections: s.c.MaxConnections, Rate: c.LaneRate})
 	s.schedule.Store(&c.Schedule)
 	before := s.routes.Swap(next)
+	s.pauses.use(next, before == nil, s.shape.now())
 	if before == nil || s.p.OnLimitRaised == nil {
 		return
 	}
@@ -29,14 +31,22 @@ func (s *Service) Apply(c Config) {
 	}
 }
 
-// Held returns why mail to a domain waits, if the operator has paused it. A destination that is paused by the names of
-// its hosts is known only after the first attempt.
-func (s *Service) Held(domain string) (reason string, held bool) {
+// Held returns why mail to a domain waits, if the operator has paused it, and since when it is known to be paused. A
+// destination that is paused by the names of its hosts is known only after the first attempt. Mail that goes to no host
+// does not wait.
+func (s *Service) Held(domain string) (reason string, since time.Time, held bool) {
 	d := s.routes.Load().Known(domain)
-	if d == nil || !d.Paused {
-		return "", false
+	if d == nil || !d.Paused || s.c.Transport == Capture || s.isSandbox(domain) {
+		return "", time.Time{}, false
 	}
-	return d.Reason, true
+	all := *s.pauses.all.Load()
+	for i := len(all) - 1; i >= 0; i-- { // a pause goes on if the operator changes something else
+		if d := all[i].table.Known(domain); d == nil || !d.Paused || !since.IsZero() && !all[i].to.Equal(since) {
+			break
+		}
+		since = all[i].from
+	}
+	return d.Reason, since, true
 }
 
 // holdBack releases a job that was claimed as one of a group, but whose hosts belong to another group that is paused or

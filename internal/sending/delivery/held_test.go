@@ -54,14 +54,14 @@ func TestPausedDestination(t *testing.T) {
 				id := f.send(address(1))
 				f.wait(f.send("a@other.example"), events.EmailDelivered)
 				testnode.Until(t, "the destination is known", func() bool {
-					reason, held := f.service.Held(destination)
+					reason, _, held := f.service.Held(destination)
 					return held && reason == "maintenance"
 				})
 				if n := len(f.attempts(id)); n != 0 || f.state(id) != emails.Queued || len(mx.Messages()) != 1 {
 					t.Errorf("%d attempts, state %s, %d messages", n, f.state(id), len(mx.Messages()))
 				}
 				f.service.Apply(Config{Schedule: []time.Duration{time.Hour}})
-				if _, held := f.service.Held(destination); held {
+				if _, _, held := f.service.Held(destination); held {
 					t.Error("still held")
 				}
 				f.wait(id, events.EmailDelivered)

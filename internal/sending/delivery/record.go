@@ -56,17 +56,18 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 }
 
 // nextWait returns the wait before a try's next one, and whether there is none, by the operator's rules for the
-// destination or else by the settings.
+// destination or else by the settings. The time for which the operator had paused the destination does not count.
 func (s *Service) nextWait(t *try, now time.Time) (wait time.Duration, exhausted bool) {
-	schedule := *s.schedule.Load()
+	schedule, j := *s.schedule.Load(), t.job
+	j.CreatedAt = j.CreatedAt.Add(s.pausedFor(t, j.CreatedAt, now).total)
 	if t.rules == nil {
-		return nextWait(schedule, t.job, now)
+		return nextWait(schedule, j, now)
 	}
 	if len(t.rules.Schedule) > 0 {
 		schedule = t.rules.Schedule
 	}
-	wait, exhausted = nextWait(schedule, t.job, now)
-	if life := t.rules.Lifetime; life > 0 && now.Sub(t.job.CreatedAt)+wait > life {
+	wait, exhausted = nextWait(schedule, j, now)
+	if life := t.rules.Lifetime; life > 0 && now.Sub(j.CreatedAt)+wait > life {
 		exhausted = true
 	}
 	return wait, exhausted

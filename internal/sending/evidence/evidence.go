@@ -160,4 +160,5 @@ const (
 	TeamShare        Limits = 1 << iota // the team's share of the connections to the destination
 	DestinationLimit                    // the connections to the destination
 	RateLimit                           // the messages per second to the destination
+	OperatorPause                       // the operator had paused the destination, for PauseLength
 )

@@ -45,8 +45,8 @@ type Facts struct {
 	MoreAttempts bool           // there are earlier attempts than those in Attempts
 	Broadcast    bool           // the email belongs to a broadcast
 	Paused       bool           // the broadcast is paused now
-	// Held says why the operator has paused mail to some of the recipients' domains.
-	Held map[string]string
+	// Held has the recipients' domains to which the operator has paused mail.
+	Held map[string]Hold
 }
 
 // To is a recipient of the email.

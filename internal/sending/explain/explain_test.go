@@ -105,6 +105,8 @@ func TestExplain(t *testing.T) {
 	waited.Limits = evidence.TeamShare
 	stopped := recorded()
 	stopped.PauseEnd, stopped.PauseLength, stopped.PauseReply = time.Second, 2*time.Second, "421 4.7.28"
+	held := recorded()
+	held.PauseEnd, held.PauseLength, held.Limits = time.Second, 2*time.Second, evidence.OperatorPause|evidence.TeamShare
 	away := recorded()
 	away.Outage, away.OutageOf = evidence.Database, 3*time.Second
 	noHost := &evidence.Evidence{Local: true, Provider: evidence.NotRecorded}
@@ -171,6 +173,9 @@ func TestExplain(t *testing.T) {
 		"pause": {facts("delivered", []events.Entry{event("delivered", 5100*ms, "")},
 			try("delivered", "250 ok", 5*s, 65*ms, 0, stopped)), "accepted", Nobody, NothingToDo,
 			"queue pause queue dns prepare connect greeting tls envelope data handover recording"},
+		"operator's pause": {facts("delivered", []events.Entry{event("delivered", 5100*ms, "")},
+			try("delivered", "250 ok", 5*s, 65*ms, 0, held)), "accepted", Nobody, NothingToDo,
+			"team_share operator_pause team_share dns prepare connect greeting tls envelope data handover recording"},
 		"database away": {facts("delivered", []events.Entry{event("delivered", 5100*ms, "")},
 			try("delivered", "250 ok", 5*s, 65*ms, 0, away)), "accepted", Nobody, NothingToDo,
 			"queue outage dns prepare connect greeting tls envelope data handover recording"},

@@ -58,6 +58,7 @@ const (
 	destinationLimit Reason = "destination_limit"
 	rateLimited      Reason = "rate_limit"
 	paused           Reason = "pause"
+	operatorPause    Reason = "operator_pause"
 	retrySchedule    Reason = "retry_schedule"
 	withheld         Reason = "domain_not_verified"
 	fileMissing      Reason = "file"
@@ -98,6 +99,8 @@ var reasons = map[Reason]struct {
 	rateLimited: {byLimit, "The email waited in the queue, because of the limit on messages per second to " +
 		"this destination."},
 	paused: {byLimit, "Postrider paused the destination, because a host there asked for less mail."},
+	operatorPause: {byLimit, "The email waited in the queue, because the operator of this installation had paused the " +
+		"destination."},
 	retrySchedule: {bySchedule, "Postrider waited for the next try, by its retry schedule or as long as the " +
 		"host asked."},
 	withheld:     {bySender, "The email was withheld, because the sender's domain could not send."},
@@ -210,6 +213,9 @@ func (f *Facts) intervals(h *history, end time.Time) []Interval {
 	if !h.ended("delivered", "bounced") { // the retry is otherwise that of other recipients
 		rest = append(rest, retry)
 	}
+	if by := f.operatorHold(h); by != nil {
+		rest = append(rest, segment{by.Since, f.Now, operatorPause, ""})
+	}
 	switch {
 	case f.lostTimeline():
 		b.fill(end, rest, unrecorded)
@@ -272,7 +278,11 @@ func (b *builder) before(t *Try, retry segment, holds []segment) {
 	segments = append(segments, retry)
 	if e.PauseLength > 0 {
 		until := claim.Add(-e.PauseEnd)
-		segments = append(segments, segment{until.Add(-e.PauseLength), until, paused, pauseText(e)})
+		why := paused
+		if e.Limits&evidence.OperatorPause != 0 {
+			why = operatorPause
+		}
+		segments = append(segments, segment{until.Add(-e.PauseLength), until, why, pauseText(e)})
 	}
 	first := len(b.all)
 	b.fill(claim, segments, queueReason(e))

@@ -110,11 +110,10 @@ func (f *Facts) judge(r *RecipientAnswer, h *history) {
 		r.Next = "Postrider sends it after the broadcast is resumed, and cancels it if the broadcast is canceled."
 		return
 	}
-	if reason, held := f.Held[domainOf(r.Address)]; held && (r.State == "queued" || r.State == "delivery_delayed" &&
-		h.hold() == nil) {
+	if by := f.operatorHold(h); by != nil {
 		text := "The email waits, because the operator of this installation has paused mail to " + domainOf(r.Address)
-		if reason != "" {
-			text += ": " + strings.TrimSuffix(reason, ".")
+		if by.Reason != "" {
+			text += ": " + strings.TrimSuffix(by.Reason, ".")
 		}
 		r.verdict(text+".", Operator, AskOperator)
 		r.Next = "Postrider sends it after the operator has resumed the destination."
@@ -146,6 +145,21 @@ func (f *Facts) judge(r *RecipientAnswer, h *history) {
 	default:
 		r.verdict("The state of this recipient is not known.", Nobody, NothingToDo)
 	}
+}
+
+// Hold is a pause of a destination by the operator.
+type Hold struct {
+	Reason string    // why the destination is paused; may be empty
+	Since  time.Time // since when it is known to be paused
+}
+
+// operatorHold returns the pause for which a recipient's mail waits now, or nil.
+func (f *Facts) operatorHold(h *history) *Hold {
+	by, held := f.Held[domainOf(h.to.Address)]
+	if !held || h.to.State != "queued" && (h.to.State != "delivery_delayed" || h.hold() != nil) {
+		return nil
+	}
+	return &by
 }
 
 // domainOf returns the domain of an address in lower case.

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -26,8 +27,8 @@ type Deps struct {
 	// Decision returns the decision about the emails of a broadcast that have the given content; it may be a few seconds
 	// old.
 	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
-	// Held returns why mail to a domain waits, if the operator has paused it.
-	Held func(domain string) (reason string, held bool) `deps:"optional"`
+	// Held returns why mail to a domain waits, if the operator has paused it, and since when it is known to be paused.
+	Held func(domain string) (reason string, since time.Time, held bool) `deps:"optional"`
 }
 
 // Service explains the deliveries of stored emails.
@@ -58,11 +59,11 @@ func (s *Service) Explain(ctx context.Context, actor teams.Actor, emailID string
 	for _, r := range e.Recipients {
 		f.Recipients = append(f.Recipients, To{r.Address, string(r.State), r.UpdatedAt})
 		if domain := domainOf(r.Address); s.p.Held != nil && domain != "" {
-			if reason, held := s.p.Held(domain); held {
+			if reason, since, held := s.p.Held(domain); held {
 				if f.Held == nil {
-					f.Held = map[string]string{}
+					f.Held = map[string]Hold{}
 				}
-				f.Held[domain] = reason
+				f.Held[domain] = Hold{reason, since}
 			}
 		}
 	}

@@ -379,6 +379,16 @@ func (t *Table) Limits(group string) Limits {
 	return Limits{Connections: t.c.Connections, Rate: t.c.Rate}
 }
 
+// Pauses reports whether a destination is paused.
+func (t *Table) Pauses() bool {
+	for _, l := range t.limits {
+		if l.Paused {
+			return true
+		}
+	}
+	return false
+}
+
 // Groups returns the groups of the destinations.
 func (t *Table) Groups() (all []string) {
 	for group := range t.limits {

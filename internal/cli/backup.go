@@ -149,7 +149,8 @@ type savedArchive struct {
 
 // make writes the archive to its place, and then stores the time of the backup in the database.
 func (b *savedArchive) make(ctx context.Context) (err error) {
-	d, err := openDB(ctx, b.c, newLogger(b.c, b.e.errOut))
+	log := newLogger(b.c, b.e.errOut)
+	d, err := openDB(ctx, b.c, log)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (b *savedArchive) make(ctx context.Context) (err error) {
 		return errors.New("the database has no tables: correct data_dir")
 	}
 	// With a key that is not the one of the database, nothing could be restored from the archive.
-	_, noKey := node.OpenKeyring(ctx, d, b.c, false)
+	_, noKey := node.OpenKeyring(ctx, d, b.c, false, log)
 	if noKey != nil && b.key != "" {
 		return noKey
 	}

@@ -55,7 +55,8 @@ func promoteInstallation(ctx context.Context, e *env, c config.Config, url, blob
 		return err
 	}
 	defer lock.Close()
-	source, err := openDB(ctx, c, newLogger(c, e.errOut))
+	log := newLogger(c, e.errOut)
+	source, err := openDB(ctx, c, log)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func promoteInstallation(ctx context.Context, e *env, c config.Config, url, blob
 	if err := source.CheckProgram(ctx); err != nil {
 		return err
 	}
-	if _, err := node.OpenKeyring(ctx, source, c, false); err != nil {
+	if _, err := node.OpenKeyring(ctx, source, c, false, log); err != nil {
 		return err
 	}
 	return moveTo(ctx, e, c, source, url, blobTo)

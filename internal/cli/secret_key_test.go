@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -92,4 +93,24 @@ func TestNoKeyForAnInstallationWithTeams(t *testing.T) {
 			t.Errorf("a new key was made: %v", err)
 		}
 	})
+}
+
+// The first start logs where it created the secret key, and that the operator must back it up. Later starts do not.
+func TestCreatedKeyIsLogged(t *testing.T) {
+	t.Parallel()
+	p := emptyInstallation(t)
+	var log bytes.Buffer
+	p.log, p.vars["POSTRIDER_LOG_LEVEL"] = &log, "info"
+	for _, want := range []int{1, 0} {
+		log.Reset()
+		p.start().end()
+		if n := strings.Count(log.String(), "created the secret key of this installation; back it up"); n != want ||
+			n > 0 && !strings.Contains(log.String(), "path="+filepath.Join(p.dir, "secret.key")) {
+			t.Errorf("want %d such lines:\n%s", want, log.String())
+		}
+	}
+	_, said, _ := emptyInstallation(t).command("migrate")
+	if !strings.Contains(said, "back it up") {
+		t.Errorf("migrate says %s", said)
+	}
 }

@@ -131,7 +131,7 @@ func migrate(ctx context.Context, e *env, c config.Config, _ []string) error {
 	if err == nil && c.DatabaseURL == "" {
 		// Commands need the key of a new installation. With PostgreSQL, the first node decides on it, because migrations may
 		// run on a machine that has no key.
-		_, err = node.OpenKeyring(ctx, d, c, true)
+		_, err = node.OpenKeyring(ctx, d, c, true, log)
 	}
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func Examine(ctx context.Context, c config.Config, log *slog.Logger, x Examinati
 	if s.DB, s.DBErr = openExisting(ctx, c, log); s.DB != nil {
 		defer s.DB.Close()
 	}
-	s.Keys, s.KeyErr = readKeyring(c, false)
+	s.Keys, _, s.KeyErr = readKeyring(c, false)
 	if s.DB != nil && s.KeyErr == nil {
 		want, err := s.DB.Fact(ctx, db.FactKeyCheck)
 		if err == nil {

@@ -237,7 +237,7 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options,
 	if b.Blobs, err = open(ctx, c.BlobURL); err != nil {
 		return b, fmt.Errorf("open blob_url: %w", err)
 	}
-	if b.Keys, err = OpenKeyring(ctx, b.DB, c, !o.Beside); err != nil {
+	if b.Keys, err = OpenKeyring(ctx, b.DB, c, !o.Beside, log); err != nil {
 		return b, err
 	}
 	// A move to this database may have begun since the first look. It begins only if no check value of a key is stored.
@@ -345,9 +345,10 @@ func (n *Node) checkOperator(ctx context.Context) error {
 // From then on, OpenKeyring refuses every other key. With another key, the secrets in the database could not be
 // decrypted, and the emails of all domains would stay in the queue.
 //
-// If begin is true and the installation has no team and no check value, OpenKeyring may create the key file. If begin
-// is false, it stores nothing: a command in a wrong folder must not decide on the key.
-func OpenKeyring(ctx context.Context, d *db.DB, c config.Config, begin bool) (*keyring.Keyring, error) {
+// If begin is true and the installation has no team and no check value, OpenKeyring may create the key file, which it
+// logs. If begin is false, it stores nothing: a command in a wrong folder must not decide on the key.
+func OpenKeyring(ctx context.Context, d *db.DB, c config.Config, begin bool, log *slog.Logger) (*keyring.Keyring,
+	error) {
 	want, err := d.Fact(ctx, db.FactKeyCheck)
 	if err != nil {
 		return nil, err
@@ -361,9 +362,13 @@ func OpenKeyring(ctx context.Context, d *db.DB, c config.Config, begin bool) (*k
 		}
 		fresh = !some
 	}
-	k, err := readKeyring(c, fresh)
+	k, created, err := readKeyring(c, fresh)
 	if err != nil {
 		return nil, err
+	}
+	if created {
+		log.Info("created the secret key of this installation; back it up: without it, the secrets in the database and in "+
+			"its backups cannot be decrypted", "path", keyFile(c))
 	}
 	if want == "" && begin {
 		if want, err = d.KeepFact(ctx, db.FactKeyCheck, k.Check()); err != nil {
@@ -390,7 +395,7 @@ func matches(k *keyring.Keyring, c config.Config, want string) error {
 // CheckKey returns an error unless the configured secret key has the given check value. If the value is "", CheckKey
 // only checks that there is a key.
 func CheckKey(c config.Config, want string) error {
-	k, err := readKeyring(c, false)
+	k, _, err := readKeyring(c, false)
 	if err != nil {
 		return err
 	}
@@ -405,19 +410,21 @@ func bringKey(c config.Config) string {
 		"node, or an archive of `postrider backup --with-key` has it", keyFile(c))
 }
 
-// readKeyring reads the master key. If create is true, and no setting and no file has it, readKeyring creates the file.
-func readKeyring(c config.Config, create bool) (*keyring.Keyring, error) {
+// readKeyring reads the master key. If create is true, and no setting and no file has it, readKeyring creates the file,
+// and created is true.
+func readKeyring(c config.Config, create bool) (k *keyring.Keyring, created bool, err error) {
 	switch {
 	case c.SecretKey != "":
-		return keyring.Parse(string(c.SecretKey))
+		k, err = keyring.Parse(string(c.SecretKey))
+		return k, false, err
 	case create:
 		return keyring.LoadOrCreate(keyFile(c))
 	}
-	k, err := keyring.Load(keyFile(c))
+	k, err = keyring.Load(keyFile(c))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the secret key of this installation is missing: %s", bringKey(c))
+		return nil, false, fmt.Errorf("the secret key of this installation is missing: %s", bringKey(c))
 	}
-	return k, err
+	return k, false, err
 }
 
 // ErrFolderInUse means that another process has locked data_dir.

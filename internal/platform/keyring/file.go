@@ -97,17 +97,18 @@ func keepOwner(f *os.File, path string) error {
 }
 
 // LoadOrCreate returns the keyring for the key file at path. If the file does not exist, LoadOrCreate creates it with a
-// new key. Nodes that start at the same time with the same folder agree on one key. When LoadOrCreate returns, the key
-// is on disk. LoadOrCreate rejects a file that users other than its owner can read or change.
-func LoadOrCreate(path string) (*Keyring, error) {
-	k, err := Load(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return k, err
+// new key, and created is true. Nodes that start at the same time with the same folder agree on one key. When
+// LoadOrCreate returns, the key is on disk. LoadOrCreate rejects a file that users other than its owner can read or
+// change.
+func LoadOrCreate(path string) (k *Keyring, created bool, err error) {
+	if k, err = Load(path); !errors.Is(err, fs.ErrNotExist) {
+		return k, false, err
 	}
-	if err := create(path); err != nil {
-		return nil, fmt.Errorf("create secret key file %s: %w", path, err)
+	if created, err = create(path); err != nil {
+		return nil, false, fmt.Errorf("create secret key file %s: %w", path, err)
 	}
-	return Load(path)
+	k, err = Load(path)
+	return k, created, err
 }
 
 // Load returns the keyring for the key file at path. If the file does not exist, the error wraps fs.ErrNotExist. Load
@@ -144,15 +145,16 @@ func Load(path string) (*Keyring, error) {
 }
 
 // create writes a new key to a temporary file and links it to its final name. Unlike a rename, a link fails if the name
-// already exists. If the name exists, another process created the key first; create then discards its own key.
-func create(path string) error {
+// already exists. If the name exists, another process created the key first; create then discards its own key and
+// returns false.
+func create(path string) (bool, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return false, err
 	}
 	f, err := os.CreateTemp(dir, ".secret-*") // Mode 0600.
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer os.Remove(f.Name())
 
@@ -163,12 +165,13 @@ func create(path string) error {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return err
+		return false, err
 	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	err = os.Link(f.Name(), path)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return false, err
 	}
-	return syncDir(dir)
+	return err == nil, syncDir(dir)
 }
 
 // syncDir syncs a folder, so that the file names in it survive a power failure.

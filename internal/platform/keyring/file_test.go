@@ -5,13 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
 func TestLoadOrCreate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "data", "secret.key")
-	made, err := LoadOrCreate(path)
+	made, created, err := LoadOrCreate(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func TestLoadOrCreate(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the folder holds %v, %v; want the key file alone", entries, err)
 	}
-	found, err := LoadOrCreate(path)
+	found, again, err := LoadOrCreate(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +40,9 @@ func TestLoadOrCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(made.key("seal", "x"))
+	if !created || again {
+		t.Errorf("created: %v, then %v", created, again)
+	}
 	if string(found.key("seal", "x")) != want || string(parsed.key("seal", "x")) != want {
 		t.Error("the key that was made, found and parsed are not one")
 	}
@@ -49,14 +53,17 @@ func TestLoadOrCreateAgrees(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret.key")
 	keys := make([]string, 8)
 	var wg sync.WaitGroup
+	var made atomic.Int32
 	for i := range keys {
 		wg.Go(func() {
-			k, err := LoadOrCreate(path)
+			k, created, err := LoadOrCreate(path)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			keys[i] = string(k.key("seal", "x"))
+			if keys[i] = string(k.key("seal", "x")); created {
+				made.Add(1)
+			}
 		})
 	}
 	wg.Wait()
@@ -64,6 +71,9 @@ func TestLoadOrCreateAgrees(t *testing.T) {
 		if k != keys[0] {
 			t.Errorf("start %d has a key of its own", i)
 		}
+	}
+	if made.Load() != 1 {
+		t.Errorf("%d starts created the key", made.Load())
 	}
 }
 
@@ -92,7 +102,7 @@ func TestLoadOrCreateRefuses(t *testing.T) {
 			if err := os.Chmod(path, tt.mode); err != nil {
 				t.Fatal(err)
 			}
-			_, err := LoadOrCreate(path)
+			_, _, err := LoadOrCreate(path)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("LoadOrCreate: %v; want an error with %q", err, tt.want)
 			}

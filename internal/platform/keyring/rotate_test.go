@@ -92,7 +92,7 @@ func TestRotateFile(t *testing.T) {
 	if err := Rotate(path); err == nil {
 		t.Error("a file that does not exist was rotated")
 	}
-	first, err := LoadOrCreate(path)
+	first, _, err := LoadOrCreate(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/postrider/postrider/internal/front/api/wire"
@@ -36,15 +34,11 @@ var errMoveInProgress = errors.New("another `postrider promote` is moving this i
 // LockMove locks the installation against other moves until the result is closed or the process ends. While it is
 // locked, a paused node stays paused.
 func LockMove(c config.Config) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(c.DataDir, "promote.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock of the move: %w", err)
+	f, err := lockFile(c.DataDir, "promote.lock")
+	if errors.Is(err, errLocked) {
+		return nil, errMoveInProgress
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errMoveInProgress
-		}
+	if err != nil {
 		return nil, fmt.Errorf("lock the move: %w", err)
 	}
 	return f, nil

@@ -32,7 +32,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
@@ -425,28 +424,6 @@ func readKeyring(c config.Config, create bool) (k *keyring.Keyring, created bool
 		return nil, false, fmt.Errorf("the secret key of this installation is missing: %s", bringKey(c))
 	}
 	return k, false, err
-}
-
-// ErrFolderInUse means that another process has locked data_dir.
-var ErrFolderInUse = errors.New("another node uses the folder")
-
-// LockFolder locks data_dir until the result is closed or the process ends, so that no second node can use it. With
-// SQLite, only one job runner may use the database.
-func LockFolder(c config.Config) (*os.File, error) {
-	path := filepath.Join(c.DataDir, "lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock of data_dir: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w %s; stop it, or set database_url to share a PostgreSQL database", ErrFolderInUse,
-				c.DataDir)
-		}
-		return nil, fmt.Errorf("lock data_dir: %w", err)
-	}
-	return f, nil
 }
 
 // Has reports whether the node has the given role.

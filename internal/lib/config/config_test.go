@@ -368,10 +368,10 @@ func TestProblems(t *testing.T) {
 		{"regions", "regions = 1", nil, "regions (postrider.toml): must be tables such as [regions.us-east-1]"},
 		{"region", "[regions]\neu = 1", nil, "regions.eu (postrider.toml): must be a table"},
 		{"region key", "[regions.eu]\ncolour = 1", nil,
-			"regions.eu.colour (postrider.toml:1): there is no such setting; use bounce_host"},
-		{"region value", "[regions.eu]\nbounce_host = 1", nil, "regions.eu.bounce_host (postrider.toml:1): must be a text"},
+			"regions.eu.colour (postrider.toml:2): there is no such setting; use bounce_host"},
+		{"region value", "[regions.eu]\nbounce_host = 1", nil, "regions.eu.bounce_host (postrider.toml:2): must be a text"},
 		{"region host", "[regions.eu]\nbounce_host = \"a b\"", nil,
-			`regions.eu.bounce_host (postrider.toml:1): "a b" is not a domain name`},
+			`regions.eu.bounce_host (postrider.toml:2): "a b" is not a domain name`},
 		{"region label", "[regions.\"E U\"]", nil, "regions.E U (postrider.toml): a label has"},
 	}
 	for _, tt := range tests {

@@ -87,8 +87,9 @@ type loader struct {
 	config    Config
 	settings  []*setting
 	variables map[string]variable // by name
-	places    map[string]string   // of tables, such as relays[1] and regions.eu: file and line
-	problems  []error
+	// places has the file and the line of tables, such as relays[1] and regions.eu, and of their keys.
+	places   map[string]string
+	problems []error
 }
 
 // variable is an environment variable.
@@ -245,7 +246,7 @@ func (l *loader) read(name string, data []byte) {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		place := placeOf(name, data, key)
+		place := placeAt(name, lineOf(data, key))
 		switch s := l.find(key); {
 		case key == regionsKey:
 			l.regions(values[key], name, data)
@@ -257,48 +258,6 @@ func (l *loader) read(name string, data []byte) {
 			l.set(s, values[key], place)
 		}
 	}
-}
-
-// placeOf returns the place of a top-level key in a file: its name, and the line if the key is at the beginning of one.
-func placeOf(name string, data []byte, key string) string {
-	n := 0
-	for line := range strings.Lines(string(data)) {
-		n++
-		before, _, ok := strings.Cut(line, "=")
-		switch before = strings.TrimSpace(before); {
-		case ok && strings.Trim(before, `"'`) == key:
-			return fmt.Sprintf("%s:%d", name, n)
-		case strings.Trim(before, "[] \t") == key && strings.HasPrefix(before, "["):
-			return fmt.Sprintf("%s:%d", name, n)
-		}
-	}
-	return name
-}
-
-// setPlace notes the place of a table.
-func (l *loader) setPlace(table, place string) {
-	if l.places == nil {
-		l.places = map[string]string{}
-	}
-	l.places[table] = place
-}
-
-// placesOf returns the places of the tables [[key]] in a file, or nil if not all of the given number are found, for
-// example because they are written in another way.
-func placesOf(name string, data []byte, key string, count int) (all []string) {
-	n := 0
-	for line := range strings.Lines(string(data)) {
-		n++
-		line, _, _ = strings.Cut(line, "#")
-		inner, begins := strings.CutPrefix(strings.TrimSpace(line), "[[")
-		if inner, ends := strings.CutSuffix(inner, "]]"); begins && ends && strings.Trim(inner, "\"' \t") == key {
-			all = append(all, fmt.Sprintf("%s:%d", name, n))
-		}
-	}
-	if len(all) != count {
-		return nil
-	}
-	return all
 }
 
 // suggestion returns the end of a sentence about an unknown setting.
@@ -323,27 +282,30 @@ func (l *loader) regions(value any, name string, data []byte) {
 	}
 	l.config.Regions = map[string]Region{}
 	for _, label := range slices.Sorted(maps.Keys(tables)) {
-		place := placeOf(name, data, regionsKey+"."+label)
-		l.setPlace(regionsKey+"."+label, place)
+		region := regionsKey + "." + label
+		line := lineOf(data, region)
+		l.setPlace(region, placeAt(name, line))
+		l.setPlacesOfKeys(region, name, data, line)
 		table, ok := tables[label].(map[string]any)
 		if !ok {
-			l.problemAt("regions."+label, place, "must be a table, [regions.%s]", label)
+			l.problemAt(region, l.places[region], "must be a table, [regions.%s]", label)
 			continue
 		}
 		var r Region
 		v := reflect.ValueOf(&r).Elem()
 		for _, key := range slices.Sorted(maps.Keys(table)) {
+			place := l.placeIn(region, key)
 			text, isText := table[key].(string)
 			i := slices.IndexFunc(slices.Collect(v.Type().Fields()),
 				func(f reflect.StructField) bool { return f.Tag.Get("toml") == key })
 			switch {
 			case i < 0 && l.find(key) != nil:
-				l.problemAt("regions."+label+"."+key, place, outsideTables)
+				l.problemAt(region+"."+key, place, outsideTables)
 			case i < 0:
-				l.problemAt("regions."+label+"."+key, place, "there is no such setting; use bounce_host, inbound_host, "+
+				l.problemAt(region+"."+key, place, "there is no such setting; use bounce_host, inbound_host, "+
 					"spf_include or tracking_host")
 			case !isText:
-				l.problemAt("regions."+label+"."+key, place, "must be a text")
+				l.problemAt(region+"."+key, place, "must be a text")
 			default:
 				v.Field(i).SetString(text)
 			}

@@ -65,8 +65,8 @@ func (l *loader) wrong(key, format string, args ...any) {
 		place = s.origin
 	}
 	if region, ok := strings.CutPrefix(key, regionsKey+"."); ok {
-		label, _, _ := strings.Cut(region, ".")
-		place = l.places[regionsKey+"."+label]
+		label, name, _ := strings.Cut(region, ".")
+		place = l.placeIn(regionsKey+"."+label, name)
 	}
 	l.problemAt(key, place, format, args...)
 }

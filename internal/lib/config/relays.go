@@ -83,17 +83,18 @@ func (l *loader) relays(value any, file string, data []byte) {
 		l.problemAt(relaysKey, file, "must be tables such as [[relays]]")
 		return
 	}
-	places := placesOf(file, data, relaysKey, len(tables))
+	lines := linesOf(data, relaysKey, len(tables))
 	l.config.Relays = make([]Relay, len(tables))
 	for i, table := range tables {
-		place := file
-		if places != nil {
-			place = places[i]
+		name, line := relayTable(i), 0
+		if lines != nil {
+			line = lines[i]
 		}
-		l.setPlace(relayTable(i), place)
+		l.setPlace(name, placeAt(file, line))
+		l.setPlacesOfKeys(name, file, data, line)
 		r := &l.config.Relays[i]
 		l.table(reflect.ValueOf(r).Elem(), table, func(key, format string, args ...any) {
-			l.problemAt(relayTable(i)+"."+key, place, format, args...)
+			l.problemAt(name+"."+key, l.placeIn(name, key), format, args...)
 		})
 		r.TLS = cmp.Or(r.TLS, "opportunistic")
 	}
@@ -172,7 +173,7 @@ func (l *loader) wrongRelay(i int, key, format string, args ...any) {
 	if r := l.config.Relays[i].Name; relayName.MatchString(r) {
 		name = relaysKey + "." + r
 	}
-	l.problemAt(name+"."+key, l.places[table], format, args...)
+	l.problemAt(name+"."+key, l.placeIn(table, key), format, args...)
 }
 
 // checkRelays checks the relays of the tables.

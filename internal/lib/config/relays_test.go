@@ -64,27 +64,30 @@ func TestProblemsOfRelays(t *testing.T) {
 	}
 	for _, x := range []struct{ name, file, want string }{
 		{"no tables", "relays = 1", "relays (postrider.toml): must be tables"},
-		{"key", relay("adress = 1"), "relays[1].adress (postrider.toml:1): is unknown; did you mean address?"},
+		{"key", relay("adress = 1"), "relays[1].adress (postrider.toml:4): is unknown; did you mean address?"},
 		{"far key", relay("colour = 1"), "is unknown; use name, address, username"},
-		{"setting after a table", relay("transport = \"relay\""), "relays[1].transport (postrider.toml:1): is a setting of " +
+		{"setting after a table", relay("transport = \"relay\""), "relays[1].transport (postrider.toml:4): is a setting of " +
 			"its own; write it before the first table, because the lines after the name of a table, such as [[relays]], " +
 			"belong to that table"},
-		{"setting after a region", "[regions.us]\nhostname = \"h.example\"", "regions.us.hostname (postrider.toml:1): is a " +
+		{"setting after a region", "[regions.us]\nhostname = \"h.example\"", "regions.us.hostname (postrider.toml:2): is a " +
 			"setting of its own; write it before the first table"},
 		{"file of another user", relay("username = \"x\"\npassword_file = \"/denied\""), "relays.a.password_file " +
-			"(postrider.toml:1): open /denied: permission denied; let the group of the node's user read the file, as with " +
+			"(postrider.toml:5): open /denied: permission denied; let the group of the node's user read the file, as with " +
 			"`chgrp postrider FILE` and `chmod 640 FILE`, and run this command as that user"},
-		{"type", relay("tls = [1]"), "relays[1].tls (postrider.toml:1): must be a single value"},
+		{"type", relay("tls = [1]"), "relays[1].tls (postrider.toml:4): must be a single value"},
+		{"written in one line", `relays = [{name = "a", address = "h:25", tls = "yes"}]`, `relays.a.tls (postrider.toml): "yes"`},
+		{"second table", relay("") + "[[relays]] # another\nname = \"b\"\n\n  'tls' = \"yes\"\naddress = \"h:25\"",
+			`relays.b.tls (postrider.toml:7): "yes" is not known`},
 		{"no name", "[[relays]]\naddress = \"h:25\"", `relays[1].name (postrider.toml:1): "" is not a name`},
 		{"name", "[[relays]]\nname = \"A b\"\naddress = \"h:25\"", "is not a name"},
-		{"twice", relay("") + "# x\n" + relay(""), "relays.a.name (postrider.toml:5): another relay has the same name"},
+		{"twice", relay("") + "# x\n" + relay(""), "relays.a.name (postrider.toml:6): another relay has the same name"},
 		{"reserved", "relay_addr = \"h:25\"\n[[relays]]\nname = \"relay\"\naddress = \"h:25\"", "the same name"},
 		{"address", "[[relays]]\nname = \"a\"\naddress = \"h\"", "relays.a.address"},
 		{"password alone", relay(`password = "x"`), "relays.a.username (postrider.toml:1): and the password belong together"},
 		{"user alone", relay(`username = "x"`), "POSTRIDER_RELAY_A_PASSWORD"},
-		{"tls", relay(`tls = "yes"`), `relays.a.tls (postrider.toml:1): "yes" is not known`},
+		{"tls", relay(`tls = "yes"`), `relays.a.tls (postrider.toml:4): "yes" is not known`},
 		{"in clear", relay("username = \"x\"\npassword = \"y\"\ntls = \"none\""), "in clear to smtp.example.com"},
-		{"domain", relay(`domains = ["a@b"]`), `relays.a.domains (postrider.toml:1): "a@b" is not a domain`},
+		{"domain", relay(`domains = ["a@b"]`), `relays.a.domains (postrider.toml:4): "a@b" is not a domain`},
 		{"pattern", relay(`from = ["x.*.example"]`), "relays.a.from"},
 		{"no file", relay("username = \"x\"\npassword_file = \"/none\""), "relays.a.password_file"},
 		{"both", relay("username = \"x\"\npassword = \"y\"\npassword_file = \"/none\""), "keep only one"},

@@ -27,7 +27,7 @@ func TestSources(t *testing.T) {
 		{"hostname", "node1.example.com", FromOthers, ""}, {"caa_issuer", "letsencrypt.org", FromDefault, ""},
 		{"notice_from", "", FromDefault, ""}, {"log_level", "info", FromDefault, ""},
 		{"database_url", "(set)", FromVariable, "POSTRIDER_DATABASE_URL"},
-		{"regions.eu.bounce_host", "b.example", FromFile, "postrider.toml:3"},
+		{"regions.eu.bounce_host", "b.example", FromFile, "postrider.toml:4"},
 		{"relays.a", "address h:25; tls opportunistic", FromFile, "postrider.toml:5"},
 		{"relays.b", "address i:25; tls opportunistic", FromFile, "postrider.toml:8"}} {
 		if got[want.Key] != want {

@@ -53,8 +53,8 @@ func (l *loader) values() (all []Value) {
 	for _, label := range slices.Sorted(maps.Keys(l.config.Regions)) {
 		v := reflect.ValueOf(l.config.Regions[label])
 		for i := range v.NumField() {
-			key := regionsKey + "." + label + "." + v.Type().Field(i).Tag.Get("toml")
-			all = append(all, Value{key, v.Field(i).String(), FromFile, l.places[regionsKey+"."+label]})
+			region, name := regionsKey+"."+label, v.Type().Field(i).Tag.Get("toml")
+			all = append(all, Value{region + "." + name, v.Field(i).String(), FromFile, l.placeIn(region, name)})
 		}
 	}
 	return all

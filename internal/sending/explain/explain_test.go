@@ -319,7 +319,7 @@ func TestIntervalsAddUp(t *testing.T) {
 
 func randomEvidence(r *rand.Rand, some func() time.Duration) *evidence.Evidence {
 	e := &evidence.Evidence{Provider: evidence.Provider(r.IntN(20)), Stage: evidence.Stage(r.IntN(14)),
-		Local: r.IntN(2) == 0, Limits: evidence.Limits(r.IntN(8)), Runs: r.IntN(3),
+		Local: r.IntN(2) == 0, Limits: evidence.Limits(r.IntN(16)), Runs: r.IntN(3),
 		Outage:   evidence.Outage(r.IntN(6)),
 		OutageOf: max(some(), 0), PauseEnd: some(), PauseLength: some(), Enqueued: max(some(), 0),
 		Cert: evidence.Cert(r.IntN(8)), Clear: evidence.Clear(r.IntN(6))}

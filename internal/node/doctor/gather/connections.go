@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/front/look"
+	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/node/doctor"
 	"github.com/postrider/postrider/internal/platform/probe"
@@ -302,14 +303,14 @@ func (c *collector) clock(ctx context.Context) {
 			k.Database = &offset
 		}
 	}
-	k.URL = c.Config.DoctorClockURL
+	k.URL = config.MaskURLs(c.Config.DoctorClockURL) // reports are printed, logged and sent to others
 	// The certificate does not matter: with a wrong clock, it might seem to have expired.
 	began := time.Now()
-	w := probe.Request(ctx, c.dialName, probe.Page{URL: k.URL, Method: http.MethodHead})
+	w := probe.Request(ctx, c.dialName, probe.Page{URL: c.Config.DoctorClockURL, Method: http.MethodHead})
 	half := time.Since(began) / 2
 	switch {
 	case !w.Reached:
-		k.Problem = w.Problem
+		k.Problem = config.MaskURLs(w.Problem)
 	case w.Date.IsZero():
 		k.Problem = "its answer has no Date"
 	default:

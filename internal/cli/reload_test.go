@@ -102,7 +102,7 @@ func TestReload(t *testing.T) {
 		writeLater(t, file, "[a]\ndomains = [\"a.example\"]\npaused = true\nreason = \"second\"\nrelay = \"corp\"", 1)
 		hangUp(next, nil, "the settings are in use", func() bool { return n.Keeps().Emails == 240*time.Hour })
 		eventually(t, "the destinations are in use", func() bool {
-			reason, _ := n.Delivery.Held("a.example")
+			reason, _, _ := n.Delivery.Held("a.example")
 			return reason == "second"
 		})
 		if level.Level() != slog.LevelDebug || !n.Guard.Allowed(netip.MustParseAddr("10.8.0.1")) || !n.Alarms.Active() {
@@ -175,7 +175,7 @@ func TestRelayOfADestinationStays(t *testing.T) {
 	if err := n.Reload(without); err != nil {
 		t.Errorf("after the table has changed: %v", err)
 	}
-	if reason, _ := n.Delivery.Held("a.example"); reason != "second" {
+	if reason, _, _ := n.Delivery.Held("a.example"); reason != "second" {
 		t.Errorf("the reason is %q", reason)
 	}
 }
@@ -216,13 +216,13 @@ func TestDestinationsChange(t *testing.T) {
 			}
 		}
 		eventually(t, "the file is read", func() bool {
-			reason, _ := n.Delivery.Held("a.example")
+			reason, _, _ := n.Delivery.Held("a.example")
 			return reason == x.want && destinationsDegraded(t, n.Node) == x.failed
 		})
 	}
 	writeLater(t, file, "", 9)
 	eventually(t, "nothing is held", func() bool {
-		_, held := n.Delivery.Held("a.example")
+		_, _, held := n.Delivery.Held("a.example")
 		return !held
 	})
 }

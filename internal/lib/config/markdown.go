@@ -35,7 +35,7 @@ start until all are valid. Tables such as ` + "`[[relays]]`" + ` come after all 
 counts each line after the name of a table as part of that table. Unknown names in the file, and unknown variables that
 begin with ` + "`POSTRIDER_`" + `, are invalid too. ` + "`postrider config check`" + ` reports what is invalid, also in
 certificates and other files that settings name, and which features are off. ` + "`postrider config show`" + `
-prints each value with its source. The command ` + "`dev`" +
+prints each value with its source. It hides secrets, the user names of relays, and the parameters of URLs. The command ` + "`dev`" +
 		` has other defaults: ` + "`data_dir`" +
 		` is
 ` + "`data/dev`, `http_listen` is `127.0.0.1:3000`, and `rate_limit` is 1000." + `

@@ -75,7 +75,6 @@ func TestProblemsOfRelays(t *testing.T) {
 			"(postrider.toml:5): open /denied: permission denied; let the group of the node's user read the file, as with " +
 			"`chgrp postrider FILE` and `chmod 640 FILE`, and run this command as that user"},
 		{"type", relay("tls = [1]"), "relays[1].tls (postrider.toml:4): must be a single value"},
-		{"written in one line", `relays = [{name = "a", address = "h:25", tls = "yes"}]`, `relays.a.tls (postrider.toml): "yes"`},
 		{"second table", relay("") + "[[relays]] # another\nname = \"b\"\n\n  'tls' = \"yes\"\naddress = \"h:25\"",
 			`relays.b.tls (postrider.toml:7): "yes" is not known`},
 		{"no name", "[[relays]]\naddress = \"h:25\"", `relays[1].name (postrider.toml:1): "" is not a name`},

@@ -65,7 +65,7 @@ func (p *pauses) during(domain string, hosts func() []string, from, to time.Time
 		if d := x.table.Learn(domain, names); d == nil || !d.Paused {
 			continue
 		}
-		begin, end := later(x.from, from), to
+		begin, end := laterOf(x.from, from), to
 		if !x.to.IsZero() {
 			end = earlier(x.to, to)
 		}
@@ -82,7 +82,7 @@ func (p *pauses) during(domain string, hosts func() []string, from, to time.Time
 	return sum
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

@@ -6,5 +6,5 @@ import "embed"
 
 // Files are the documents in Markdown and the pictures in them.
 //
-//go:embed *.md guides/*.md design/*.md pictures/*
+//go:embed *.md guides/*.md operating/*.md design/*.md pictures/*
 var Files embed.FS

@@ -38,7 +38,7 @@ func (n *node) stop() {
 	}
 }
 
-// TestBackupAndRestore backs up a busy node and restores it as docs/operating.md describes. The restored node contains
+// TestBackupAndRestore backs up a busy node and restores it as docs/operating/backup-and-restore.md describes. The restored node contains
 // everything that was accepted before the backup, and its waiting jobs continue.
 func TestBackupAndRestore(t *testing.T) {
 	n := in(t, filepath.Join(t.TempDir(), "data"))
@@ -161,7 +161,7 @@ func (n *node) backsUpWhileSending(t *testing.T, env []string, saved, file strin
 	}
 }
 
-// restoreBackup restores a backup into a new folder, as docs/operating.md describes. Before, it kills some restores.
+// restoreBackup restores a backup into a new folder, as docs/operating/backup-and-restore.md describes. Before, it kills some restores.
 func restoreBackup(t *testing.T, saved, restored, key string) {
 	t.Helper()
 	run := func(name string, args ...string) {

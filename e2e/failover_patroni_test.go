@@ -87,7 +87,7 @@ func startPatroni(t *testing.T) *patroni {
 	return p
 }
 
-// patroniConfig has the settings that docs/operating.md recommends. Other settings suit a test on one machine.
+// patroniConfig has the settings that docs/operating/failover.md recommends. Other settings suit a test on one machine.
 const patroniConfig = `scope: postrider
 name: %[1]s
 restapi: {listen: '%[2]s', connect_address: '%[2]s'}

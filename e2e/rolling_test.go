@@ -70,7 +70,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.proxy.ServeHTTP(w, r)
 }
 
-// TestRollingReplacement replaces three nodes with PostgreSQL one after the other under load, as docs/operating.md
+// TestRollingReplacement replaces three nodes with PostgreSQL one after the other under load, as docs/operating/upgrades.md
 // describes. Each request of the clients succeeds, and every email arrives. If POSTRIDER_OLD_PROGRAM names a program,
 // the nodes begin with it.
 func TestRollingReplacement(t *testing.T) {

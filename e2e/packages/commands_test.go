@@ -34,8 +34,8 @@ const (
 )
 
 const (
-	manual     = "../../docs/operating.md"
-	heading    = "## From a bare machine to the first email"
+	manual     = "../../docs/operating/install.md"
+	heading    = "## 2. Run the commands"
 	maxCommand = 10
 )
 

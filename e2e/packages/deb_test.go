@@ -101,6 +101,7 @@ func TestDeb(t *testing.T) {
 	}
 	m.run("grep -q __complete /usr/share/bash-completion/completions/postrider " +
 		"/usr/share/zsh/vendor-completions/_postrider /usr/share/fish/vendor_completions.d/postrider.fish")
+	m.run("test -s /usr/share/doc/postrider/operating/troubleshooting.md")
 	if got := m.run("id -un postrider; dpkg --verify postrider"); got != "postrider" {
 		t.Errorf("after the installation: %s", got)
 	}

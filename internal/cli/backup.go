@@ -26,7 +26,7 @@ func backupCommand() command {
 	return command{use: "backup [FILE]", group: groupSafety, source: ofNode,
 		short: "copy a running SQLite installation into one file or a bucket",
 		long: "Copies the database and the blobs into one archive, while the node keeps working. FILE is a file, or an " +
-			"object such as s3://BUCKET/KEY?region=REGION (docs/operating.md lists the parameters). With " +
+			"object such as s3://BUCKET/KEY?region=REGION (docs/operating/storage.md lists the parameters). With " +
 			"--done-elsewhere, it makes no backup and only notes that another tool has made one just now.",
 		example: "postrider backup /var/backups/postrider-2026-01-31.tar\n" +
 			"postrider backup --passphrase-file /root/phrase 's3://backups/2026-01-31.tar?region=eu-central-1'\n" +

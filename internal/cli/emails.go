@@ -38,7 +38,7 @@ func emailsCommand() command {
 				define:  beside("emails delete", deleteEmail)},
 			{use: "erase ADDRESS", short: "erase the data about an address",
 				long: "Erases the personal data about an address in one team, or in all of them, and prints what was erased. " +
-					"Suppressions and unsubscribes stay, unless --suppressions is given. docs/operating.md lists what is erased.",
+					"Suppressions and unsubscribes stay, unless --suppressions is given. docs/operating/erasing.md lists what is erased.",
 				example: "postrider emails erase ann@example.net --dry-run",
 				define:  beside("emails erase", eraseAddress)},
 		}}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"io/fs"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/docs"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/telemetry"
@@ -196,6 +198,37 @@ func TestAlertRules(t *testing.T) {
 		c.Dir = filepath.Join(deploy, "prometheus")
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// Each alert rule leads to a heading of the documentation that says what to do, and metrics.md lists the rule.
+func TestRunbooks(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile(filepath.Join(deploy, "prometheus", "alerts.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := fs.ReadFile(docs.Files, "operating/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runbook := regexp.MustCompile(`runbook_url: "https://github.com/postrider/postrider/blob/main/docs/` +
+		`(operating/\S+\.md)#(\S+)"`)
+	for _, rule := range strings.Split(string(rules), "- alert: ")[1:] {
+		name, _, _ := strings.Cut(rule, "\n")
+		m := runbook.FindStringSubmatch(rule)
+		if m == nil {
+			t.Errorf("%s has no runbook_url", name)
+			continue
+		}
+		text, err := fs.ReadFile(docs.Files, m[1])
+		heading := "\n## " + strings.ReplaceAll(m[2], "-", " ") + "\n"
+		if err != nil || !strings.Contains(strings.ToLower(string(text)), heading) {
+			t.Errorf("%s leads to %s, which has no heading %s: %v", name, m[1], m[2], err)
+		}
+		if !strings.Contains(string(list), "`"+name+"`") {
+			t.Errorf("metrics.md does not list %s", name)
 		}
 	}
 }

@@ -412,7 +412,7 @@ func (r *restoration) report() error {
 		fmt.Fprintln(out, "the backup has no blobs, because they are in a bucket: blob_url must name that bucket or a copy")
 	}
 	fmt.Fprintln(out, "emails that were waiting will be sent when a node starts with the role delivery; "+
-		"docs/operating.md says what to consider first")
+		"docs/operating/backup-and-restore.md says what to consider first")
 	return nil
 }
 

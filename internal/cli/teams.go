@@ -382,7 +382,7 @@ func keysCommand() command {
 				define:  beside("keys delete", deleteKey)},
 			{use: "rotate-master", short: "put a new secret key before the former one in secret.key",
 				long: "Puts a new secret key before the former ones in secret.key. After its next start, the node encrypts " +
-					"the secrets in the database with the new key. docs/operating.md describes the rotation.",
+					"the secrets in the database with the new key. docs/operating/keys.md describes the rotation.",
 				example: "postrider keys rotate-master",
 				define:  beside("keys rotate-master", noFlags(rotateMaster))},
 		}}

@@ -104,9 +104,32 @@ func (n *Node) watchInstallation(ctx context.Context) error {
 func (n *Node) report(ctx context.Context, all []alarms.Condition) error {
 	var failed error
 	for _, c := range all {
+		c.Text += helpWith(c.Cause, n.Config.PublicURL)
 		failed = errors.Join(failed, n.Alarms.Report(ctx, c))
 	}
 	return failed
+}
+
+// alarmPages are the pages of the documentation that say what to do about an alarm, by its cause.
+var alarmPages = map[string]string{
+	"queue":               "troubleshooting#emails-wait-and-are-not-sent",
+	"disk.data_dir":       "troubleshooting#the-disk-is-full",
+	"disk.blob_url":       "troubleshooting#the-disk-is-full",
+	"certificate.files":   "troubleshooting#browsers-or-mail-programs-refuse-the-certificate",
+	"certificate.acme":    "troubleshooting#browsers-or-mail-programs-refuse-the-certificate",
+	"certificate.missing": "https#a-host-has-no-certificate",
+	"destinations":        "destinations#the-file-of-destinations-is-invalid",
+	"backup":              "backup-and-restore#no-backup-was-recorded",
+}
+
+// helpWith returns the end of an alarm's text, which leads to the page that says what to do. It returns "" if only this
+// machine can open public_url.
+func helpWith(cause, publicURL string) string {
+	page := alarmPages[cause]
+	if page == "" || isLocal(publicURL) {
+		return ""
+	}
+	return "\n\nWhat to do: " + publicURL + "/docs/operating/" + page
 }
 
 // nodeConditions returns the conditions of this node's file of destinations, disks and certificates.

@@ -3,12 +3,14 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/docs"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/outbound/alarms"
 	"github.com/postrider/postrider/internal/platform/certs"
@@ -38,7 +40,7 @@ func TestAlarmConditions(t *testing.T) {
 		return diskCondition(telemetry.Disk{Folder: "data_dir", Free: free << 30, Size: 100 << 30}, "mail1")
 	}
 	certificate := func(left time.Duration) alarms.Condition {
-		c := telemetry.CertificateExpiry{Source: "file", Name: "x.pem", NotAfter: now.Add(left)}
+		c := telemetry.CertificateExpiry{Source: certs.FromFiles, Name: "x.pem", NotAfter: now.Add(left)}
 		return certificateCondition(c, "mail1", now)
 	}
 	for _, x := range []struct {
@@ -67,9 +69,35 @@ func TestAlarmConditions(t *testing.T) {
 		if x.got.Bad != x.bad || x.got.Good != x.good || !strings.Contains(x.got.Text, x.text) || x.got.Title == "" {
 			t.Errorf("%s: %+v", x.name, x.got)
 		}
+		if alarmPages[x.got.Cause] == "" {
+			t.Errorf("%s: no page says what to do about the alarm %s", x.name, x.got.Cause)
+		}
 	}
 	if d, c := disk(9), certificate(day); d.Node != "mail1" || c.Node != "mail1" || queue(n, day).Node != "" {
 		t.Error("an alarm has the wrong node")
+	}
+}
+
+// The text of an alarm leads to a heading of the documentation that says what to do.
+func TestAlarmPages(t *testing.T) {
+	t.Parallel()
+	for cause, page := range alarmPages {
+		name, heading, _ := strings.Cut(page, "#")
+		text, err := fs.ReadFile(docs.Files, "operating/"+name+".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		title := "\n## " + strings.ReplaceAll(heading, "-", " ") + "\n"
+		if !strings.Contains(strings.ToLower(string(text)), title) {
+			t.Errorf("%s: %s.md has no heading %s", cause, name, heading)
+		}
+	}
+	want := "\n\nWhat to do: https://mail.example.com/docs/operating/troubleshooting#the-disk-is-full"
+	if got := helpWith("disk.data_dir", "https://mail.example.com"); got != want {
+		t.Errorf("the help is %q", got)
+	}
+	if got := helpWith("disk.data_dir", "http://localhost:8080"); got != "" {
+		t.Errorf("the help leads to an address that only the node's machine can open: %q", got)
 	}
 }
 

@@ -24,11 +24,20 @@ type entry struct {
 
 // archives makes a compressed archive for each platform.
 func (b *build) archives(context.Context) error {
+	handbook, err := filepath.Glob(filepath.Join(b.source, "docs/operating/*.md"))
+	if err != nil {
+		return fmt.Errorf("list the pages for operators: %w", err)
+	}
 	for _, p := range b.chosen() {
 		folder := fmt.Sprintf("postrider_%s_%s_%s", b.version, p.os, p.arch)
 		entries := []entry{{name: folder + "/", mode: 0o755}, {name: folder + "/postrider", from: b.binary(p), mode: 0o755}}
 		for _, name := range []string{"README.md", "LICENSE", "CHANGELOG.md", "docs/operating.md", "docs/configuration.md"} {
 			entries = append(entries, entry{name: path.Join(folder, path.Base(name)), from: filepath.Join(b.source, name),
+				mode: 0o644})
+		}
+		entries = append(entries, entry{name: folder + "/operating/", mode: 0o755})
+		for _, page := range handbook {
+			entries = append(entries, entry{name: path.Join(folder, "operating", filepath.Base(page)), from: page,
 				mode: 0o644})
 		}
 		entries = append(entries, entry{name: folder + "/third-party-licenses.txt", from: b.licensesFile(), mode: 0o644})

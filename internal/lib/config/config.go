@@ -34,9 +34,9 @@ import (
 type Config struct {
 	DataDir           string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, unless their own settings say otherwise."`
 	DatabaseURL       Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
-	DatabaseDirectURL Secret `toml:"database_direct_url" doc:"The same PostgreSQL database without a pooler, if database_url leads to a pooler such as PgBouncer in transaction mode (operating.md). Empty: database_url is used for everything."`
-	BlobURL           string `toml:"blob_url" doc:"Storage of raw messages and attachments: a folder, file:///folder, s3://BUCKET?region=... (operating.md lists its parameters), or mem:// (lost at exit). Empty: data_dir/blobs."`
-	SecretKey         Secret `toml:"secret_key" doc:"Master key that encrypts secrets and signs links: 64 hexadecimal digits, the same on all nodes. Empty: the key in data_dir/secret.key, which the first start creates. Keep a copy. After a rotation (operating.md), the earlier keys follow, separated by commas."`
+	DatabaseDirectURL Secret `toml:"database_direct_url" doc:"The same PostgreSQL database without a pooler, if database_url leads to a pooler such as PgBouncer in transaction mode (operating/pgbouncer.md). Empty: database_url is used for everything."`
+	BlobURL           string `toml:"blob_url" doc:"Storage of raw messages and attachments: a folder, file:///folder, s3://BUCKET?region=... (operating/storage.md lists its parameters), or mem:// (lost at exit). Empty: data_dir/blobs."`
+	SecretKey         Secret `toml:"secret_key" doc:"Master key that encrypts secrets and signs links: 64 hexadecimal digits, the same on all nodes. Empty: the key in data_dir/secret.key, which the first start creates. Keep a copy. After a rotation (operating/keys.md), the earlier keys follow, separated by commas."`
 
 	HTTPListen       string         `toml:"http_listen" default:":8080" doc:"Address and port of the API over HTTP without TLS. If https_listen is set, this listener redirects pages to HTTPS, refuses API requests, and answers the challenges of acme, which needs port 80. If it is not set, and https_listen and acme with http-01 are, it is :80."`
 	HTTPSListen      string         `toml:"https_listen" doc:"Address and port of HTTPS, such as :443, for the API, the dashboard and customers' tracking hosts. Needs acme, or tls_cert_file and tls_key_file. Empty: none; a reverse proxy before http_listen must serve HTTPS."`
@@ -56,7 +56,7 @@ type Config struct {
 	RelayUsername    string          `toml:"relay_username" live:"true" doc:"User name at the relay. Empty: no authentication."`
 	RelayPassword    Secret          `toml:"relay_password" live:"true" doc:"Password at the relay."`
 	RelayTLS         string          `toml:"relay_tls" live:"true" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS if offered), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none. With relay_username, opportunistic means required, unless the relay is on this machine. Mail of a domain with enforced TLS needs a valid certificate for the host of relay_addr under opportunistic and none too. The exception is a relay on this machine under none."`
-	DestinationsFile string          `toml:"destinations_file" live:"true" doc:"TOML file with limits, TLS, retries, pauses and relays for some destinations. Operating.md describes it. Postrider reads the file again when it changes. Empty: none."`
+	DestinationsFile string          `toml:"destinations_file" live:"true" doc:"TOML file with limits, TLS, retries, pauses and relays for some destinations. The page operating/destinations.md describes it. Postrider reads the file again when it changes. Empty: none."`
 	SMTPPort         int             `toml:"smtp_port" default:"25" doc:"Port that the direct transport connects to. Use other values than 25 only for tests."`
 	DNSServers       []string        `toml:"dns_servers" doc:"DNS resolvers, as address or address:port. Empty: the resolvers of the system."`
 	DeliveryWorkers  int             `toml:"delivery_workers" default:"0" doc:"Number of concurrent deliveries. 0: four per CPU, at least 16."`
@@ -101,7 +101,7 @@ type Config struct {
 	ACMEDNSKeyName      string   `toml:"acme_dns_key_name" doc:"Name of the TSIG key for updates."`
 	ACMEDNSKeyAlgorithm string   `toml:"acme_dns_key_algorithm" default:"hmac-sha256" doc:"Algorithm of the TSIG key: hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 or hmac-sha512."`
 	ACMEDNSKeySecret    Secret   `toml:"acme_dns_key_secret" doc:"Secret of the TSIG key, in base64."`
-	ACMEDNSHook         string   `toml:"acme_dns_hook" doc:"Program that publishes TXT records, instead of acme_dns_server. It is run with the arguments present or cleanup, the name of the record and its value. Operating.md describes it. Empty: none."`
+	ACMEDNSHook         string   `toml:"acme_dns_hook" doc:"Program that publishes TXT records, instead of acme_dns_server. It is run with the arguments present or cleanup, the name of the record and its value. The page operating/https.md describes it. Empty: none."`
 
 	SMTPInListen        string         `toml:"smtp_in_listen" default:":25" doc:"Address and port that receive mail, with the role receiving."`
 	SMTPInMaxSize       Size           `toml:"smtp_in_max_size" default:"40MB" doc:"Maximum size of a received message."`

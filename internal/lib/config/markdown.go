@@ -31,7 +31,7 @@ later sources override earlier ones:
 Durations are written as ` + "`30s`, `5m`, `1h30m`" + `, and sizes as ` + "`512KB`, `40MB`" +
 		` (1 KB is 1,024 bytes). Lists are TOML
 arrays; in a variable or flag, commas separate the items. Postrider reports all invalid settings at once and does not
-start until all are valid. Tables such as ` + "`[[relays]]`" + ` come after all other settings of the file, because TOML
+start until all are valid. Tables such as ` + "`[[relays]]`" + ` come after all other settings of the file. TOML
 counts each line after the name of a table as part of that table. Unknown names in the file, and unknown variables that
 begin with ` + "`POSTRIDER_`" + `, are invalid too. ` + "`postrider config check`" + ` reports what is invalid, also in
 certificates and other files that settings name, and which features are off. ` + "`postrider config show`" + `
@@ -63,7 +63,7 @@ problems.
 ## Relays
 
 Each table is a relay. Postrider tries the relays in the order of the file
-([operating.md](operating.md#relays)):
+([sending through a relay](operating/relays.md)):
 
 ` + "```toml" + `
 [[relays]]
@@ -84,7 +84,7 @@ domains = ["corp.example", "*.corp.example"]
 ## Destinations
 
 The file that ` + "`destinations_file`" + ` names has tables with any names
-([operating.md](operating.md#rules-for-destinations)). Each table has some of these keys:
+([rules for destinations](operating/destinations.md)). Each table has some of these keys:
 
 `)
 	writeKeys(&b, Destination{})

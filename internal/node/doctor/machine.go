@@ -175,7 +175,7 @@ func checkDatabase(f *Facts) []Finding {
 	if d.Err != nil && d.Damaged {
 		version.add(Failure, d.Place, "The file of the database is damaged: "+sentence(d.Err)+" The node does not start with it.",
 			"Stop the node, move postrider.db, postrider.db-wal and postrider.db-shm to another folder, and restore the last "+
-				"backup. Without one, `sqlite3 postrider.db .recover` saves what can be read (docs/operating.md).")
+				"backup. Without one, `sqlite3 postrider.db .recover` saves what can be read (docs/operating/backup-and-restore.md).")
 		return version.all
 	}
 	if d.Err != nil {

@@ -84,7 +84,7 @@ type backend interface {
 }
 
 // Open opens a store. A plain path or a file:// URL names a folder; Open creates the folder if it does not exist.
-// s3://BUCKET is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. A
+// s3://BUCKET is an S3 bucket; docs/operating/storage.md lists the query parameters, such as region, endpoint and prefix. A
 // bucket's credentials are looked up when the first request is made. mem:// opens a store in memory, which loses its
 // blobs when it is closed.
 func Open(_ context.Context, where string) (*Store, error) { return openStore(where, openFolder) }

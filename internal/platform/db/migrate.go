@@ -24,7 +24,7 @@ const firstMigration = "0001_first"
 // errOlderSchema is returned for a database that a build before the first release created.
 var errOlderSchema = errors.New("the database was created by a build before the first release, and its tables cannot " +
 	"be converted: export its contacts and suppressions with that build (postrider export), start this build with an " +
-	"empty database, and import them there; docs/operating.md describes the steps")
+	"empty database, and import them there; docs/operating/upgrades.md describes the steps")
 
 // Migrate brings the schema up to date and returns the names of the migrations that it applied. All pending migrations
 // run in one transaction under a lock. Nodes that start at the same time therefore apply migrations only once, and a

@@ -124,7 +124,7 @@ func damagedAs(path, what string) error {
 	return fmt.Errorf("the database %s is damaged (%s), and running on it would lose more. Put it aside with the files "+
 		"whose "+
 		"names begin with its own, and restore the last backup; without one, `sqlite3 %s .recover` saves what can be read. "+
-		"See \"Backing up and restoring\" in docs/operating.md", path, what, path)
+		"See \"The database is damaged\" in docs/operating/backup-and-restore.md", path, what, path)
 }
 
 // snapshot writes a consistent copy of the database to an empty file. Reads and writes continue while snapshot runs.

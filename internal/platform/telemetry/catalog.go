@@ -99,7 +99,7 @@ var catalog = []Definition{
 // Catalog returns the definitions of all metrics, except for those of the Go runtime and of the process.
 func Catalog() []Definition { return slices.Clone(catalog) }
 
-// Markdown returns the table of the metrics in docs/operating.md.
+// Markdown returns the table of the metrics in docs/operating/metrics.md.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")

@@ -3,7 +3,7 @@
 //
 // # Invariants
 //
-// Every metric is declared once, in the catalog; docs/operating.md lists the catalog. Services do not import this
+// Every metric is declared once, in the catalog; docs/operating/metrics.md lists the catalog. Services do not import this
 // package: package node gives them functions that count, and gives this package functions that read. Counting costs a
 // few atomic operations. A scrape reads counters and values that were measured before; it never queries the database.
 //

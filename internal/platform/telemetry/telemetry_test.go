@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/operating.md instead of comparing it")
+var update = flag.Bool("update", false, "write the table of docs/operating/metrics.md instead of comparing it")
 
 // complete returns the metrics of a node that has all sources, after one event of each kind.
 func complete(t *testing.T, h *Health) *Metrics {
@@ -147,10 +147,10 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// docs/operating.md has the table of the catalog.
+// docs/operating/metrics.md has the table of the catalog.
 func TestTableOfMetrics(t *testing.T) {
 	t.Parallel()
-	const path = "../../../docs/operating.md"
+	const path = "../../../docs/operating/metrics.md"
 	const begin = "<!-- metrics: made by go test ./internal/platform/telemetry -update -->\n"
 	const end = "<!-- end of metrics -->"
 	data, err := os.ReadFile(path)

@@ -113,7 +113,7 @@ func launchPooler(serverURL, mode string, size int) (_ *Pooler, err error) {
 	return p, nil
 }
 
-// poolerConfig has the settings that docs/operating.md recommends. Other settings suit tests: many databases, and no
+// poolerConfig has the settings that docs/operating/pgbouncer.md recommends. Other settings suit tests: many databases, and no
 // passwords.
 const poolerConfig = `[databases]
 * = host=%s port=%s user=%s
@@ -152,7 +152,7 @@ func startSharedPooler() error {
 		return nil
 	}
 	err := control(func(ctx context.Context, c *pgx.Conn) error {
-		// The settings are those that docs/operating.md recommends for the user.
+		// The settings are those that docs/operating/pgbouncer.md recommends for the user.
 		_, err := c.Exec(ctx, `DO $$ BEGIN CREATE ROLE `+pooledUser+` SUPERUSER LOGIN;
 			ALTER ROLE `+pooledUser+` SET jit = off;
 			ALTER ROLE `+pooledUser+` SET enable_seqscan = off;

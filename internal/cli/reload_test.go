@@ -50,6 +50,7 @@ func TestReload(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "destinations.toml")
 		writeLater(t, file, "[a]\ndomains = [\"a.example\"]\npaused = true\nreason = \"first\"", 0)
 		p.vars["POSTRIDER_DESTINATIONS_FILE"] = file
+		p.vars["POSTRIDER_TRANSPORT"] = "direct" // captured mail waits for no destination
 		level := new(slog.LevelVar)
 		p.options.LogLevel = level
 		caught := catchHangups()
@@ -161,6 +162,7 @@ func TestRelayOfADestinationStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.vars["POSTRIDER_DESTINATIONS_FILE"], p.vars["POSTRIDER_CONFIG"] = file, settings
+	p.vars["POSTRIDER_TRANSPORT"] = "direct"
 	n := p.start()
 	without := n.Config
 	without.Relays, without.EmailRetention = nil, 240*time.Hour
@@ -189,7 +191,7 @@ func TestDestinationsChange(t *testing.T) {
 	table := func(reason string) string {
 		return "[a]\ndomains = [\"a.example\"]\npaused = true\nreason = \"" + reason + "\""
 	}
-	p.vars["POSTRIDER_DESTINATIONS_FILE"] = file
+	p.vars["POSTRIDER_DESTINATIONS_FILE"], p.vars["POSTRIDER_TRANSPORT"] = file, "direct"
 	c := p.config()
 	if n, err := node.Open(t.Context(), c, slog.New(slog.DiscardHandler), node.Options{}); err == nil {
 		n.Close()

@@ -38,8 +38,8 @@ func (n *node) stop() {
 	}
 }
 
-// TestBackupAndRestore backs up a busy node and restores it as docs/operating/backup-and-restore.md describes. The restored node contains
-// everything that was accepted before the backup, and its waiting jobs continue.
+// TestBackupAndRestore backs up a busy node and restores it as docs/operating/backup-and-restore.md describes. The
+// restored node contains everything that was accepted before the backup, and its waiting jobs continue.
 func TestBackupAndRestore(t *testing.T) {
 	n := in(t, filepath.Join(t.TempDir(), "data"))
 	n.addDomain("acme.example")

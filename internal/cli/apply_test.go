@@ -388,7 +388,7 @@ func TestApplyInterrupted(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
-	if err != nil || len(all["api_keys"]) != 2 {
+	if err != nil || len(all["api_keys"]) != 2 || len(all["webhooks"]) != 1 {
 		t.Fatalf("the secrets are %s, error %v", text, err)
 	}
 	for name, token := range all["api_keys"] {

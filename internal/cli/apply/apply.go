@@ -13,13 +13,15 @@
 // key, the alias of a template, the key of a property, and the URL of a webhook. Fields that the file leaves out are
 // neither compared nor changed. Nothing is deleted without [Options.Prune].
 //
-// The state file has no secrets. It is replaced atomically after each change.
+// The state file has no secrets. It is replaced atomically after each change. Every secret of a new resource is shown,
+// if necessary by a later run.
 //
 // # Failures
 //
 // An interrupted run is continued by the next one, which finds the resources that exist already. If the run was
 // interrupted after an API key was created and before its token was shown, the next run replaces this key, because
-// nobody can have used it. Two runs with the same file on one machine exclude each other. Two runs on different
+// nobody can have used it. The next run shows the signing secret of a webhook in this case. It also removes the
+// temporary files of interrupted runs. Two runs with the same file on one machine exclude each other. Two runs on different
 // machines make each resource once: creations carry idempotency keys, and of two equal webhooks or API keys the newer
 // one is deleted again.
 //

@@ -23,13 +23,18 @@ type Events struct {
 // Apply makes the changes of the plan. It ends at the first error; the changes before remain, and the next run makes
 // the others.
 func (p *Plan) Apply(ctx context.Context, on Events) error {
-	for d, id := range p.known {
-		if c := p.changeOf(d); c == nil || c.Action == Update {
-			n := p.team.state.of(d.kind.table)[d.name]
-			if n.ID != id {
-				n = noted{ID: id}
-			}
-			p.note(d.kind.table, d.name, n)
+	for _, d := range p.setup.ordered() {
+		id, found := p.known[d]
+		if c := p.changeOf(d); !found || c != nil && c.Action != Update {
+			continue
+		}
+		n := p.team.state.of(d.kind.table)[d.name]
+		if n.ID != id {
+			n = noted{ID: id}
+		}
+		p.note(d.kind.table, d.name, n)
+		if err := p.reveal(ctx, d, id, on); err != nil {
+			return err
 		}
 	}
 	p.forget()
@@ -47,6 +52,25 @@ func (p *Plan) Apply(ctx context.Context, on Events) error {
 		}
 		on.Done(c, note)
 	}
+	return nil
+}
+
+// reveal shows the secret of a resource if an interrupted run created the resource without showing the secret. The token
+// of an API key cannot be shown: such a key is replaced, unless somebody has used it and so has seen the token.
+func (p *Plan) reveal(ctx context.Context, d *declaration, id string, on Events) error {
+	if !p.team.state.isUnshown(d.kind.table, d.name) {
+		return nil
+	}
+	if d.kind.reveal != nil {
+		value, err := d.kind.reveal(ctx, p.team.api, id)
+		if err != nil {
+			return fmt.Errorf("read the secret of the %s %s: %w", d.kind.title, d.name, err)
+		}
+		if err := on.Secret(Secret{d.kind.table, d.name, value}); err != nil {
+			return err
+		}
+	}
+	p.team.state.shown(d.kind.table, d.name)
 	return nil
 }
 
@@ -83,6 +107,7 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 			return "", err
 		}
 		delete(p.team.state.of(c.Kind), c.Name)
+		p.team.state.shown(c.Kind, c.Name)
 		return "", nil
 	case Update:
 		return "", c.wanted.spec.update(ctx, p.team, c.ID, c.Name, c.Fields)
@@ -92,8 +117,8 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 		}
 		p.team.entries[c.Kind] = slices.DeleteFunc(p.team.entries[c.Kind], func(e entry) bool { return e.id == c.ID })
 	}
-	if c.Kind == "api_keys" {
-		p.team.state.Creating = c.Name
+	if c.kind.secret {
+		p.team.state.begin(c.Kind, c.Name)
 		if err := p.state.save(); err != nil {
 			return "", err
 		}
@@ -114,7 +139,7 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 		n.Permission, n.Domain = k.Permission, k.Domain
 	}
 	p.note(c.Kind, c.Name, n)
-	p.team.state.Creating = ""
+	p.team.state.shown(c.Kind, c.Name)
 	return m.note, nil
 }
 

@@ -17,6 +17,8 @@ type kind struct {
 	remove func(ctx context.Context, c *client.Client, id string) error
 	// secret means that a new resource has a secret, and that the API does not honor idempotency keys for it.
 	secret bool
+	// reveal returns the secret of a resource. It is nil if the API shows the secret only in the response to the creation.
+	reveal func(ctx context.Context, c *client.Client, id string) (string, error)
 }
 
 // kinds lists the kinds in the order in which resources are created. Resources refer only to those of earlier kinds, or
@@ -45,7 +47,8 @@ var kinds = []*kind{
 	{table: "webhooks", title: "webhook", spec: func() spec { return new(webhookSpec) }, secret: true,
 		list: listing(func(c *client.Client) pages[client.WebhookItem] { return c.Webhooks.All },
 			func(w *client.WebhookItem) entry { return entry{id: w.ID, name: w.Endpoint} }),
-		remove: removing(func(c *client.Client) deletion[client.Gone] { return c.Webhooks.Delete })},
+		remove: removing(func(c *client.Client) deletion[client.Gone] { return c.Webhooks.Delete }),
+		reveal: signingSecret},
 	{table: "api_keys", title: "API key", spec: func() spec { return new(keySpec) }, secret: true,
 		list: listing(func(c *client.Client) pages[client.Key] { return c.APIKeys.All },
 			func(k *client.Key) entry { return entry{id: k.ID, name: k.Name, unused: k.LastUsedAt.IsZero()} }),

@@ -59,6 +59,7 @@ func New(ctx context.Context, s *Setup, o Options) (*Plan, error) {
 			return nil, err
 		}
 	}
+	p.adopt()
 	var problems Problems
 	for _, d := range s.ordered() {
 		change, found, err := p.compare(ctx, d)
@@ -79,7 +80,7 @@ func New(ctx context.Context, s *Setup, o Options) (*Plan, error) {
 
 // readKind lists the resources of a kind, if the set-up or the last run has some.
 func (p *Plan) readKind(ctx context.Context, k *kind) error {
-	needed := len(p.team.state.of(k.table)) > 0
+	needed := len(p.team.state.of(k.table))+len(p.team.state.Unshown[k.table]) > 0
 	for _, d := range p.setup.declarations {
 		needed = needed || d.kind == k
 		for _, r := range d.spec.references() {
@@ -96,6 +97,18 @@ func (p *Plan) readKind(ctx context.Context, k *kind) error {
 		p.team.entries[k.table] = append(p.team.entries[k.table], e)
 	}
 	return nil
+}
+
+// adopt notes what an interrupted run has created and the set-up no longer names, so that Prune can delete it.
+func (p *Plan) adopt() {
+	for kind, names := range p.team.state.Unshown {
+		for _, name := range names {
+			e, err := p.team.find(kind, name)
+			if err == nil && e.id != "" && (e.unused || kind != "api_keys") && !p.setup.has(kind, name) {
+				p.note(kind, name, noted{ID: e.id})
+			}
+		}
+	}
 }
 
 // ordered returns the declarations in the order in which they are created.
@@ -130,8 +143,7 @@ func (p *Plan) compare(ctx context.Context, d *declaration) (*Change, Problems, 
 		return c, problems, nil
 	}
 	p.known[d] = e.id
-	if d.kind.table == "api_keys" && p.team.state.Creating == d.name && e.unused &&
-		p.team.state.of("api_keys")[d.name].ID == "" {
+	if d.kind.table == "api_keys" && p.team.state.isUnshown("api_keys", d.name) && e.unused {
 		c.Action = Replace
 		return c, problems, nil
 	}

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 )
 
 // state is the content of a state file: what the last run named, by team. It has no secrets.
@@ -21,8 +24,9 @@ type state struct {
 type teamState struct {
 	// Resources has the resources of the last run by kind and name.
 	Resources map[string]map[string]noted `json:"resources"`
-	// Creating is the name of an API key whose creation has begun and whose token was not shown yet.
-	Creating string `json:"creating,omitempty"`
+	// Unshown has the names of API keys and webhooks, by kind, whose creation has begun and whose secrets were not shown
+	// yet.
+	Unshown map[string][]string `json:"unshown,omitempty"`
 }
 
 // noted is a resource of the last run.
@@ -41,6 +45,31 @@ func (t *teamState) set(kind, name string, n noted) {
 		t.Resources[kind] = map[string]noted{}
 	}
 	t.Resources[kind][name] = n
+}
+
+// isUnshown reports whether a resource may exist whose secret was not shown.
+func (t *teamState) isUnshown(kind, name string) bool { return slices.Contains(t.Unshown[kind], name) }
+
+// begin notes that the creation of a resource with a secret begins.
+func (t *teamState) begin(kind, name string) {
+	if t.isUnshown(kind, name) {
+		return
+	}
+	if t.Unshown == nil {
+		t.Unshown = map[string][]string{}
+	}
+	t.Unshown[kind] = append(t.Unshown[kind], name)
+}
+
+// shown notes that the secret of a resource was shown, or that the resource has none to show.
+func (t *teamState) shown(kind, name string) {
+	if !t.isUnshown(kind, name) {
+		return
+	}
+	t.Unshown[kind] = slices.DeleteFunc(t.Unshown[kind], func(other string) bool { return other == name })
+	if len(t.Unshown[kind]) == 0 {
+		delete(t.Unshown, kind)
+	}
 }
 
 // readState reads a state file. A file that does not exist is an empty state.
@@ -85,12 +114,22 @@ func (s *state) save() error {
 	return nil
 }
 
-// WriteFile replaces a file atomically: after a crash, the file has either the old or the new content.
+// partialMark is between the name of a file and a random number in the names of temporary files.
+const partialMark = ".partial-"
+
+// WriteFile replaces a file atomically: after a crash, the file has either the old or the new content. It removes the
+// temporary files of writers that were killed.
 func WriteFile(path string, text []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-*")
+	if err := removePartial(path); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+partialMark+"*")
 	if err != nil {
 		return err
 	}
+	// The lock tells other writers that this file is in use. The kernel releases it when the process ends. A file system
+	// without locks keeps the temporary files of writers that were killed.
+	syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	defer func() {
 		f.Close()
 		if err != nil {
@@ -104,4 +143,41 @@ func WriteFile(path string, text []byte, mode fs.FileMode) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// removePartial removes the temporary files for a path that no running process has locked. They may contain secrets.
+func removePartial(path string) error {
+	dir := filepath.Dir(path)
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if !strings.HasPrefix(e.Name(), filepath.Base(path)+partialMark) {
+			continue
+		}
+		if err := removeUnlocked(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeUnlocked removes a file unless a process has locked it.
+func removeUnlocked(name string) error {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // its writer has renamed it
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return nil
+	}
+	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -53,6 +53,15 @@ func (s *webhookSpec) differences(ctx context.Context, t *team, id string) ([]Di
 	return compare(list, "status", s.Status, w.Status), nil
 }
 
+// signingSecret returns the secret with which the requests to a webhook are signed.
+func signingSecret(ctx context.Context, c *client.Client, id string) (string, error) {
+	w, err := c.Webhooks.Get(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return w.SigningSecret, nil
+}
+
 func (s *webhookSpec) create(ctx context.Context, t *team, name string, _ ...client.RequestOption) (made, error) {
 	w, err := t.api.Webhooks.Create(ctx, client.CreateWebhook{Endpoint: name, Events: s.Events})
 	if err == nil && deref(s.Status) == "disabled" {

@@ -23,11 +23,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(Main(os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	}
 	// More tests than there are CPUs run in parallel, because tests mostly wait for nodes. The flag -test.parallel
 	// overrides this limit.
 	flag.Set("test.parallel", "6")
 	dbtest.Main(m)
 }
+
+// asProgram is the variable that makes the test program act as postrider, for shell commands that a test runs.
+const asProgram = "POSTRIDER_TEST_AS_PROGRAM"
 
 // installation holds the data folder and the environment that a test's node and its commands share.
 type installation struct {

@@ -86,8 +86,9 @@ var otherPages = []string{"/app/emails/{bounced}", "/app/emails/{deferred}", "/a
 	"/nowhere", "/app/emails/00000000-0000-7000-8000-000000000000"}
 
 // guestPages are the pages that need no session.
-var guestPages = []string{"/docs", "/docs/operating/troubleshooting", "/sign-in", "/password/forgot",
-	"/password/reset?token=x", "/invitations/x", "/unsubscribe/{unsubscribe}", "{shared}", "/nowhere"}
+var guestPages = []string{"/docs", "/docs/operating", "/docs/operating/troubleshooting", "/docs/api/emails", "/docs/cli/serve",
+	"/docs/guides/webhooks", "/sign-in", "/password/forgot", "/password/reset?token=x", "/invitations/x",
+	"/unsubscribe/{unsubscribe}", "{shared}", "/nowhere"}
 
 // freshPages are pages of a team that has not done anything yet.
 var freshPages = []string{"/app/emails", "/app/domains", "/app/webhooks", "/app/suppressions", "/app/logs",

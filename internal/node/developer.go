@@ -59,6 +59,7 @@ func (n *Node) newPages() error {
 	if err != nil {
 		return err
 	}
+	docs := n.newDocumentation()
 	board, err := dashboard.New(dashboard.Deps{Site: n.site, Members: n.Members, Teams: n.Teams, Emails: n.Emails,
 		Domains: n.Domains, Live: n.EventStream, Explain: n.Explanations.Explain, Now: n.DB.Now,
 		PublicURL: n.Config.PublicURL, Submission: n.submissionPorts, Webhooks: n.Webhooks,
@@ -73,7 +74,7 @@ func (n *Node) newPages() error {
 		Checker:      preflight.Checker{Domains: n.Domains, DNS: n.checkedDNS()},
 		Metrics:      n.Metrics, Quotas: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
 		Receiving: n.Receiving, Keeps: n.Keeps, RateLimit: func() int { return n.settings().RateLimit },
-		Docs: n.docsSections})
+		Docs: func() []dashboard.DocsSection { return n.docsSections(docs) }})
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (n *Node) newPages() error {
 	pages.Register(n.mux)
 	board.Register(n.mux)
 	board.RegisterComponents(n.mux)
-	n.newDocumentation().Register(n.mux)
+	docs.Register(n.mux)
 	n.site.Handle(n.mux, "GET /{$}", n.showStart)
 	n.site.Handle(n.mux, "GET "+developerPath, n.signDeveloperIn)
 	return nil

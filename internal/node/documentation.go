@@ -29,10 +29,17 @@ func isDocumentation(r *http.Request) bool {
 	return docsite.Serves(r.URL.Path) && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// docsSections returns the headings of the API reference.
-func (n *Node) docsSections() (all []dashboard.DocsSection) {
+// docsSections returns the headings of the API reference, and the other pages of the documentation.
+func (n *Node) docsSections(docs *docsite.Docs) (all []dashboard.DocsSection) {
 	for _, s := range n.api.Sections() {
 		all = append(all, dashboard.DocsSection(s))
+	}
+	pages, err := docs.Titles()
+	if err != nil {
+		n.Log.Error("the pages of the documentation cannot be listed", "error", err)
+	}
+	for _, p := range pages {
+		all = append(all, dashboard.DocsSection{Title: p.Title, Detail: p.Section, Path: p.Path})
 	}
 	return all
 }

@@ -117,7 +117,8 @@ type Deps struct {
 	Keeps     func() teams.Retention
 	RateLimit func() int // default limit on a team's requests per second; 0 means no limit
 
-	// Docs returns the pages of the documentation and the headings of the API reference.
+	// Docs returns the pages of the documentation and the headings of the API reference. The script of the palette finds
+	// all headings: it reads the index of the documentation.
 	Docs func() []DocsSection
 
 	// Explain explains the delivery of a team's email.

@@ -76,13 +76,13 @@ var paletteActions = []paletteItem{
 // DocsSection is a heading of the documentation.
 type DocsSection struct {
 	Title  string
-	Detail string // method and path of an operation, or ""
+	Detail string // method and path of an operation, the section of a page, or ""
 	Path   string // address of the section
 }
 
-// palette answers the script of the palette.
+// palette answers the script of the palette, which searches the documentation itself.
 func (c *call) palette() error {
-	groups, err := c.find(c.r.URL.Query().Get("q"))
+	groups, err := c.find(c.r.URL.Query().Get("q"), false)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ var searchPage = pageOf("search.html")
 // search is the palette as a page, for visitors without scripts.
 func (c *call) search() error {
 	text := c.r.URL.Query().Get("q")
-	groups, err := c.find(text)
+	groups, err := c.find(text, true)
 	if err != nil {
 		return err
 	}
@@ -106,9 +106,9 @@ func (c *call) search() error {
 }
 
 // find returns what matches a text: emails by id, address or subject, contacts by id, address or name, broadcasts and
-// domains by name, pages, actions, and headings of the documentation. After the sign >, the text selects actions only.
+// domains by name, pages, actions and, if docs is true, the documentation. After the sign >, the text selects actions only.
 // Results that take longer than paletteTime are left out.
-func (c *call) find(text string) (groups []paletteGroup, err error) {
+func (c *call) find(text string, docs bool) (groups []paletteGroup, err error) {
 	text = strings.TrimSpace(text)
 	if len(text) > paletteMax {
 		return nil, fault.Invalidf("q", "The text is too long. Search for one address or a few words.")
@@ -146,7 +146,7 @@ func (c *call) find(text string) (groups []paletteGroup, err error) {
 		add("Pages", c.matching(palettePages, lower))
 	}
 	add("Do", c.matching(paletteActions, lower))
-	if !onlyActions {
+	if docs && !onlyActions {
 		add("Documentation", c.findDocs(lower))
 	}
 	if len(groups) == 0 {
@@ -230,8 +230,8 @@ func (c *call) findBroadcasts(ctx context.Context, text string) (items []palette
 	return items, err
 }
 
-// findDocs returns the headings of the documentation that contain each word of a text. Those that contain the whole
-// text come first.
+// findDocs returns the pages of the documentation and the headings of the API reference that contain each word of a text.
+// Those that contain the whole text come first.
 func (c *call) findDocs(lower string) []paletteItem {
 	if len(lower) < docsLetters {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// The palette finds contacts by address and name, broadcasts by name, and headings of the documentation. It leads to
-// pages that exist.
+// The palette finds contacts by address and name, broadcasts by name, and pages and headings of the documentation. It
+// leads to pages that exist.
 func TestPalette(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *board) {
@@ -32,6 +32,9 @@ func TestPalette(t *testing.T) {
 		find("retrieve+a+contact", `<h2>Documentation</h2></header><ul class="entries">`,
 			`href="/docs/api/contacts#retrieveAContactByItsIdOrAddress">`, "GET /contacts/{contact}")
 		find("get+/contacts", `/docs/api/contacts#retrieveAContactByItsIdOrAddress`)
+		find("idempotency+keys", `href="/docs/idempotency">Idempotency keys</a>`)
+		// The script of the palette searches the documentation itself.
+		v.shows("/app/palette?q=retrieve+a+contact", 200, `[{"label":"Nothing found","items":[]}]`)
 		if page := find("acme"); strings.Contains(page, "Send an email") {
 			t.Errorf("a viewer may send an email\n%s", page)
 		}

@@ -131,6 +131,21 @@ func New(o Options) *Docs {
 	return d
 }
 
+// Titles returns the pages of the site, except for those of the API reference and about the source. Their paths are the
+// addresses at which a node serves them.
+func (d *Docs) Titles() (all []Page, err error) {
+	c, err := d.contents()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range c.pages {
+		if p.number > 0 && p.forReaders() && p.Section != apiSection {
+			all = append(all, Page{Title: p.Title, Section: p.Section, Path: Root + "/" + p.Path})
+		}
+	}
+	return all, nil
+}
+
 // read returns a document of the repository.
 func read(source string) (string, error) {
 	var files fs.FS = postrider.Files

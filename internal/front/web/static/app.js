@@ -187,6 +187,7 @@
 		const input = $("input", box);
 		input.value = "";
 		look("");
+		loadDocs();
 	};
 	const choose = i => {
 		const all = $$("[role=option]", box);
@@ -203,28 +204,48 @@
 		if (i >= 0) e.append(el("mark", {}, label.slice(i, i + text.length)), label.slice(i + text.length));
 		return e;
 	};
+	// The script and the index of the search in the documentation are loaded when the palette is first opened.
+	let docs;
+	const loadDocs = () => docs ||= new Promise((done, failed) => {
+		if (typeof DocsSearch === "object") return done(DocsSearch.forPalette()); // only the index was not loaded
+		const s = el("script", {src: box.dataset.docs});
+		s.onload = () => done(DocsSearch.forPalette());
+		s.onerror = failed;
+		document.head.append(s);
+	}).catch(() => {
+		docs = undefined;
+		return () => [];
+	});
 	const look = async text => {
 		const mine = ++asked;
-		let groups;
+		let groups, failed;
 		try {
 			const r = await fetch("/app/palette?q=" + encodeURIComponent(text), {headers: {Accept: "application/json"}});
 			if (r.status === 401) return location.reload();
 			if (!r.ok) throw new Error(r.status);
 			groups = await r.json();
 		} catch {
+			failed = true;
 			groups = [{label: "The server did not answer. Type again to try again.", items: []}];
 		}
 		if (mine !== asked) return;
 		let n = 0;
-		$("#found").replaceChildren(...groups.flatMap(g => [
+		const lines = g => [
 			el("li", {class: "group", role: "presentation"}, g.label),
 			...(g.items || []).map(i => {
 				const o = el("li", {role: "option", id: "o" + n++, "data-href": i.href, "aria-selected": "false"},
 					marked(i.label, text.replace(/^>/, "").trim()));
 				if (i.aside) o.append(el("span", {class: "aside"}, i.aside));
 				return o;
-			})]));
+			})];
+		$("#found").replaceChildren(...groups.flatMap(lines));
 		choose(0);
+		// The documentation comes last, so that it does not move the other results when it is loaded.
+		const items = text.trim().length < 2 || text.startsWith(">") ? [] : (await loadDocs())(text);
+		if (mine !== asked || !items.length) return;
+		const only = !n && !failed;
+		$("#found")[only ? "replaceChildren" : "append"](...lines({label: "Documentation", items}));
+		if (only) choose(0);
 	};
 	if (box) {
 		const input = $("input", box);

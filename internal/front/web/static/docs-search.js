@@ -169,6 +169,16 @@ const DocsSearch = (() => {
 		return h && {path: index.pages[h.p].p, id};
 	};
 
-	return {stem, prepare, find, place};
+	// forPalette loads the index of a node's documentation, and returns a function that finds sections for a text, as items of
+	// the palette of the dashboard (app.js).
+	const forPalette = async () => {
+		const r = await fetch("/docs/search.json");
+		if (!r.ok) throw new Error(r.status);
+		const at = prepare(await r.json());
+		return text => find(at, text, 6).map(f => ({label: f.title + (f.heading ? " › " + f.heading : ""), aside: f.section,
+			href: "/docs" + (f.path && "/" + f.path) + (f.id && "#" + f.id)}));
+	};
+
+	return {stem, prepare, find, place, forPalette};
 })();
 if (typeof module !== "undefined") module.exports = DocsSearch;

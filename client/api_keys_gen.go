@@ -40,8 +40,8 @@ func (s *APIKeysService) All(ctx context.Context, params Page, options ...Reques
 // Errors:
 //
 //   - 403 invalid_permission: The caller would give the key more rights than the caller has.
-//   - 422 validation_error: The name is blank or too long, or domain_id is given without sending_access.
-//   - 404 not_found: The domain in domain_id does not exist.
+//   - 422 validation_error: The name is blank or too long, domain_id is given without sending_access, or the team
+//     has no such domain.
 //
 // POST /api-keys
 func (s *APIKeysService) Create(ctx context.Context, in CreateKey, options ...RequestOption) (*KeyCreated, error) {

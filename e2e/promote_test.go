@@ -290,7 +290,7 @@ func (p *promotion) awaitAccepted(more int) {
 	})
 }
 
-// promote runs a move to its end. Another one that is begun meanwhile refuses.
+// promote runs a move to its end. A second move that is begun during the first one refuses.
 func (p *promotion) promote(to string) string {
 	p.t.Helper()
 	type outcome struct {

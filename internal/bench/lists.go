@@ -112,7 +112,7 @@ func (l *lister) get(ctx context.Context, key, what, path string) (ids []string,
 }
 
 // search makes a request for each kind of search and filter. The filled emails have numbers in their subjects and
-// recipients. Nothing is found for the last ones.
+// recipients. The last searches find nothing.
 func (l *lister) search(ctx context.Context, key string, ids []string) error {
 	number := strconv.Itoa(l.random.IntN(1_000_003))
 	all := [][2]string{{"to=ADDRESS", "to=user" + number + "@example.net"}, {"q=NUMBER", "q=" + number},

@@ -163,8 +163,8 @@ func (n *Node) destinationsCondition() alarms.Condition {
 		Title: "the file of destinations is invalid", Text: text}
 }
 
-// certificateConditions returns the conditions of this node's certificates. A source that has none any more, for
-// example because settings have changed, has no problem either.
+// certificateConditions returns the conditions of this node's certificates. A source without certificates, for example
+// after a change of settings, has no problem.
 func (n *Node) certificateConditions(now time.Time) (all []alarms.Condition) {
 	expiries, ok := n.certificates.expiries()
 	if !ok {

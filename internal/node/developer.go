@@ -134,8 +134,8 @@ func (n *Node) servesStart(r *http.Request) bool {
 	return r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && isBrowser(r)
 }
 
-// isBrowser reports whether a page is expected in response to a request. A program that sends a key is none, whatever
-// it accepts.
+// isBrowser reports whether a page is expected in response to a request. A program that sends a key is not a
+// browser, whatever it accepts.
 func isBrowser(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("Authorization") == ""
 }

@@ -275,7 +275,8 @@ func (n *Node) prepareDrop(ctx context.Context, span partitions.Span) (
 		if err != nil {
 			return nil, err
 		}
-		// Nothing is kept of an email that is settled and has no events. Its other rows would stay without it.
+		// An email that is settled and has no events is dropped with all its rows, because rows must not outlive their
+		// email.
 		ids = slices.DeleteFunc(ids, func(x string) bool { return teams[x] == "" })
 		n.Emails.ForgetSkipped(ctx, tx, survey, ids)
 		kept := make([]partitions.Kept, len(ids))

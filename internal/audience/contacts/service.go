@@ -223,7 +223,7 @@ func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to reso
 const createTries = 10
 
 func errContested() error {
-	return fmt.Errorf("create a contact: others created and deleted it %d times meanwhile", createTries)
+	return fmt.Errorf("create a contact: other requests created and deleted it %d times during this one", createTries)
 }
 
 // write applies a change to a contact and records the event. The parameter found says whether the contact already

@@ -34,7 +34,7 @@ var retryDelays = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Mi
 
 // errMoved means that the import's stored position is no longer where the batch began. The import was canceled or
 // deleted, or another node is running it.
-var errMoved = errors.New("the import has ended, or another node goes on with it")
+var errMoved = errors.New("the import has ended, or another node continues it")
 
 // JobKind returns the kind of job that imports a file.
 func (s *Service) JobKind() jobs.Kind {

@@ -118,7 +118,7 @@ func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID s
 	}
 	text, err := json.Marshal(of)
 	if err != nil {
-		return fmt.Errorf("encode whose runs are to end: %w", err)
+		return fmt.Errorf("encode the contact whose runs end: %w", err)
 	}
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: deletedContactKind, Lane: teamID, TeamID: teamID, Dedupe: contactID,
 		Payload: string(text)})

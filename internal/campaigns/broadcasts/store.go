@@ -166,8 +166,8 @@ func lockStatus(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (sta
 	return status, err
 }
 
-// senderOf returns a broadcast with only its team, its status, the actor that sent it, and its variants. Of each
-// variant, only the content id is set.
+// senderOf returns a broadcast with only its team, its status, the actor that sent it, and its variants. Only the
+// content id of a variant is set.
 func senderOf(ctx context.Context, r db.Reader, teamID, broadcastID string) (b Broadcast, err error) {
 	rows, err := r.Query(ctx, `SELECT b.id, b.team_id, b.status, b.actor_kind, b.actor_id, v.content_id
 		FROM broadcasts b LEFT JOIN broadcast_variants v ON v.broadcast_id = b.id WHERE b.id = $1

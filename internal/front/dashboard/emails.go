@@ -68,7 +68,7 @@ func (f emailFilter) Has(s emails.State) bool { return slices.Contains(f.Status,
 // Spans returns the choices of time.
 func (f emailFilter) Spans() any { return spanChoices(f.In) }
 
-// spanChoices returns the choices of time, and the current period if it is none of them.
+// spanChoices returns the choices of time, and the current period if it is not among them.
 func spanChoices(in string) any {
 	if from, to, ok := periodOf(in); ok {
 		return append([]struct {

@@ -292,7 +292,7 @@ func (h *Handler) see(ctx context.Context, in Request, client string) *Answer {
 	return a
 }
 
-// errNotPublic hides the address, which the node's resolver may know although it is none of the public DNS.
+// errNotPublic hides the address, because the node's resolver may know addresses that are not in the public DNS.
 var errNotPublic = errors.New("the address is not public")
 
 // dialMail connects to the address of a mail host.
@@ -362,7 +362,7 @@ func (h *Handler) talk(ctx context.Context, name string, port uint16) MailHost {
 }
 
 // lookUp asks the DNS for the public addresses of a name, and for their names. Other records are not looked up: the
-// node's resolver may know some that are none of the public DNS.
+// node's resolver may know records that are not in the public DNS.
 func (h *Handler) lookUp(ctx context.Context, name string) Name {
 	n := Name{Name: name, Addresses: []string{}, Reverse: map[string][]string{}}
 	note := func(err error) { n.Failed = n.Failed || err != nil && fault.IsOutage(err) }

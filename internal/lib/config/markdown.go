@@ -25,7 +25,7 @@ later sources override earlier ones:
 3. environment variables: ` + "`POSTRIDER_`" + ` and the name in capitals, such as ` + "`POSTRIDER_HTTP_LISTEN=:80`" +
 		`; an empty
    variable counts as not set. With ` + "`" + SystemFile + "`" + `, the variables in ` + "`" + SystemVariables + "`" + `
-   count too, if the process lacks them,
+   are read too; those of the process override them,
 4. flags: the name with hyphens, such as ` + "`--http-listen=:80`" + `.
 
 Durations are written as ` + "`30s`, `5m`, `1h30m`" + `, and sizes as ` + "`512KB`, `40MB`" +

@@ -135,7 +135,7 @@ func (l *loader) passwords(readFile func(string) ([]byte, error)) {
 	}
 }
 
-// passwordFile reads the file with the password of the relay with an index.
+// passwordFile sets the password of relay number i from the relay's password file.
 func (l *loader) passwordFile(i int, readFile func(string) ([]byte, error)) {
 	r := &l.config.Relays[i]
 	if r.Password != "" {

@@ -63,8 +63,8 @@ func TestProblemsHidePasswords(t *testing.T) {
 	}
 }
 
-// A variable that looks like a setting and is none is refused with the nearest name. Variables that commands, tests and
-// Kubernetes set are not.
+// A variable that looks like a setting but is not one is refused with the nearest name. Variables that commands, tests
+// and Kubernetes set are not.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

@@ -23,7 +23,7 @@ var otherVariables = []string{fileVariable, "POSTRIDER_API_KEY", "POSTRIDER_BACK
 // otherPrefixes begin the variables of the tests and of the benchmark.
 var otherPrefixes = []string{"POSTRIDER_TEST_", "POSTRIDER_BENCH_"}
 
-// unknownVariables adds a problem for each variable that looks like a setting and is none.
+// unknownVariables adds a problem for each variable that looks like a setting but is not one.
 func (l *loader) unknownVariables() {
 	known := slices.Clone(otherVariables)
 	for _, s := range l.settings {
@@ -106,7 +106,7 @@ func (l *loader) systemVariables(src Source) map[string]string {
 			l.problemAt("", fmt.Sprintf("%s:%d", name, v.line), "%w", err)
 			continue
 		}
-		// Of several lines with a variable, the last one counts, as for systemd.
+		// If several lines set a variable, the last one counts, as for systemd.
 		if _, again := further[v.name]; again || l.variables[v.name].text == "" {
 			l.variables[v.name] = variable{v.text, fmt.Sprintf("%s in %s:%d", v.name, name, v.line)}
 			further[v.name] = v.text

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// safeImages are the types of images that browsers show without running anything. SVG is none of them, because an SVG
+// safeImages are the types of images that browsers show without running anything. SVG is not among them, because an SVG
 // file may contain scripts and load other files.
 var safeImages = []string{"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "image/avif", "image/bmp"}
 

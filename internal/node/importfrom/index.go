@@ -49,7 +49,7 @@ func newIndex[T any](matched map[string]bool, list func(p page.Page) ([]T, bool,
 
 func (x *index) add(key string, o object) { x.byKey[key] = append(x.byKey[key], o) }
 
-// match finds the oldest object with a key that stands for no record yet, and marks it.
+// match finds the oldest object with a key that corresponds to no record yet, and marks it.
 func (x *index) match(key string) (object, bool) {
 	for _, o := range x.byKey[key] {
 		if !o.closed && !x.matched[o.id] {

@@ -25,8 +25,8 @@ type state struct {
 	Began    int64             `json:"began"`
 	Segments map[string]string `json:"segments"` // ids of this installation by ids of the source
 	Topics   map[string]string `json:"topics"`
-	// Matched holds the ids of objects of this installation that stand for an object of the source. No object stands for
-	// two.
+	// Matched holds the ids of objects of this installation that correspond to an object of the source. No object
+	// corresponds to two.
 	Matched map[string]bool `json:"matched"`
 	Report  Report          `json:"report"`
 }
@@ -74,7 +74,7 @@ func openState(path string, ignore bool) (*stateFile, *state, error) {
 		err = json.Unmarshal(text, s)
 	}
 	if err == nil && s.Version != stateVersion {
-		err = fmt.Errorf("it has the version %d, and this program writes %d", s.Version, stateVersion)
+		err = fmt.Errorf("the file has version %d, and this program reads version %d", s.Version, stateVersion)
 	}
 	if err != nil {
 		f.close()

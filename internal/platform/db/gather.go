@@ -12,7 +12,7 @@ import (
 const gatherYields = 3
 
 // gather collects what waits at the same time, such as updates that may share a transaction, and works on it in groups.
-// What begins to wait while a group runs is part of the next one.
+// Work that arrives while a group runs is part of the next group.
 type gather[T any] struct {
 	most   int           // maximum size of a group
 	atOnce int           // maximum number of groups that run at a time
@@ -67,7 +67,7 @@ func (g *gather[T]) run(work func([]*T)) {
 			work(group)
 			continue
 		}
-		// What begins to wait after this time starts a group itself.
+		// Work that arrives after this time starts a group itself.
 		slow := time.AfterFunc(g.beside, func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()

@@ -32,8 +32,8 @@ func TestOwnAnswers(t *testing.T) {
 	}
 }
 
-// Nothing is told about other teams until ten of them got the same answer in the last hour. The numbers are rounded, so
-// that the next team's attempts do not show.
+// An answer says nothing about other teams until ten of them got the same answer in the last hour. The numbers are
+// rounded, so that the next team's attempts do not show.
 func TestOtherTeamsAnswers(t *testing.T) {
 	c, now := newAnswerCounts(), time.Now()
 	ask := func() evidence.Same { return c.count("host temporary", "acme", now) }

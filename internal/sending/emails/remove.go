@@ -151,7 +151,7 @@ func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before tim
 	from := int64(0)
 	if after != "" {
 		if from, err = strconv.ParseInt(after, 10, 64); err != nil {
-			return "", fmt.Errorf("read where to go on with the timelines of team %s: %w", teamID, err)
+			return "", fmt.Errorf("parse the cursor in the timelines of team %s: %w", teamID, err)
 		}
 	}
 	next, err = s.removeTimelines(ctx, teamID, before.UnixMicro(), from)

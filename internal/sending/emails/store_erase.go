@@ -192,7 +192,7 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 		return none, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read which contents emails have: %w", err)
+		return nil, fmt.Errorf("read the content ids of emails: %w", err)
 	}
 	return has, nil
 }

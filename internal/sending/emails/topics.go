@@ -20,8 +20,8 @@ type refusals map[string]contacts.Refusal
 
 // refusals looks up the addresses to which email about a topic may not be sent. If the email has no topic, refusals
 // looks up the addresses to which broadcasts and automations may not send email. If the email has a contact, the
-// subscriptions of that contact are used, not those of the addresses. Of the fields in e, refusals uses only the ids of
-// the team, topic, broadcast and contact. For an unknown topic, refusals returns an Invalid fault.
+// subscriptions of that contact are used, not those of the addresses. The only fields of e that refusals uses are the
+// ids of the team, topic, broadcast and contact. For an unknown topic, refusals returns an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
 	case !e.canUnsubscribe():

@@ -79,7 +79,7 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([
 	})
 }
 
-// row is one result row of a count. The slot is the first one of a cell.
+// row is one result row of a count. If a row counts a cell, slot is the first slot of the cell.
 type row struct {
 	slot                     int64
 	domain, email, broadcast string

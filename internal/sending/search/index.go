@@ -244,7 +244,7 @@ func (x *Index) appendTail(ctx context.Context, teamID string, few int, merge bo
 			tries = 0
 		default:
 			if tries++; tries == appendTries {
-				return errors.New("other nodes change the end of the search index again and again")
+				return errors.New("other nodes changed the end of the search index at each of several tries")
 			}
 		}
 	}

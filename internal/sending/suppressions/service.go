@@ -72,7 +72,8 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppressio
 			return listed, err
 		}
 	}
-	return n, fmt.Errorf("add a suppression: its address was listed and removed %d times meanwhile", addTries)
+	return n, fmt.Errorf("add a suppression: others added and removed the address %d times during the request",
+		addTries)
 }
 
 // normal parses an address and returns the form in which it is stored, in lower case.

@@ -197,7 +197,7 @@ func TestContested(t *testing.T) {
 			return err
 		})
 		for _, err := range []error{err, inBulk} {
-			if !fault.Ours(err) || !strings.Contains(err.Error(), "meanwhile") {
+			if !fault.Ours(err) || !strings.Contains(err.Error(), "created and deleted it 10 times") {
 				t.Errorf("%v", err)
 			}
 		}

@@ -241,7 +241,7 @@ type CreateImport struct {
 	File io.Reader
 	// The name of the file.
 	FileName string
-	// What to do with contacts that already exist. One of: upsert, skip. The default is skip.
+	// The effect on contacts that already exist. One of: upsert, skip. The default is skip.
 	OnConflict string
 	// JSON: the segments that the contacts are added to.
 	Segments any

@@ -782,10 +782,10 @@ type EmailExplanation struct {
 	State string `json:"state"`
 	// One or two sentences that say what happened to the email.
 	Verdict string `json:"verdict"`
-	// Who must act so that the email, or the next one, arrives: nobody, you (the sender), the owner of the sending
-	// domain, the recipient, the operator of this installation, or the recipient's mail provider. If several must
-	// act, the one for the recipient whose outcome is worst. One of: nobody, you, domain_owner, recipient, operator,
-	// provider.
+	// The one that must act so that the email, or the next one, arrives: nobody, you (the sender), the owner of the
+	// sending domain, the recipient, the operator of this installation, or the recipient's mail provider. If several
+	// must act, the one for the recipient whose outcome is worst. One of: nobody, you, domain_owner, recipient,
+	// operator, provider.
 	WhoMustAct string `json:"who_must_act"`
 	// When the email was accepted.
 	AcceptedAt Time `json:"accepted_at"`
@@ -827,7 +827,7 @@ type AttemptAnswer struct {
 	Recipients []string `json:"recipients"`
 	// The result of the attempt. One of: delivered, delayed, bounced, mixed, unknown.
 	Outcome string `json:"outcome"`
-	// Who operates the mail hosts, as their names tell: google, microsoft, yahoo, apple or another; relay if the
+	// The operator of the mail hosts, as their names tell: google, microsoft, yahoo, apple or another; relay if the
 	// operator's relay was used; empty if not recorded.
 	Provider string `json:"provider"`
 	// The host's name and address; empty if none was reached.
@@ -920,13 +920,13 @@ type AttemptTarget struct {
 type ReplyMeaning struct {
 	// The class of the reply, such as a full mailbox.
 	Class string `json:"class"`
-	// What the reply complains about, such as recipient, source_address or message.
+	// The subject of the complaint in the reply, such as recipient, source_address or message.
 	Blames string `json:"blames"`
 	// Who must act.
 	WhoMustAct string `json:"who_must_act"`
 	// The name of the advice, which does not change.
 	Advice string `json:"advice"`
-	// What the reply means, in one sentence.
+	// The meaning of the reply, in one sentence.
 	Says string `json:"says"`
 	// The page of the provider that defines the reply; empty if the meaning follows from its code and words.
 	PublishedBy string `json:"published_by"`
@@ -1000,7 +1000,7 @@ type RecipientAnswer struct {
 	WhoMustAct string `json:"who_must_act"`
 	// The name of the advice, which does not change.
 	Advice string `json:"advice"`
-	// What to do, in at most three steps; empty if nobody must act.
+	// The steps to take, at most three; empty if nobody must act.
 	Steps []string `json:"steps"`
 	// The translation of the reply that decided; null if no host has replied.
 	Meaning ReplyMeaning `json:"meaning"`

@@ -29,7 +29,7 @@ const importsLimit = 10 // items per page if the request has no limit (specifica
 type createImportIn struct {
 	File       string `json:"file" format:"binary" doc:"A CSV file whose first line names the columns: UTF-8, UTF-16 or Windows-1252; separated by commas, semicolons, tabs or vertical bars."`
 	ColumnMap  string `json:"column_map,omitzero" doc:"JSON that maps fields to columns. If absent, the columns email, first_name, last_name and unsubscribed are imported. Missing properties are created; their types are string, number or boolean." example:"{\"email\":\"Email\",\"first_name\":\"First name\",\"properties\":{\"plan\":{\"column\":\"Plan\",\"type\":\"string\"}}}"`
-	OnConflict string `json:"on_conflict,omitzero" doc:"What to do with contacts that already exist." enum:"upsert,skip" default:"skip"`
+	OnConflict string `json:"on_conflict,omitzero" doc:"The effect on contacts that already exist." enum:"upsert,skip" default:"skip"`
 	Segments   string `json:"segments,omitzero" doc:"JSON: the segments that the contacts are added to." example:"[{\"id\":\"78261eea-8f8b-4381-83c6-79fa7120f1cf\"}]"`
 	Topics     string `json:"topics,omitzero" doc:"JSON: the topic subscriptions of the contacts." example:"[{\"id\":\"b6d24b8e-af0b-4c3c-be0c-359bbd97381e\",\"subscription\":\"opt_in\"}]"`
 }

@@ -17,7 +17,7 @@ type AttemptAnswer struct {
 	Destination string         `json:"destination"`
 	Recipients  []string       `json:"recipients"`
 	Outcome     string         `json:"outcome" enum:"delivered,delayed,bounced,mixed,unknown"`
-	Provider    string         `json:"provider" doc:"Who operates the mail hosts, as their names tell: google, microsoft, yahoo, apple or another; relay if the operator's relay was used; empty if not recorded."`
+	Provider    string         `json:"provider" doc:"The operator of the mail hosts, as their names tell: google, microsoft, yahoo, apple or another; relay if the operator's relay was used; empty if not recorded."`
 	Host        string         `json:"host" doc:"The host's name and address; empty if none was reached."`
 	Hosts       *int           `json:"hosts_found" nullable:"true" doc:"How many addresses were found for the destination; null if not recorded."`
 	Source      string         `json:"source_address" doc:"The address from which the email was sent; empty if not recorded."`

@@ -69,7 +69,7 @@ type Answer struct {
 	EmailID     string            `json:"email_id"`
 	State       string            `json:"state" doc:"The state of the email, as in last_event."`
 	Verdict     string            `json:"verdict" doc:"One or two sentences that say what happened to the email."`
-	Act         Actor             `json:"who_must_act" enum:"nobody,you,domain_owner,recipient,operator,provider" doc:"Who must act so that the email, or the next one, arrives: nobody, you (the sender), the owner of the sending domain, the recipient, the operator of this installation, or the recipient's mail provider. If several must act, the one for the recipient whose outcome is worst."`
+	Act         Actor             `json:"who_must_act" enum:"nobody,you,domain_owner,recipient,operator,provider" doc:"The one that must act so that the email, or the next one, arrives: nobody, you (the sender), the owner of the sending domain, the recipient, the operator of this installation, or the recipient's mail provider. If several must act, the one for the recipient whose outcome is worst."`
 	AcceptedAt  time.Time         `json:"accepted_at"`
 	Recipients  []RecipientAnswer `json:"recipients" doc:"The envelope recipients, the one with the worst outcome first."`
 	Attempts    []AttemptAnswer   `json:"attempts" doc:"The delivery attempts, oldest first."`
@@ -87,7 +87,7 @@ type RecipientAnswer struct {
 	Verdict   string        `json:"verdict" doc:"One or two sentences that say what happened."`
 	Act       Actor         `json:"who_must_act" enum:"nobody,you,domain_owner,recipient,operator,provider"`
 	Advice    Advice        `json:"advice" doc:"The name of the advice, which does not change."`
-	Steps     []string      `json:"steps" doc:"What to do, in at most three steps; empty if nobody must act."`
+	Steps     []string      `json:"steps" doc:"The steps to take, at most three; empty if nobody must act."`
 	Meaning   *ReplyMeaning `json:"meaning" doc:"The translation of the reply that decided; null if no host has replied."`
 	Reply     string        `json:"reply" doc:"The reply that decided, word for word; empty if there is none."`
 	NextAt    *time.Time    `json:"next_at" nullable:"true" doc:"When Postrider tries again; null if it does not, or if the time is not known."`

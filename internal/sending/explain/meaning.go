@@ -81,7 +81,7 @@ type ReplyMeaning struct {
 	Blames    Identity `json:"blames"`
 	Act       Actor    `json:"who_must_act"`
 	Advice    Advice   `json:"advice"`
-	Says      string   `json:"says" doc:"What the reply means, in one sentence."`
+	Says      string   `json:"says" doc:"The meaning of the reply, in one sentence."`
 	Published string   `json:"published_by" doc:"The page of the provider that defines the reply; empty if the meaning follows from its code and words."`
 	Temporary bool     `json:"temporary" doc:"Whether the host refused only for now."`
 }

@@ -93,7 +93,7 @@ type CreateKey struct {
 	Name string `json:"name"`
 	// With sending_access: the only domain that the key may send from.
 	DomainID string `json:"domain_id,omitzero"`
-	// What the key may do. One of: full_access, sending_access. The default is full_access.
+	// The rights of the key. One of: full_access, sending_access. The default is full_access.
 	Permission string `json:"permission,omitzero"`
 }
 

@@ -517,7 +517,7 @@ type ErasureItem struct {
 	Suppressions bool `json:"suppressions"`
 	// Whether it only counts what would be erased.
 	DryRun bool `json:"dry_run"`
-	// What was found so far.
+	// The data that was found so far.
 	Found []ErasurePart `json:"found"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -529,7 +529,7 @@ type ErasureItem struct {
 type ErasurePart struct {
 	// The kind of data that was searched.
 	In string `json:"in"`
-	// What was found, in words.
+	// The data that was found, in words.
 	What string `json:"what"`
 	// How many were found.
 	Count int `json:"count"`
@@ -553,7 +553,7 @@ type Erasure struct {
 	Suppressions bool `json:"suppressions"`
 	// Whether it only counts what would be erased.
 	DryRun bool `json:"dry_run"`
-	// What was found so far.
+	// The data that was found so far.
 	Found []ErasurePart `json:"found"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`

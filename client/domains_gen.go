@@ -253,7 +253,7 @@ type Domain struct {
 
 // Record is part of other types.
 type Record struct {
-	// What the record is for. One of: SPF, DKIM, Receiving, Tracking, TrackingCAA.
+	// The purpose of the record. One of: SPF, DKIM, Receiving, Tracking, TrackingCAA.
 	Record string `json:"record"`
 	// The name of the record, relative to the registered domain.
 	Name string `json:"name"`

@@ -852,7 +852,7 @@ type AttemptAnswer struct {
 	Stages []StageTime `json:"stages"`
 	// The reply that decided, word for word.
 	Reply string `json:"reply"`
-	// What the reply means.
+	// The meaning of the reply.
 	Meaning ReplyMeaning `json:"meaning"`
 	// How many other attempts got the same kind of answer; null if not recorded.
 	SameAnswer SameAnswer `json:"same_answer"`
@@ -922,7 +922,7 @@ type ReplyMeaning struct {
 	Class string `json:"class"`
 	// The subject of the complaint in the reply, such as recipient, source_address or message.
 	Blames string `json:"blames"`
-	// Who must act.
+	// The one that must act.
 	WhoMustAct string `json:"who_must_act"`
 	// The name of the advice, which does not change.
 	Advice string `json:"advice"`
@@ -996,7 +996,7 @@ type RecipientAnswer struct {
 	State string `json:"state"`
 	// One or two sentences that say what happened.
 	Verdict string `json:"verdict"`
-	// Who must act. One of: nobody, you, domain_owner, recipient, operator, provider.
+	// The one that must act. One of: nobody, you, domain_owner, recipient, operator, provider.
 	WhoMustAct string `json:"who_must_act"`
 	// The name of the advice, which does not change.
 	Advice string `json:"advice"`
@@ -1008,13 +1008,13 @@ type RecipientAnswer struct {
 	Reply string `json:"reply"`
 	// When Postrider tries again; null if it does not, or if the time is not known.
 	NextAt Time `json:"next_at"`
-	// What happens next, in one sentence.
+	// The next step, in one sentence.
 	Next string `json:"next"`
 	// When the delivery ended; null if it goes on.
 	EndedAt Time `json:"ended_at"`
 	// The time from acceptance to the end or, if the delivery goes on, until now.
 	TotalMS float64 `json:"total_ms"`
-	// What the time was spent on, without gaps. The lengths add up to total_ms.
+	// The intervals of the whole time, without gaps. The lengths add up to total_ms.
 	Intervals []Interval `json:"intervals"`
 	// The lengths of the intervals by cause.
 	Sums []IntervalSum `json:"sums"`
@@ -1024,9 +1024,9 @@ type RecipientAnswer struct {
 type Interval struct {
 	// The name of the reason, which does not change.
 	Reason string `json:"reason"`
-	// What the time belongs to: Postrider's own work, a limit of Postrider, a schedule, a state of the sender such as
-	// an unverified domain, the DNS, the recipient's mail host, the final answer of a host that accepted the email,
-	// or an unknown cause. One of: postrider, limit, schedule, sender, dns, host, handover, unknown.
+	// The cause of the time: Postrider's own work, a limit of Postrider, a schedule, a state of the sender such as an
+	// unverified domain, the DNS, the recipient's mail host, the final answer of a host that accepted the email, or
+	// an unknown cause. One of: postrider, limit, schedule, sender, dns, host, handover, unknown.
 	Cause string `json:"cause"`
 	// The reason in one sentence.
 	Says string `json:"says"`
@@ -1042,7 +1042,7 @@ type Interval struct {
 
 // IntervalSum is part of other types.
 type IntervalSum struct {
-	// What the time belongs to. One of: postrider, limit, schedule, sender, dns, host, handover, unknown.
+	// The cause of the time. One of: postrider, limit, schedule, sender, dns, host, handover, unknown.
 	Cause string `json:"cause"`
 	// The duration in milliseconds.
 	DurationMS float64 `json:"duration_ms"`

@@ -70,7 +70,7 @@ type GrantItem struct {
 	ID string `json:"id"`
 	// The OAuth client that the grant was given to.
 	ClientID string `json:"client_id"`
-	// What was granted: full_access, or scopes such as emails:send. The limits and the user's role may allow less.
+	// The granted rights: full_access, or scopes such as emails:send. The limits and the user's role may allow less.
 	Scopes []string `json:"scopes"`
 	// The resource that the grant is for; null if the OAuth client named none.
 	Resource *string `json:"resource"`

@@ -262,7 +262,7 @@ type RawLink struct {
 
 // SpamResponse is part of other types.
 type SpamResponse struct {
-	// What the content filter decided.
+	// The decision of the content filter.
 	Action string `json:"action"`
 	// The header fields that the content filter added.
 	Headers map[string][]string `json:"headers"`

@@ -22,7 +22,7 @@ type Gone struct {
 
 // Actor is part of other types.
 type Actor struct {
-	// What acted: an API key, a user, a program or the system. One of: key, user, grant, system.
+	// The actor: an API key, a user, a program or the system. One of: key, user, grant, system.
 	Type string `json:"type"`
 	// Null if the actor is the system.
 	ID *string `json:"id"`
@@ -244,7 +244,7 @@ type Check struct {
 	Level string `json:"level"`
 	// A sentence that explains the result and what to do.
 	Message string `json:"message"`
-	// What the check found, such as links; at most 20 items.
+	// The findings of the check, such as links; at most 20 items.
 	Details []string `json:"details"`
 }
 

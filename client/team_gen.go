@@ -192,7 +192,7 @@ type InvitationItem struct {
 
 // Inviter is part of other types.
 type Inviter struct {
-	// What sent the invitation. One of: key, user, grant, system.
+	// The sender of the invitation. One of: key, user, grant, system.
 	Type string `json:"type"`
 	// Null if the actor is the system.
 	ID *string `json:"id"`

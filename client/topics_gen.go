@@ -92,8 +92,8 @@ type TopicItem struct {
 	Description string `json:"description"`
 	// The subscription of contacts who have not chosen. One of: opt_in, opt_out.
 	DefaultSubscription string `json:"default_subscription"`
-	// Who sees the topic on the subscription page: everyone, or only contacts who have opted in. One of: public,
-	// private.
+	// The contacts that see the topic on the subscription page: all, or only those that have opted in. One of:
+	// public, private.
 	Visibility string `json:"visibility"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -107,7 +107,7 @@ type CreateTopic struct {
 	DefaultSubscription string `json:"default_subscription"`
 	// The text that explains it to readers.
 	Description string `json:"description,omitzero"`
-	// Who sees the topic on the unsubscribe page: everyone, or only contacts who have opted in. One of: public,
+	// The contacts that see the topic on the unsubscribe page: all, or only those that have opted in. One of: public,
 	// private. The default is private.
 	Visibility string `json:"visibility,omitzero"`
 }
@@ -124,8 +124,8 @@ type Topic struct {
 	Description string `json:"description"`
 	// The subscription of contacts who have not chosen. One of: opt_in, opt_out.
 	DefaultSubscription string `json:"default_subscription"`
-	// Who sees the topic on the subscription page: everyone, or only contacts who have opted in. One of: public,
-	// private.
+	// The contacts that see the topic on the subscription page: all, or only those that have opted in. One of:
+	// public, private.
 	Visibility string `json:"visibility"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -137,7 +137,7 @@ type UpdateTopic struct {
 	Description Field[string] `json:"description,omitzero"`
 	// The name for your own use.
 	Name Field[string] `json:"name,omitzero"`
-	// Who sees the topic on the subscription page: everyone, or only contacts who have opted in. One of: public,
-	// private.
+	// The contacts that see the topic on the subscription page: all, or only those that have opted in. One of:
+	// public, private.
 	Visibility Field[string] `json:"visibility,omitzero"`
 }

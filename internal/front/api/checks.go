@@ -44,7 +44,7 @@ type checkWire struct {
 	ID      string   `json:"id" doc:"The name of the check, which is the same in every response."`
 	Level   string   `json:"level" enum:"pass,info,warning,problem"`
 	Message string   `json:"message" doc:"A sentence that explains the result and what to do."`
-	Details []string `json:"details" doc:"What the check found, such as links; at most 20 items."`
+	Details []string `json:"details" doc:"The findings of the check, such as links; at most 20 items."`
 }
 
 type emailChecksWire struct {

@@ -13,7 +13,7 @@ import (
 type grantItem struct {
 	ID            string      `json:"id"`
 	ClientID      string      `json:"client_id" doc:"The OAuth client that the grant was given to."`
-	Scopes        []string    `json:"scopes" doc:"What was granted: full_access, or scopes such as emails:send. The limits and the user's role may allow less."`
+	Scopes        []string    `json:"scopes" doc:"The granted rights: full_access, or scopes such as emails:send. The limits and the user's role may allow less."`
 	Resource      *string     `json:"resource" nullable:"true" doc:"The resource that the grant is for; null if the OAuth client named none."`
 	CreatedAt     wire.DBTime `json:"created_at"`
 	RevokedAt     wire.DBTime `json:"revoked_at" nullable:"true" doc:"Null while the grant is active."`

@@ -11,7 +11,7 @@ import (
 
 type createKeyIn struct {
 	Name       string `json:"name" doc:"The display name of the key; at most 50 characters." maxLength:"50"`
-	Permission string `json:"permission,omitzero" doc:"What the key may do." enum:"full_access,sending_access" default:"full_access"`
+	Permission string `json:"permission,omitzero" doc:"The rights of the key." enum:"full_access,sending_access" default:"full_access"`
 	DomainID   string `json:"domain_id,omitzero" doc:"With sending_access: the only domain that the key may send from."`
 }
 

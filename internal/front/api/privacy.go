@@ -26,7 +26,7 @@ type ErasureItem struct {
 	Status       string        `json:"status" enum:"queued,in_progress,completed"`
 	Suppressions bool          `json:"suppressions"`
 	DryRun       bool          `json:"dry_run"`
-	Found        []erasurePart `json:"found" doc:"What was found so far."`
+	Found        []erasurePart `json:"found" doc:"The data that was found so far."`
 	CreatedAt    wire.DBTime   `json:"created_at"`
 	CompletedAt  wire.DBTime   `json:"completed_at" nullable:"true"`
 }

@@ -11,7 +11,7 @@ type createTopicIn struct {
 	Name                string `json:"name" maxLength:"50" example:"Product news"`
 	DefaultSubscription string `json:"default_subscription" enum:"opt_in,opt_out" doc:"The subscription of contacts who have not chosen; it never changes."`
 	Description         string `json:"description,omitzero" maxLength:"200"`
-	Visibility          string `json:"visibility,omitzero" enum:"public,private" default:"private" doc:"Who sees the topic on the unsubscribe page: everyone, or only contacts who have opted in."`
+	Visibility          string `json:"visibility,omitzero" enum:"public,private" default:"private" doc:"The contacts that see the topic on the unsubscribe page: all, or only those that have opted in."`
 }
 
 type updateTopicIn struct {

@@ -91,10 +91,10 @@ type RecipientAnswer struct {
 	Meaning   *ReplyMeaning `json:"meaning" doc:"The translation of the reply that decided; null if no host has replied."`
 	Reply     string        `json:"reply" doc:"The reply that decided, word for word; empty if there is none."`
 	NextAt    *time.Time    `json:"next_at" nullable:"true" doc:"When Postrider tries again; null if it does not, or if the time is not known."`
-	Next      string        `json:"next" doc:"What happens next, in one sentence."`
+	Next      string        `json:"next" doc:"The next step, in one sentence."`
 	EndedAt   *time.Time    `json:"ended_at" nullable:"true" doc:"When the delivery ended; null if it goes on."`
 	TotalMS   float64       `json:"total_ms" doc:"The time from acceptance to the end or, if the delivery goes on, until now."`
-	Intervals []Interval    `json:"intervals" doc:"What the time was spent on, without gaps. The lengths add up to total_ms."`
+	Intervals []Interval    `json:"intervals" doc:"The intervals of the whole time, without gaps. The lengths add up to total_ms."`
 	Sums      []IntervalSum `json:"sums" doc:"The lengths of the intervals by cause."`
 }
 

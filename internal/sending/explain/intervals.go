@@ -14,7 +14,7 @@ import (
 // Interval is a part of the time from an email's acceptance to its outcome.
 type Interval struct {
 	Reason   Reason    `json:"reason" doc:"The name of the reason, which does not change."`
-	Cause    Cause     `json:"cause" enum:"postrider,limit,schedule,sender,dns,host,handover,unknown" doc:"What the time belongs to: Postrider's own work, a limit of Postrider, a schedule, a state of the sender such as an unverified domain, the DNS, the recipient's mail host, the final answer of a host that accepted the email, or an unknown cause."`
+	Cause    Cause     `json:"cause" enum:"postrider,limit,schedule,sender,dns,host,handover,unknown" doc:"The cause of the time: Postrider's own work, a limit of Postrider, a schedule, a state of the sender such as an unverified domain, the DNS, the recipient's mail host, the final answer of a host that accepted the email, or an unknown cause."`
 	Says     string    `json:"says" doc:"The reason in one sentence."`
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`

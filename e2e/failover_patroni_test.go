@@ -61,17 +61,18 @@ func startPatroni(t *testing.T) *patroni {
 		t.Fatalf("found no /usr/lib/postgresql/*/bin/initdb: %v", err)
 	}
 	p := &patroni{t: t, bin: filepath.Dir(initdb[len(initdb)-1]), attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}}
+	if os.Getuid() != 0 {
+		t.Fatal("Each server of this test gets a namespace of processes, which needs root: run it as root.")
+	}
 	if p.dir, err = os.MkdirTemp("", "postrider-failover-"); err != nil {
 		t.Fatal(err)
 	}
-	if os.Getuid() == 0 { // PostgreSQL does not run as root
-		p.attr.Credential = credential(t, "postgres")
-		if err := os.Chown(p.dir, int(p.attr.Credential.Uid), int(p.attr.Credential.Gid)); err != nil {
-			t.Fatal(err)
-		}
+	owner := credential(t, "postgres") // PostgreSQL does not run as root
+	p.attr.Credential = owner
+	if err := os.Chown(p.dir, int(owner.Uid), int(owner.Gid)); err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(p.remove)
-	reapServers(t)
 	etcd := p.startEtcd()
 	for i := range p.members {
 		m := &p.members[i]
@@ -132,7 +133,7 @@ func credential(t *testing.T, name string) *syscall.Credential {
 }
 
 // run starts a program whose output goes to a file in the cluster's folder.
-func (p *patroni) run(output, name string, args ...string) *exec.Cmd {
+func (p *patroni) run(attr *syscall.SysProcAttr, output, name string, args ...string) *exec.Cmd {
 	p.t.Helper()
 	log, err := os.OpenFile(filepath.Join(p.dir, output), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -140,7 +141,7 @@ func (p *patroni) run(output, name string, args ...string) *exec.Cmd {
 	}
 	defer log.Close()
 	c := exec.Command(name, args...)
-	c.Dir, c.Stdout, c.Stderr, c.SysProcAttr = p.dir, log, log, p.attr
+	c.Dir, c.Stdout, c.Stderr, c.SysProcAttr = p.dir, log, log, attr
 	c.Env = append(os.Environ(), "HOME="+p.dir)
 	if err := c.Start(); err != nil {
 		p.t.Fatal(err)
@@ -151,7 +152,7 @@ func (p *patroni) run(output, name string, args ...string) *exec.Cmd {
 func (p *patroni) startEtcd() (address string) {
 	address = freeAddr(p.t)
 	client, peer := "http://"+address, "http://"+freeAddr(p.t)
-	c := p.run("etcd.log", "etcd", "--data-dir", filepath.Join(p.dir, "etcd"), "--listen-client-urls", client,
+	c := p.run(p.attr, "etcd.log", "etcd", "--data-dir", filepath.Join(p.dir, "etcd"), "--listen-client-urls", client,
 		"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", "default="+peer)
 	p.etcd = c
@@ -161,9 +162,12 @@ func (p *patroni) startEtcd() (address string) {
 	return address
 }
 
+// start starts a member as the first process of a namespace of processes, with a /proc of its own. Patroni needs to see
+// its server there, and as the first process it removes ended servers, which it takes for running until then.
 func (p *patroni) start(i int) {
 	m := &p.members[i]
-	m.cmd = p.run(m.name+".log", "patroni", m.config)
+	m.cmd = p.run(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, m.name+".log", "unshare", "--mount-proc",
+		"setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig=KILL", "patroni", m.config)
 }
 
 // url returns the URL that names all servers and leads to the one that accepts writes.
@@ -246,7 +250,7 @@ func (p *patroni) switchover() {
 	}
 }
 
-// killLeader sends SIGKILL to the leader's Patroni and to all processes of its server, as if the machine lost power.
+// killLeader kills the leader's Patroni and all processes of its server, as if the machine lost power.
 // The machine starts again once there is another leader.
 func (p *patroni) killLeader() {
 	i := p.with(p.roles(), "leader")
@@ -293,6 +297,7 @@ func (p *patroni) probe(stop <-chan struct{}) (commits []time.Time) {
 	}
 }
 
+// kill sends SIGKILL to the first process of a member's namespace, with which all other processes in it are killed.
 func (p *patroni) kill(i int) {
 	m := &p.members[i]
 	if m.cmd == nil {
@@ -301,62 +306,6 @@ func (p *patroni) kill(i int) {
 	m.cmd.Process.Kill()
 	m.cmd.Wait()
 	m.cmd = nil
-	text, err := os.ReadFile(filepath.Join(m.data, "postmaster.pid"))
-	if err != nil {
-		return
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	postmaster, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		return
-	}
-	backends := childrenOf(postmaster)
-	syscall.Kill(postmaster, syscall.SIGKILL)
-	for _, pid := range backends {
-		syscall.Kill(pid, syscall.SIGKILL)
-	}
-}
-
-// reapServers makes this process the parent of orphaned servers, and removes the ended ones from the table of processes.
-// Patroni takes a server for running until then, and gives up a switchover if process 1 of the machine is slow at it.
-func reapServers(t *testing.T) {
-	t.Helper()
-	const childSubreaper = 36 // PR_SET_CHILD_SUBREAPER of prctl(2), which package syscall does not name
-	if _, _, err := syscall.RawSyscall(syscall.SYS_PRCTL, childSubreaper, 1, 0); err != 0 {
-		t.Fatal("prctl: ", err)
-	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(stop); <-done })
-	go func() {
-		defer close(done)
-		for tick := time.NewTicker(50 * time.Millisecond); ; {
-			select {
-			case <-stop:
-				tick.Stop()
-				return
-			case <-tick.C:
-			}
-			for _, pid := range childrenOf(os.Getpid()) {
-				if text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); bytes.Contains(text, []byte(" (postgres) Z ")) {
-					syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-				}
-			}
-		}
-	}()
-}
-
-// childrenOf returns the processes whose parent has the given pid.
-func childrenOf(parent int) (all []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		_, rest, _ := bytes.Cut(text, []byte(") ")) // the name in parentheses may contain spaces
-		if fields := bytes.Fields(rest); len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			all = append(all, pid)
-		}
-	}
-	return all
 }
 
 func (p *patroni) remove() {

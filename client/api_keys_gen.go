@@ -39,7 +39,7 @@ func (s *APIKeysService) All(ctx context.Context, params Page, options ...Reques
 //
 // Errors:
 //
-//   - 403 invalid_permission: The caller would give the key more rights than the caller has.
+//   - 403 invalid_permission: The key would have more rights than the caller.
 //   - 422 validation_error: The name is blank or too long, domain_id is given without sending_access, or the team
 //     has no such domain.
 //
@@ -51,7 +51,7 @@ func (s *APIKeysService) Create(ctx context.Context, in CreateKey, options ...Re
 
 // Update renames an API key. Its permission and its domain cannot be changed; create another key instead.
 //
-// The same name once more changes nothing.
+// A second request with the same name changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope api_keys:write.
 //
@@ -79,7 +79,7 @@ func (s *APIKeysService) Delete(ctx context.Context, apiKeyID string, options ..
 type Key struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -107,6 +107,6 @@ type KeyCreated struct {
 
 // RenameKey is the request of [APIKeysService.Update].
 type RenameKey struct {
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 }

@@ -11,7 +11,8 @@ import (
 // ApprovalsService calls the operations of the resource "Approvals".
 type ApprovalsService struct{ client *Client }
 
-// List lists the approvals, newest first, without the content of the emails. A program sees its own.
+// List lists the approvals, newest first, without the content of the emails. A program sees only its own
+// approvals.
 //
 // The API key needs full_access. An OAuth client needs the scope approvals:read.
 //
@@ -56,11 +57,11 @@ func (p ApprovalsListParams) values() url.Values {
 	return url.Values(q)
 }
 
-// Create asks for an email to be sent. The body is that of POST /emails and is checked in the same way. The email
-// waits for at most 72 hours.
+// Create requests approval of an email. The body has the fields of POST /emails and is checked in the same way.
+// The email waits for at most 72 hours.
 //
-// A second request asks a second time. With the same Idempotency-Key, it returns the first approval in its present
-// state.
+// A second request creates a second approval. With the same Idempotency-Key, it returns the first approval with
+// its current state.
 //
 // The API key needs full_access. An OAuth client needs the scope approvals:request.
 //
@@ -69,8 +70,8 @@ func (p ApprovalsListParams) values() url.Values {
 //   - 403 validation_error: The domain in from is not verified.
 //   - 422 missing_required_field: One of from, to, subject, and html, text or template is missing.
 //   - 422 validation_error: An address is not valid, or the email is too large.
-//   - 429 daily_quota_exceeded: The team or the program has used its quota of this day.
-//   - 429 monthly_quota_exceeded: The team has used its quota of this month.
+//   - 429 daily_quota_exceeded: The team or the program has used its quota for this day.
+//   - 429 monthly_quota_exceeded: The team has used its quota for this month.
 //
 // The operation honors [WithIdempotencyKey].
 //
@@ -92,17 +93,17 @@ func (s *ApprovalsService) Get(ctx context.Context, approvalID string, options .
 
 // Approve approves a pending email and sends it. Both happen together or not at all.
 //
-// A second request fails, because the approval is decided.
+// A second request fails, because the approval has already been decided.
 //
 // The API key needs full_access. An OAuth client needs the scope approvals:write.
 //
 // Errors:
 //
-//   - 403 validation_error: The program itself may not approve its email.
-//   - 422 validation_error: The approval is decided or expired.
-//   - 429 daily_quota_exceeded: The team or the program has used its quota of this day. The approval stays
+//   - 403 validation_error: A program may not approve its own email.
+//   - 422 validation_error: The approval has already been decided or has expired.
+//   - 429 daily_quota_exceeded: The team or the program has used its quota for this day. The approval stays
 //     pending.
-//   - 429 monthly_quota_exceeded: The team has used its quota of this month. The approval stays pending.
+//   - 429 monthly_quota_exceeded: The team has used its quota for this month. The approval stays pending.
 //
 // POST /approvals/{approval_id}/approve
 func (s *ApprovalsService) Approve(ctx context.Context, approvalID string,
@@ -113,13 +114,13 @@ func (s *ApprovalsService) Approve(ctx context.Context, approvalID string,
 
 // Reject rejects a pending email. It is not sent, and its content is deleted.
 //
-// A second request fails, because the approval is decided.
+// A second request fails, because the approval has already been decided.
 //
 // The API key needs full_access. An OAuth client needs the scope approvals:write.
 //
 // Errors:
 //
-//   - 422 validation_error: The approval is decided or expired, or the reason is too long.
+//   - 422 validation_error: The approval has already been decided or has expired, or the reason is too long.
 //
 // POST /approvals/{approval_id}/reject
 func (s *ApprovalsService) Reject(ctx context.Context, approvalID string, in Reject,
@@ -132,10 +133,10 @@ func (s *ApprovalsService) Reject(ctx context.Context, approvalID string, in Rej
 type ApprovalItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// Only pending approvals can change. The emails of approved ones were sent; those of failed ones could not be
+	// Only pending approvals can change. With the status approved, the email was sent; with failed, it could not be
 	// sent. One of: pending, approved, rejected, expired, failed.
 	Status string `json:"status"`
-	// The key, user or program that asked.
+	// The key, user or program that made the request.
 	RequestedBy Actor `json:"requested_by"`
 	// The sender, as email@example.com or Name <email@example.com>.
 	From string `json:"from"`
@@ -175,10 +176,10 @@ type Approval struct {
 	Email ApprovalEmail `json:"email"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// Only pending approvals can change. The emails of approved ones were sent; those of failed ones could not be
+	// Only pending approvals can change. With the status approved, the email was sent; with failed, it could not be
 	// sent. One of: pending, approved, rejected, expired, failed.
 	Status string `json:"status"`
-	// The key, user or program that asked.
+	// The key, user or program that made the request.
 	RequestedBy Actor `json:"requested_by"`
 	// The sender, as email@example.com or Name <email@example.com>.
 	From string `json:"from"`
@@ -226,7 +227,7 @@ type ApprovalEmail struct {
 	Attachments []ApprovalFile `json:"attachments"`
 	// Names and values for your own statistics, which webhooks contain too.
 	Tags []Tag `json:"tags"`
-	// When it is to be sent; null if it is not scheduled.
+	// The time at which to send it; null if it is not scheduled.
 	ScheduledAt *string `json:"scheduled_at"`
 	// The ID of the topic; null or empty if there is none.
 	TopicID *string `json:"topic_id"`

@@ -136,7 +136,7 @@ func (s *AudiencesService) GetContact(ctx context.Context, audienceID, contact s
 
 // UpdateContact changes a contact of the segment.
 //
-// The same values once more change nothing.
+// A second request with the same values changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope contacts:write.
 //
@@ -149,7 +149,7 @@ func (s *AudiencesService) UpdateContact(ctx context.Context, audienceID, contac
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// DeleteContact deletes a contact, not only from the segment.
+// DeleteContact deletes the contact itself, so that it is removed from all segments.
 //
 // A second request succeeds too and changes nothing.
 //
@@ -166,7 +166,7 @@ func (s *AudiencesService) DeleteContact(ctx context.Context, audienceID, contac
 
 // CreateAudience is the request of [AudiencesService.Create].
 type CreateAudience struct {
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 }
 
@@ -176,7 +176,7 @@ type Audience struct {
 	Object string `json:"object"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`

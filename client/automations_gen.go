@@ -66,8 +66,8 @@ func (p AutomationsListParams) values() url.Values {
 //
 // Errors:
 //
-//   - 422 validation_error: The steps and connections are no valid graph: a key occurs twice, a connection names
-//     an unknown step, or a config is not valid. The message names the step.
+//   - 422 validation_error: The steps and connections do not form a valid graph: a key occurs twice, a connection
+//     names an unknown step, or a config is not valid. The message names the step.
 //
 // The operation honors [WithIdempotencyKey].
 //
@@ -77,8 +77,8 @@ func (s *AutomationsService) Create(ctx context.Context, in CreateAutomation, op
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// GetSigningSecret returns the secret with which the requests of webhook steps are signed. Because it is a secret,
-// the scope for changes is needed.
+// GetSigningSecret returns the secret that signs the requests of webhook steps. Because it is a secret, the
+// request needs the scope for changes.
 //
 // The API key needs full_access. An OAuth client needs the scope automations:write.
 //
@@ -89,16 +89,16 @@ func (s *AutomationsService) GetSigningSecret(ctx context.Context,
 	return call[AutomationSecret](ctx, s.client, o, options)
 }
 
-// SimulateSteps goes through steps that are not stored, with an imaginary contact and imaginary time. Nothing is
-// sent, stored or called.
+// SimulateSteps simulates steps that are not stored, with an imaginary contact and imaginary time. No email is
+// sent, no data is stored, and no webhook is called.
 //
-// Each request simulates anew.
+// A second request simulates again.
 //
 // The API key needs full_access. An OAuth client needs the scope automations:read.
 //
 // Errors:
 //
-//   - 422 validation_error: The steps and connections are no valid graph. The message names the step.
+//   - 422 validation_error: The steps and connections do not form a valid graph. The message names the step.
 //
 // POST /automations/simulate
 func (s *AutomationsService) SimulateSteps(ctx context.Context, in Simulate,
@@ -119,15 +119,15 @@ func (s *AutomationsService) Get(ctx context.Context, automationID string,
 }
 
 // Update changes an automation, enables it or disables it. New steps need new connections. Active runs keep the
-// steps that they started with, and go on when the automation is disabled.
+// steps that they started with, and continue when the automation is disabled.
 //
-// The same values once more change nothing.
+// A second request with the same values changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope automations:write.
 //
 // Errors:
 //
-//   - 422 validation_error: The steps and connections are no valid graph. The message names the step.
+//   - 422 validation_error: The steps and connections do not form a valid graph. The message names the step.
 //
 // PATCH /automations/{automation_id}
 func (s *AutomationsService) Update(ctx context.Context, automationID string, in UpdateAutomation,
@@ -150,7 +150,7 @@ func (s *AutomationsService) Delete(ctx context.Context, automationID string, op
 
 // Duplicate copies an automation. The copy is disabled, and "(copy)" is added to its name.
 //
-// Each request makes another copy.
+// Each request creates another copy.
 //
 // The API key needs full_access. An OAuth client needs the scope automations:write.
 //
@@ -217,7 +217,7 @@ func (s *AutomationsService) GetRun(ctx context.Context, automationID, runID str
 	return call[Run](ctx, s.client, o, options)
 }
 
-// CancelRun cancels one run. Its further steps do not take place.
+// CancelRun cancels one run. Its remaining steps do not run.
 //
 // A second request fails, because the run has ended.
 //
@@ -234,10 +234,10 @@ func (s *AutomationsService) CancelRun(ctx context.Context, automationID, runID 
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Simulate goes through an automation with an imaginary contact and imaginary time. The response tells what each
-// step would do. Nothing is sent, stored or called.
+// Simulate simulates an automation with an imaginary contact and imaginary time. The response says what each step
+// would do. No email is sent, no data is stored, and no webhook is called.
 //
-// Each request simulates anew.
+// A second request simulates again.
 //
 // The API key needs full_access. An OAuth client needs the scope automations:read.
 //
@@ -269,7 +269,7 @@ func (s *AutomationsService) Stop(ctx context.Context, automationID string,
 type AutomationItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// Whether events start runs. One of: enabled, disabled.
 	Status string `json:"status"`
@@ -285,7 +285,7 @@ type AutomationItem struct {
 
 // CreateAutomation is the request of [AutomationsService.Create].
 type CreateAutomation struct {
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// The steps, with at least one trigger.
 	Steps []CreateAutomationStep `json:"steps"`
@@ -378,7 +378,7 @@ type Simulation struct {
 	EndedAt Time `json:"ended_at"`
 	// How long the run took, in words.
 	Took string `json:"took"`
-	// The simulated steps in the order of time.
+	// The simulated steps in chronological order.
 	Entries []Entry `json:"entries"`
 	// The emails that would have been sent.
 	Emails []Mail `json:"emails"`
@@ -386,9 +386,9 @@ type Simulation struct {
 	Calls []Post `json:"calls"`
 	// The contact at the end of the run; null if the run deleted it.
 	Contact Person `json:"contact"`
-	// How many events of the schedule came after the end of the run.
+	// The number of scheduled events after the end of the run.
 	Ignored int `json:"ignored"`
-	// How many outputs, variables and bodies were left out because they are too large.
+	// The number of outputs, variables and bodies that are too large and were left out.
 	Omitted int `json:"omitted"`
 }
 
@@ -412,7 +412,7 @@ type Post struct {
 type Person struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The first name.
 	FirstName string `json:"first_name"`
@@ -420,7 +420,7 @@ type Person struct {
 	LastName string `json:"last_name"`
 	// Whether the contact is unsubscribed from all broadcasts and automations.
 	Unsubscribed bool `json:"unsubscribed"`
-	// The values by the keys of contact properties.
+	// The values of contact properties, by key.
 	Properties map[string]json.RawMessage `json:"properties"`
 	// The IDs of the contact's segments.
 	Segments []string `json:"segments"`
@@ -442,11 +442,11 @@ type Mail struct {
 	TemplateID string `json:"template_id"`
 	// The values of the template's variables.
 	Variables map[string]json.RawMessage `json:"variables"`
-	// The sender that the step sets; null means that of the template.
+	// The sender that the step sets; if null, the template's sender is used.
 	From *string `json:"from"`
-	// The subject that the step sets; null means that of the template.
+	// The subject that the step sets; if null, the template's subject is used.
 	Subject *string `json:"subject"`
-	// The reply address that the step sets; null means that of the template.
+	// The reply address that the step sets; if null, the template's reply address is used.
 	ReplyTo *string `json:"reply_to"`
 	// The ID of the topic; null or empty if there is none.
 	TopicID *string `json:"topic_id"`
@@ -470,7 +470,7 @@ type Entry struct {
 	Status *string `json:"status"`
 	// The result of the step.
 	Output map[string]json.RawMessage `json:"output"`
-	// Why the step failed; null if it did not.
+	// Why the step failed; null if it has not failed.
 	Reason *string `json:"reason"`
 	// The key of the next step; null while the step waits or if none follows.
 	Next *string `json:"next"`
@@ -486,7 +486,7 @@ type Automation struct {
 	Connections []AutomationConnection `json:"connections"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// Whether events start runs. One of: enabled, disabled.
 	Status string `json:"status"`
@@ -526,7 +526,7 @@ type AutomationStep struct {
 type UpdateAutomation struct {
 	// Required if steps is given.
 	Connections Field[[]UpdateAutomationConnection] `json:"connections,omitzero"`
-	// The name for your own use.
+	// A name for your own use.
 	Name Field[string] `json:"name,omitzero"`
 	// Whether an event starts a run for a contact that already had one. One of: always, once_at_a_time, once.
 	Reentry Field[string] `json:"reentry,omitzero"`
@@ -566,7 +566,7 @@ type RunItem struct {
 	Status string `json:"status"`
 	// When it started.
 	StartedAt Time `json:"started_at"`
-	// When it ended; null while it goes on.
+	// When it ended; null while it runs.
 	CompletedAt Time `json:"completed_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -606,7 +606,7 @@ type Run struct {
 	Status string `json:"status"`
 	// When it started.
 	StartedAt Time `json:"started_at"`
-	// When it ended; null while it goes on.
+	// When it ended; null while it runs.
 	CompletedAt Time `json:"completed_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -632,11 +632,11 @@ type RunStep struct {
 	Status string `json:"status"`
 	// When it started.
 	StartedAt Time `json:"started_at"`
-	// When it ended; null while it goes on.
+	// When it ended; null while it runs.
 	CompletedAt Time `json:"completed_at"`
 	// The result of the step; for a skipped step, the reason.
 	Output map[string]json.RawMessage `json:"output"`
-	// Why it failed; null if it did not.
+	// The reason for a failure; null if nothing failed.
 	Error StepError `json:"error"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -644,7 +644,7 @@ type RunStep struct {
 
 // StepError is part of other types.
 type StepError struct {
-	// The reason, as a name that does not change.
+	// The name of the reason, which programs can compare.
 	Reason string `json:"reason"`
 	// The reason as a sentence.
 	Message string `json:"message"`

@@ -34,7 +34,7 @@ func (s *BroadcastsService) All(ctx context.Context, params Page,
 	}, func(item *BroadcastItem) string { return item.ID })
 }
 
-// Create creates a broadcast as a draft. With send, it is sent at once or at scheduled_at.
+// Create creates a broadcast as a draft. If send is true, it is sent at once or at scheduled_at.
 //
 // A second request creates a second broadcast, unless both have the same Idempotency-Key.
 //
@@ -67,7 +67,7 @@ func (s *BroadcastsService) Get(ctx context.Context, broadcastID string, options
 
 // Update changes a draft. While a broadcast waits for its sender's domain, only its sender can be changed.
 //
-// The same values once more change nothing.
+// A second request with the same values changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope broadcasts:write.
 //
@@ -101,7 +101,7 @@ func (s *BroadcastsService) Delete(ctx context.Context, broadcastID string, opti
 // CountAudience counts the contacts who would receive a broadcast if it were sent now, and those who would be left
 // out. Nothing is sent.
 //
-// Each request counts anew.
+// A second request counts again.
 //
 // The API key needs full_access. An OAuth client needs the scope broadcasts:read.
 //
@@ -112,8 +112,8 @@ func (s *BroadcastsService) CountAudience(ctx context.Context, broadcastID strin
 	return call[BroadcastAudienceResponse](ctx, s.client, o, options)
 }
 
-// Cancel cancels a broadcast. A scheduled one becomes a draft again. One that is being sent ends, and its waiting
-// emails are canceled.
+// Cancel cancels a broadcast. A scheduled broadcast becomes a draft again. A broadcast that is being sent ends,
+// and its waiting emails are canceled.
 //
 // A second request fails, because nothing is left to cancel.
 //
@@ -155,7 +155,7 @@ func (s *BroadcastsService) AllClickedLinks(ctx context.Context, broadcastID str
 
 // Duplicate copies a broadcast to a new draft. "(copy)" is added to its name.
 //
-// Each request makes another copy.
+// Each request creates another copy.
 //
 // The API key needs full_access. An OAuth client needs the scope broadcasts:write.
 //
@@ -181,7 +181,7 @@ func (s *BroadcastsService) Pause(ctx context.Context, broadcastID string, optio
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// ListRecipients lists the recipients of a broadcast to whom something happened, such as those who opened it.
+// ListRecipients lists the recipients of a broadcast with a given event, such as the recipients who opened it.
 //
 // The API key needs full_access. An OAuth client needs the scope broadcasts:read.
 //
@@ -248,7 +248,7 @@ func (s *BroadcastsService) GetResults(ctx context.Context, broadcastID string,
 
 // Resume continues a paused broadcast with the next contact.
 //
-// A second request fails, because the broadcast is not paused any more.
+// A second request fails, because the broadcast is no longer paused.
 //
 // The API key needs full_access. An OAuth client needs the scope broadcasts:write.
 //
@@ -265,8 +265,7 @@ func (s *BroadcastsService) Resume(ctx context.Context, broadcastID string, opti
 
 // Send sends a draft now, or at scheduled_at. Contacts are read and emailed page by page.
 //
-// A second request fails, because the broadcast is not a draft any more, unless both have the same
-// Idempotency-Key.
+// A second request fails, because the broadcast is no longer a draft, unless both have the same Idempotency-Key.
 //
 // An API key with sending_access is sufficient. An OAuth client needs the scope emails:send.
 //
@@ -275,8 +274,8 @@ func (s *BroadcastsService) Resume(ctx context.Context, broadcastID string, opti
 //   - 403 validation_error: The domain in from is not verified.
 //   - 422 validation_error: The broadcast is not a draft, has no content, or uses an unknown placeholder without a
 //     fallback.
-//   - 429 daily_quota_exceeded: The team has used its quota of this day.
-//   - 429 monthly_quota_exceeded: The team has used its quota of this month.
+//   - 429 daily_quota_exceeded: The team has used its quota for this day.
+//   - 429 monthly_quota_exceeded: The team has used its quota for this month.
 //
 // The operation honors [WithIdempotencyKey].
 //
@@ -290,7 +289,7 @@ func (s *BroadcastsService) Send(ctx context.Context, broadcastID string, in Sen
 // SendTest sends a test of a broadcast to up to 10 addresses. Placeholders have the values of a contact, or their
 // fallbacks. Tests do not count in the results.
 //
-// A second request sends the tests once more.
+// A second request sends the tests again.
 //
 // The API key needs full_access. An OAuth client needs the scope broadcasts:write.
 //
@@ -329,7 +328,7 @@ func (s *BroadcastsService) ChooseWinner(ctx context.Context, broadcastID string
 type BroadcastItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// The same as segment_id. Deprecated.
 	AudienceID string `json:"audience_id"`
@@ -346,7 +345,7 @@ type BroadcastItem struct {
 	Reason *string `json:"reason"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
-	// When it is to be sent; null if it is not scheduled.
+	// The time at which to send it; null if it is not scheduled.
 	ScheduledAt Time `json:"scheduled_at"`
 	// When it was sent.
 	SentAt Time `json:"sent_at"`
@@ -405,15 +404,15 @@ type AbTest struct {
 
 // VariantRequest is part of other types.
 type VariantRequest struct {
-	// The sender of the variant; absent means that of the broadcast.
+	// The sender of the variant; if absent, the sender of the broadcast is used.
 	From *string `json:"from,omitzero"`
-	// The HTML of the variant; absent means that of the broadcast.
+	// The HTML of the variant; if absent, the HTML of the broadcast is used.
 	HTML *string `json:"html,omitzero"`
-	// The preview text of the variant; absent means that of the broadcast.
+	// The preview text of the variant; if absent, the preview text of the broadcast is used.
 	PreviewText *string `json:"preview_text,omitzero"`
-	// The subject of the variant; absent means that of the broadcast.
+	// The subject of the variant; if absent, the subject of the broadcast is used.
 	Subject *string `json:"subject,omitzero"`
-	// The plain text of the variant; absent means that of the broadcast.
+	// The plain text of the variant; if absent, the plain text of the broadcast is used.
 	Text *string `json:"text,omitzero"`
 }
 
@@ -445,13 +444,13 @@ type Broadcast struct {
 	ABTest AbTest `json:"ab_test"`
 	// The number of the variant that won, counted from 0.
 	Winner *int `json:"winner"`
-	// The percentage of bounces at which the broadcast pauses; null means the installation's setting.
+	// The percentage of bounces at which the broadcast pauses; if null, the installation's setting applies.
 	BounceLimit *float64 `json:"bounce_limit"`
-	// The percentage of complaints at which the broadcast pauses; null means the installation's setting.
+	// The percentage of complaints at which the broadcast pauses; if null, the installation's setting applies.
 	ComplaintLimit *float64 `json:"complaint_limit"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// The same as segment_id. Deprecated.
 	AudienceID string `json:"audience_id"`
@@ -468,7 +467,7 @@ type Broadcast struct {
 	Reason *string `json:"reason"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
-	// When it is to be sent; null if it is not scheduled.
+	// The time at which to send it; null if it is not scheduled.
 	ScheduledAt Time `json:"scheduled_at"`
 	// When it was sent.
 	SentAt Time `json:"sent_at"`
@@ -476,15 +475,15 @@ type Broadcast struct {
 
 // Variant is part of other types.
 type Variant struct {
-	// The sender of the variant; null means that of the broadcast.
+	// The sender of the variant; if null, the sender of the broadcast is used.
 	From *string `json:"from"`
-	// The subject of the variant; null means that of the broadcast.
+	// The subject of the variant; if null, the subject of the broadcast is used.
 	Subject *string `json:"subject"`
-	// The preview text of the variant; null means that of the broadcast.
+	// The preview text of the variant; if null, the preview text of the broadcast is used.
 	PreviewText *string `json:"preview_text"`
-	// The HTML of the variant; null means that of the broadcast.
+	// The HTML of the variant; if null, the HTML of the broadcast is used.
 	HTML *string `json:"html"`
-	// The plain text of the variant; null means that of the broadcast.
+	// The plain text of the variant; if null, the plain text of the broadcast is used.
 	Text *string `json:"text"`
 }
 
@@ -492,9 +491,9 @@ type Variant struct {
 type UpdateBroadcast struct {
 	// Omitted fields keep their value; null resets all fields to their defaults.
 	ABTest Field[AbTest] `json:"ab_test,omitzero"`
-	// The percentage of bounces at which the broadcast pauses; null means the installation's setting.
+	// The percentage of bounces at which the broadcast pauses; if null, the installation's setting applies.
 	BounceLimit Field[float64] `json:"bounce_limit,omitzero"`
-	// The percentage of complaints at which the broadcast pauses; null means the installation's setting.
+	// The percentage of complaints at which the broadcast pauses; if null, the installation's setting applies.
 	ComplaintLimit Field[float64] `json:"complaint_limit,omitzero"`
 	// Can also be changed while the broadcast waits for its sender's domain.
 	From Field[string] `json:"from,omitzero"`
@@ -502,7 +501,7 @@ type UpdateBroadcast struct {
 	HoldOut Field[float64] `json:"hold_out,omitzero"`
 	// Null removes it.
 	HTML Field[string] `json:"html,omitzero"`
-	// The name for your own use.
+	// A name for your own use.
 	Name Field[string] `json:"name,omitzero"`
 	// Null means 0, as fast as possible.
 	Pace Field[int] `json:"pace,omitzero"`
@@ -556,7 +555,7 @@ type BroadcastRecipientItem struct {
 	ID string `json:"id"`
 	// Null if the contact was deleted.
 	ContactID *string `json:"contact_id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The ID of the email that the contact received.
 	EmailID *string `json:"email_id"`
@@ -614,9 +613,9 @@ type BroadcastResultsResponse struct {
 	Suppressed int `json:"suppressed"`
 	// Emails that were canceled.
 	Canceled int `json:"canceled"`
-	// By people; opens and clicks by bots are not counted.
+	// Recipients who opened the email; bots are not counted.
 	Opened int `json:"opened"`
-	// By people; opens and clicks by bots are not counted.
+	// Recipients who clicked a link; bots are not counted.
 	Clicked int `json:"clicked"`
 	// Emails that recipients reported as spam.
 	Complained int `json:"complained"`

@@ -63,9 +63,9 @@ func (s *ContactPropertiesService) Get(ctx context.Context, contactPropertyID st
 	return call[ContactProperty](ctx, s.client, o, options)
 }
 
-// Update changes the fallback of a property, which stands in for contacts without a value.
+// Update changes the fallback of a property, which is used for contacts without a value.
 //
-// The same fallback once more changes nothing.
+// A second request with the same fallback changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope contacts:write.
 //
@@ -80,7 +80,7 @@ func (s *ContactPropertiesService) Update(ctx context.Context, contactPropertyID
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Delete deletes a property with the values of all contacts.
+// Delete deletes a property and its values in all contacts.
 //
 // A second request fails with not_found.
 //
@@ -101,7 +101,7 @@ type ContactPropertyItem struct {
 	Key string `json:"key"`
 	// The type of the values: string or number. One of: string, number.
 	Type string `json:"type"`
-	// The value that is used where there is none; null if it has no fallback.
+	// The value that is used if no other value is set; null if there is no fallback.
 	FallbackValue any `json:"fallback_value"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -127,7 +127,7 @@ type ContactProperty struct {
 	Key string `json:"key"`
 	// The type of the values: string or number. One of: string, number.
 	Type string `json:"type"`
-	// The value that is used where there is none; null if it has no fallback.
+	// The value that is used if no other value is set; null if there is no fallback.
 	FallbackValue any `json:"fallback_value"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`

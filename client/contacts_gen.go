@@ -211,15 +211,15 @@ func (p ContactsListImportsParams) values() url.Values {
 }
 
 // CreateImport accepts a CSV file and adds its rows to the contacts in the background. The request checks the
-// file's first line and the settings. GET /contacts/imports/{import_id} has the progress.
+// file's first line and the settings. GET /contacts/imports/{import_id} returns the progress.
 //
-// A second request imports the file once more, unless both have the same Idempotency-Key.
+// A second request imports the file again, unless both have the same Idempotency-Key.
 //
 // The API key needs full_access. An OAuth client needs the scope contacts:write.
 //
 // Errors:
 //
-//   - 422 validation_error: The file is too large or is no CSV file, a column is missing, or a segment or topic
+//   - 422 validation_error: The file is too large or is not a CSV file, a column is missing, or a segment or topic
 //     does not exist. Nothing is imported.
 //   - 422 missing_required_field: The form has no file.
 //
@@ -269,7 +269,7 @@ func (s *ContactsService) GetImport(ctx context.Context, importID string,
 	return call[ContactImport](ctx, s.client, o, options)
 }
 
-// CancelImport ends an import before the end of its file. Contacts that were written before stay.
+// CancelImport ends an import before the end of its file. Contacts that were already imported stay.
 //
 // A second request fails, because the import has ended.
 //
@@ -286,8 +286,8 @@ func (s *ContactsService) CancelImport(ctx context.Context, importID string,
 	return call[ContactImport](ctx, s.client, o, options)
 }
 
-// WatchImport streams the progress of an import as server-sent events. The event progress has the import each time
-// it changes. The event done has it at the end, and ends the stream.
+// WatchImport streams the progress of an import as server-sent events. The event progress has the import after
+// each change. The event done has the ended import, and ends the stream.
 //
 // The API key needs full_access. An OAuth client needs the scope contacts:read.
 //
@@ -302,8 +302,8 @@ func (s *ContactsService) WatchImport(ctx context.Context, importID string,
 	return messages[ContactImport](ctx, s.client, o, options)
 }
 
-// ImportFailures downloads the rows that failed as CSV, each with its line and the reason. Correct them and import
-// the file again.
+// ImportFailures downloads the rows that failed as CSV, each with its line number and the reason. Correct them and
+// import the file again.
 //
 // The API key needs full_access. An OAuth client needs the scope contacts:read.
 //
@@ -342,7 +342,7 @@ func (s *ContactsService) Get(ctx context.Context, contact string, options ...Re
 
 // Update changes a contact. Omitted fields and omitted properties keep their values.
 //
-// The same values once more change nothing.
+// A second request with the same values changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope contacts:write.
 //
@@ -358,8 +358,8 @@ func (s *ContactsService) Update(ctx context.Context, contact string, in UpdateC
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Delete deletes a contact with its properties, segments and topics. Emails that wait for the contact are
-// canceled.
+// Delete deletes a contact with its properties and subscriptions, and removes it from its segments. Waiting emails
+// to the contact are canceled.
 //
 // A second request fails with not_found.
 //
@@ -372,9 +372,9 @@ func (s *ContactsService) Delete(ctx context.Context, contact string, options ..
 }
 
 // Erase erases everything that is stored about a contact or an address. A job begins after a minute. The path has
-// an ID or an address, which need not belong to a contact. With dry_run, the job only counts.
+// an ID or an address, which need not belong to a contact. With dry_run, the job only counts the data.
 //
-// While the erasure is unfinished, an equal request returns it.
+// A second request returns the same erasure while it is unfinished.
 //
 // The API key needs full_access. An OAuth client needs the scope contacts:write.
 //
@@ -487,10 +487,10 @@ func (s *ContactsService) AllTopics(ctx context.Context, contact string, params 
 	}, func(item *ContactTopicItem) string { return item.ID })
 }
 
-// UpdateTopics changes the subscriptions of a contact. Topics that are not named keep theirs. The body is a list,
-// or an object with the list as topics.
+// UpdateTopics changes the subscriptions of a contact. Omitted topics keep their subscription. The body is a list,
+// or an object whose field topics has this list.
 //
-// The same subscriptions once more change nothing.
+// A second request with the same subscriptions changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope contacts:write.
 //
@@ -521,7 +521,7 @@ type ErasureItem struct {
 	Found []ErasurePart `json:"found"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
-	// When it ended; null while it goes on.
+	// When it ended; null while it runs.
 	CompletedAt Time `json:"completed_at"`
 }
 
@@ -531,11 +531,11 @@ type ErasurePart struct {
 	In string `json:"in"`
 	// The data that was found, in words.
 	What string `json:"what"`
-	// How many were found.
+	// The number of items that were found.
 	Count int `json:"count"`
-	// Null if they were erased. soon: they can be erased in a few minutes. later: they can be erased once they are
-	// delivered. kept: they are erased only if suppressions is true. always: an erasure does not change them, and
-	// what says why.
+	// Null if the data was erased. soon: the data can be erased in a few minutes. later: the emails can be erased
+	// once they are delivered. kept: the data is erased only if suppressions is true. always: an erasure does not
+	// change the data, and what says why.
 	Left *string `json:"left"`
 }
 
@@ -557,7 +557,7 @@ type Erasure struct {
 	Found []ErasurePart `json:"found"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
-	// When it ended; null while it goes on.
+	// When it ended; null while it runs.
 	CompletedAt Time `json:"completed_at"`
 }
 
@@ -565,7 +565,7 @@ type Erasure struct {
 type ContactRow struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The first name.
 	FirstName *string `json:"first_name"`
@@ -589,7 +589,7 @@ type ContactRow struct {
 type NamedRow struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 }
 
@@ -597,7 +597,7 @@ type NamedRow struct {
 type TopicRow struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// Whether the contact is subscribed: opt_in or opt_out. One of: opt_in, opt_out.
 	Subscription string `json:"subscription"`
@@ -735,7 +735,7 @@ type BroadcastPart struct {
 type ContactPart struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The first name.
 	FirstName string `json:"first_name"`
@@ -767,9 +767,9 @@ type EngagementPart struct {
 	Clicked int `json:"clicked"`
 	// When the last of these emails was sent; null if none was.
 	MailedAt *string `json:"mailed_at"`
-	// When the contact last opened one; null if never.
+	// When the contact last opened one of these emails; null if the contact opened none.
 	OpenedAt *string `json:"opened_at"`
-	// When the contact last clicked a link; null if never.
+	// When the contact last clicked a link; null if the contact clicked none.
 	ClickedAt *string `json:"clicked_at"`
 }
 
@@ -777,7 +777,7 @@ type EngagementPart struct {
 type SegmentPart struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 }
 
@@ -785,7 +785,7 @@ type SegmentPart struct {
 type TopicPart struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// Whether the contact is subscribed: opt_in or opt_out. One of: opt_in, opt_out.
 	Subscription string `json:"subscription"`
@@ -803,7 +803,7 @@ type SentPart struct {
 	Subject string `json:"subject"`
 	// Whether the address was in To, Cc or Bcc. One of: to, cc, bcc.
 	Kind string `json:"kind"`
-	// The state of the email for the address.
+	// The state of the email for this address.
 	State string `json:"state"`
 	// The ID of the topic; null or empty if there is none.
 	TopicID string `json:"topic_id"`
@@ -867,9 +867,9 @@ type ContactSegment struct {
 type ContactTopicItem struct {
 	// The ID of the topic.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
-	// The text that explains it to readers.
+	// A text that describes the object to readers.
 	Description string `json:"description"`
 	// The contact's choice, or the default of the topic. One of: opt_in, opt_out.
 	Subscription string `json:"subscription"`

@@ -55,14 +55,14 @@ func (s *DomainsService) Create(ctx context.Context, in CreateDomain, options ..
 // Claim claims a domain that another team has registered. The response has a TXT record to publish and the ID of a
 // placeholder domain. The claim expires after 7 days.
 //
-// An equal request returns the same claim while it is pending. A different one replaces the claim.
+// An equal request returns the same claim while it is pending. A different request replaces the claim.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:write.
 //
 // Errors:
 //
 //   - 404 not_found: No team has registered the domain. Add it with POST /domains.
-//   - 403 validation_error: The team itself has the domain.
+//   - 403 validation_error: The domain already belongs to the team.
 //   - 422 validation_error: The name is not a domain.
 //
 // POST /domains/claim
@@ -84,7 +84,7 @@ func (s *DomainsService) Get(ctx context.Context, domainID string, options ...Re
 // Update changes the settings of a domain: tracking, TLS and capabilities. A new capability or tracking subdomain
 // adds DNS records, which must be verified.
 //
-// The same settings once more change nothing.
+// A second request with the same settings changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:write.
 //
@@ -100,7 +100,7 @@ func (s *DomainsService) Update(ctx context.Context, domainID string, in UpdateD
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Delete deletes a domain. The team cannot send from it any more. Waiting emails are withheld for a day and then
+// Delete deletes a domain. The team can no longer send from it. Waiting emails are withheld for a day and then
 // fail.
 //
 // A second request fails with not_found.
@@ -119,7 +119,7 @@ func (s *DomainsService) Delete(ctx context.Context, domainID string, options ..
 //
 // Errors:
 //
-//   - 404 not_found: The domain does not exist, or it is no placeholder of a claim.
+//   - 404 not_found: The domain does not exist, or it is not the placeholder of a claim.
 //
 // GET /domains/{domain_id}/claim
 func (s *DomainsService) GetClaim(ctx context.Context, domainID string, options ...RequestOption) (*Claim, error) {
@@ -136,8 +136,8 @@ func (s *DomainsService) GetClaim(ctx context.Context, domainID string, options 
 //
 // Errors:
 //
-//   - 404 not_found: The domain does not exist, or it is no placeholder of a claim.
-//   - 422 validation_error: The claim is not pending any more.
+//   - 404 not_found: The domain does not exist, or it is not the placeholder of a claim.
+//   - 422 validation_error: The claim is no longer pending.
 //
 // POST /domains/{domain_id}/claim/verify
 func (s *DomainsService) VerifyClaim(ctx context.Context, domainID string, options ...RequestOption) (*Claim, error) {
@@ -145,10 +145,10 @@ func (s *DomainsService) VerifyClaim(ctx context.Context, domainID string, optio
 	return call[Claim](ctx, s.client, o, options)
 }
 
-// Verify starts checking the DNS records of a domain. The response comes at once. The check goes on for up to 72
-// hours and then fails. GET /domains/{domain_id} and the webhook domain.updated have the result.
+// Verify starts checking the DNS records of a domain. The response comes at once. The check continues for up to 72
+// hours and then fails. GET /domains/{domain_id} and the webhook domain.updated report the result.
 //
-// A second request checks again at once. A verified domain stays verified meanwhile.
+// A second request checks again at once. A verified domain stays verified during the check.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:write.
 //
@@ -176,7 +176,7 @@ type DomainItem struct {
 	ClickTracking bool `json:"click_tracking"`
 	// Whether the domain sends and receives.
 	Capabilities Capabilities `json:"capabilities"`
-	// The reason for which nothing is tracked although tracking is on. Postrider only. One of: no_tracking_subdomain,
+	// Why nothing is tracked although tracking is on. Only Postrider has this field. One of: no_tracking_subdomain,
 	// tracking_subdomain_not_verified, domain_not_verified.
 	TrackingInactiveReason string `json:"tracking_inactive_reason,omitzero"`
 }
@@ -246,7 +246,7 @@ type Domain struct {
 	ClickTracking bool `json:"click_tracking"`
 	// Whether the domain sends and receives.
 	Capabilities Capabilities `json:"capabilities"`
-	// The reason for which nothing is tracked although tracking is on. Postrider only. One of: no_tracking_subdomain,
+	// Why nothing is tracked although tracking is on. Only Postrider has this field. One of: no_tracking_subdomain,
 	// tracking_subdomain_not_verified, domain_not_verified.
 	TrackingInactiveReason string `json:"tracking_inactive_reason,omitzero"`
 }
@@ -259,7 +259,7 @@ type Record struct {
 	Name string `json:"name"`
 	// The type of the DNS record. One of: MX, TXT, CNAME, CAA.
 	Type string `json:"type"`
-	// The time to live; Auto means that of the provider.
+	// The time to live; Auto means the provider's default.
 	TTL string `json:"ttl"`
 	// The result of the last check. One of: not_started, pending, verified, failed, temporary_failure.
 	Status string `json:"status"`
@@ -285,9 +285,9 @@ type Claim struct {
 	Region *string `json:"region"`
 	// The TXT record that proves that the domain is yours.
 	Record ClaimRecord `json:"record"`
-	// Why the claim has to wait; null if it does not.
+	// Why the claim is blocked; null if it is not blocked.
 	BlockedReason *string `json:"blocked_reason"`
-	// Why the claim failed; null if it did not.
+	// Why the claim failed; null if it has not failed.
 	FailureReason *string `json:"failure_reason"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -303,7 +303,7 @@ type ClaimRecord struct {
 	Name string `json:"name"`
 	// The value of the record.
 	Value string `json:"value"`
-	// The time to live; Auto means that of the provider.
+	// The time to live; Auto means the provider's default.
 	TTL string `json:"ttl"`
 }
 

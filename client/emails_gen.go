@@ -116,8 +116,8 @@ func (p EmailsListParams) values() url.Values {
 //   - 422 invalid_attachment: An attachment has no content or path, its base64 is broken, or its file type is not
 //     allowed.
 //   - 404 not_found: The template does not exist.
-//   - 429 daily_quota_exceeded: The team has used its quota of this day.
-//   - 429 monthly_quota_exceeded: The team has used its quota of this month.
+//   - 429 daily_quota_exceeded: The team has used its quota for this day.
+//   - 429 monthly_quota_exceeded: The team has used its quota for this month.
 //
 // The operation honors [WithIdempotencyKey].
 //
@@ -131,7 +131,7 @@ func (s *EmailsService) Send(ctx context.Context, in SendEmail, options ...Reque
 // x-batch-validation: permissive, the valid emails are accepted and the others are listed in errors. Otherwise the
 // request accepts all emails or none.
 //
-// A second request sends all emails once more, unless both have the same Idempotency-Key.
+// A second request sends all emails again, unless both have the same Idempotency-Key.
 //
 // An API key with sending_access is sufficient. An OAuth client needs the scope emails:send.
 //
@@ -143,8 +143,8 @@ func (s *EmailsService) Send(ctx context.Context, in SendEmail, options ...Reque
 //     batch, the email is listed in errors instead.
 //   - 422 missing_required_field: An email lacks a required field. In a permissive batch, the email is listed in
 //     errors instead.
-//   - 429 daily_quota_exceeded: The team has used its quota of this day.
-//   - 429 monthly_quota_exceeded: The team has used its quota of this month.
+//   - 429 daily_quota_exceeded: The team has used its quota for this day.
+//   - 429 monthly_quota_exceeded: The team has used its quota for this month.
 //
 // The operation honors [WithIdempotencyKey].
 //
@@ -158,7 +158,7 @@ func (s *EmailsService) SendBatch(ctx context.Context, in []SendEmail,
 // Check checks an email without sending it, or an email that was sent. The checks cover the sender's domain, the
 // size, the links, the HTML, the headers and the list of suppressed addresses. Nothing is stored.
 //
-// Each request checks anew.
+// A second request checks again.
 //
 // The API key needs full_access. An OAuth client needs the scope approvals:request.
 //
@@ -269,14 +269,14 @@ func (p EmailsExportParams) values() url.Values {
 	return url.Values(q)
 }
 
-// GetMetrics counts what happened to emails in a span of time, and computes rates. With dimensions, the response
+// GetMetrics counts what happened to emails in a time range, and computes rates. With dimensions, the response
 // also has a row for each period, domain, email or broadcast.
 //
 // The API key needs full_access. An OAuth client needs the scope emails:read.
 //
 // Errors:
 //
-//   - 422 validation_error: The span has too many periods, a metric is unknown, or the dimensions email and
+//   - 422 validation_error: The time range has too many periods, a metric is unknown, or the dimensions email and
 //     broadcast are combined.
 //
 // GET /emails/metrics
@@ -330,8 +330,8 @@ func (p EmailsGetMetricsParams) values() url.Values {
 	return url.Values(q)
 }
 
-// Get returns an email with its content and its state. The state last_event is that of the recipient who got
-// furthest.
+// Get returns an email with its content and its state. The field last_event is the state of the recipient whose
+// delivery got furthest.
 //
 // The API key needs full_access. An OAuth client needs the scope emails:read.
 //
@@ -343,13 +343,13 @@ func (s *EmailsService) Get(ctx context.Context, emailID string, options ...Requ
 
 // Update changes the time at which a scheduled email is sent. Other fields cannot be changed.
 //
-// The same time once more changes nothing.
+// A second request with the same time changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope emails:write.
 //
 // Errors:
 //
-//   - 422 validation_error: The email is not scheduled any more, or the time is in the past or more than 30 days
+//   - 422 validation_error: The email is no longer scheduled, or the time is in the past or more than 30 days
 //     ahead.
 //   - 422 missing_required_field: The field scheduled_at is missing.
 //
@@ -360,8 +360,8 @@ func (s *EmailsService) Update(ctx context.Context, emailID string, in UpdateEma
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// ListAttachments lists the attachments of an email that was sent. Each has a link for the download, which works
-// without an API key until it expires.
+// ListAttachments lists the attachments of an email that was sent. Each attachment has a link for the download,
+// which works without an API key until it expires.
 //
 // The API key needs full_access. An OAuth client needs the scope emails:read.
 //
@@ -421,7 +421,7 @@ func (s *EmailsService) AllAttempts(ctx context.Context, emailID string, params 
 
 // Cancel cancels a scheduled email. It is never sent, and it cannot be scheduled again.
 //
-// A second request fails, because the email is not scheduled any more.
+// A second request fails, because the email is no longer scheduled.
 //
 // The API key needs full_access. An OAuth client needs the scope emails:write.
 //
@@ -435,8 +435,8 @@ func (s *EmailsService) Cancel(ctx context.Context, emailID string, options ...R
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// GetChecks checks an email that was sent, as POST /emails/checks checks a draft. The checks use the DNS and the
-// suppressions of this moment.
+// GetChecks checks a sent email in the same way as POST /emails/checks checks a draft. The checks use the current
+// DNS records and suppressions.
 //
 // The API key needs full_access. An OAuth client needs the scope emails:read.
 //
@@ -447,7 +447,7 @@ func (s *EmailsService) GetChecks(ctx context.Context, emailID string, options .
 }
 
 // ListEvents lists the events of an email, oldest first: when it was accepted, sent, delivered, opened and so on.
-// The type is that of webhooks, without the beginning "email.".
+// The types are those of webhooks, without the prefix "email.".
 //
 // The API key needs full_access. An OAuth client needs the scope emails:read.
 //
@@ -471,7 +471,7 @@ func (s *EmailsService) AllEvents(ctx context.Context, emailID string, params Pa
 }
 
 // Explain explains what happened to an email and who must act. The response translates the replies of mail
-// servers, lists the attempts, and says what the time was spent on.
+// servers, lists the attempts, and shows where the time was spent.
 //
 // The API key needs full_access. An OAuth client needs the scope emails:read.
 //
@@ -482,10 +482,10 @@ func (s *EmailsService) Explain(ctx context.Context, emailID string,
 	return call[EmailExplanation](ctx, s.client, o, options)
 }
 
-// Share makes a link to a page that shows a sent or received email. The page needs no sign-in and expires after at
-// most 48 hours. A link cannot be revoked.
+// Share creates a link to a page that shows a sent or received email. The page needs no sign-in and expires after
+// at most 48 hours. A link cannot be revoked.
 //
-// Each request makes another link. Earlier links keep working.
+// Each request creates another link. Earlier links keep working.
 //
 // The API key needs full_access. An OAuth client needs the scope emails:share.
 //
@@ -520,10 +520,10 @@ type EmailItem struct {
 	Cc []string `json:"cc"`
 	// The addresses to which replies go.
 	ReplyTo []string `json:"reply_to"`
-	// The state of the email: the last event of the recipient who got furthest. One of: bounced, canceled, clicked,
-	// complained, delivered, delivery_delayed, failed, opened, queued, scheduled, sent, suppressed.
+	// The state of the email: the last event of the recipient whose delivery got furthest. One of: bounced, canceled,
+	// clicked, complained, delivered, delivery_delayed, failed, opened, queued, scheduled, sent, suppressed.
 	LastEvent string `json:"last_event"`
-	// When it is to be sent; null if it is not scheduled.
+	// The time at which to send it; null if it is not scheduled.
 	ScheduledAt Time `json:"scheduled_at"`
 }
 
@@ -561,7 +561,7 @@ type CheckEmail struct {
 	HTML *string `json:"html,omitzero"`
 	// The addresses to which replies go.
 	ReplyTo []string `json:"reply_to,omitzero"`
-	// As in a request that sends an email; not checked.
+	// The same field as in a request that sends an email. It is not checked.
 	ScheduledAt string `json:"scheduled_at,omitzero"`
 	// The subject.
 	Subject string `json:"subject,omitzero"`
@@ -585,7 +585,7 @@ type EmailRow struct {
 	MessageID string `json:"message_id"`
 	// When the object was created.
 	CreatedAt string `json:"created_at"`
-	// When it is to be sent; null if it is not scheduled.
+	// The time at which to send it; null if it is not scheduled.
 	ScheduledAt *string `json:"scheduled_at"`
 	// The sender, as email@example.com or Name <email@example.com>.
 	From string `json:"from"`
@@ -599,7 +599,7 @@ type EmailRow struct {
 	ReplyTo []string `json:"reply_to"`
 	// The subject.
 	Subject string `json:"subject"`
-	// The state of the email: the last event of the recipient who got furthest.
+	// The state of the email: the last event of the recipient whose delivery got furthest.
 	LastEvent string `json:"last_event"`
 	// The ID of the topic; null or empty if there is none.
 	TopicID *string `json:"topic_id"`
@@ -615,7 +615,7 @@ type EmailRow struct {
 
 // RecipientRow is part of other types.
 type RecipientRow struct {
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// Whether the address was in To, Cc or Bcc. One of: to, cc, bcc.
 	Kind string `json:"kind"`
@@ -629,9 +629,9 @@ type RecipientRow struct {
 type MetricsResponse struct {
 	// The kind of the object.
 	Object string `json:"object"`
-	// The first moment.
+	// The start of the time range.
 	StartDate Time `json:"start_date"`
-	// The end, which is excluded.
+	// The end of the time range, which is excluded.
 	EndDate Time `json:"end_date"`
 	// The names of the counted metrics.
 	Metrics []string `json:"metrics"`
@@ -639,7 +639,7 @@ type MetricsResponse struct {
 	Dimensions []string `json:"dimensions"`
 	// The length of a period.
 	Granularity string `json:"granularity"`
-	// The metrics over the whole span, by their names.
+	// The metrics over the whole time range, by name.
 	Totals map[string]float64 `json:"totals"`
 	// Absent if the request has no dimensions.
 	Data []map[string]json.RawMessage `json:"data,omitzero"`
@@ -677,10 +677,10 @@ type Email struct {
 	Cc []string `json:"cc"`
 	// The addresses to which replies go.
 	ReplyTo []string `json:"reply_to"`
-	// The state of the email: the last event of the recipient who got furthest. One of: bounced, canceled, clicked,
-	// complained, delivered, delivery_delayed, failed, opened, queued, scheduled, sent, suppressed.
+	// The state of the email: the last event of the recipient whose delivery got furthest. One of: bounced, canceled,
+	// clicked, complained, delivered, delivery_delayed, failed, opened, queued, scheduled, sent, suppressed.
 	LastEvent string `json:"last_event"`
-	// When it is to be sent; null if it is not scheduled.
+	// The time at which to send it; null if it is not scheduled.
 	ScheduledAt Time `json:"scheduled_at"`
 }
 
@@ -807,7 +807,7 @@ type LaterEvent struct {
 	Recipient string `json:"recipient"`
 	// The time.
 	At Time `json:"at"`
-	// One sentence that explains it.
+	// A sentence that explains the result.
 	Says string `json:"says"`
 }
 
@@ -840,7 +840,7 @@ type AttemptAnswer struct {
 	Hello string `json:"hello"`
 	// Whether the connection had carried another email; null if not recorded.
 	ConnectionReused *bool `json:"connection_reused"`
-	// The name that the DNS has for the sending address.
+	// The PTR record of the sending address.
 	SourcePtr AttemptPTR `json:"source_ptr"`
 	// The mail hosts of the destination, as the DNS named them; null if not recorded.
 	DNS AttemptDNS `json:"dns"`
@@ -883,7 +883,7 @@ type AttemptSigning struct {
 
 // AttemptDNS is part of other types.
 type AttemptDNS struct {
-	// One sentence that explains it.
+	// A sentence that explains the result.
 	Says string `json:"says"`
 	// Whether the domain has no MX records, so that its own addresses were used.
 	ImplicitMX bool `json:"implicit_mx"`
@@ -920,11 +920,11 @@ type AttemptTarget struct {
 type ReplyMeaning struct {
 	// The class of the reply, such as a full mailbox.
 	Class string `json:"class"`
-	// The subject of the complaint in the reply, such as recipient, source_address or message.
+	// The part that the reply rejects, such as recipient, source_address or message.
 	Blames string `json:"blames"`
-	// The one that must act.
+	// The party that must act.
 	WhoMustAct string `json:"who_must_act"`
-	// The name of the advice, which does not change.
+	// The name of the advice, which programs can compare.
 	Advice string `json:"advice"`
 	// The meaning of the reply, in one sentence.
 	Says string `json:"says"`
@@ -943,17 +943,17 @@ type SameAnswer struct {
 	OtherAttempts *int `json:"other_attempts"`
 	// The least number of other teams, rounded down; null if fewer than 10.
 	OtherTeams *int `json:"other_teams"`
-	// One sentence that explains it.
+	// A sentence that explains the result.
 	Says string `json:"says"`
 }
 
 // AttemptPTR is part of other types.
 type AttemptPTR struct {
-	// Whether the name leads back to the address. One of: confirmed, elsewhere, missing, not_recorded.
+	// Whether the name resolves to the address. One of: confirmed, elsewhere, missing, not_recorded.
 	State string `json:"state"`
 	// The name in the PTR record; empty if there is none, or if it was not recorded.
 	Name string `json:"name"`
-	// One sentence that explains it.
+	// A sentence that explains the result.
 	Says string `json:"says"`
 }
 
@@ -969,7 +969,7 @@ type StageTime struct {
 type AttemptTLS struct {
 	// Whether the connection was encrypted. One of: encrypted, clear, not_recorded, no_connection.
 	State string `json:"state"`
-	// One sentence that explains it.
+	// A sentence that explains the result.
 	Says string `json:"says"`
 	// The TLS version and cipher; empty if the connection was not encrypted.
 	Protocol string `json:"protocol"`
@@ -996,7 +996,7 @@ type RecipientAnswer struct {
 	State string `json:"state"`
 	// One or two sentences that say what happened.
 	Verdict string `json:"verdict"`
-	// The one that must act. One of: nobody, you, domain_owner, recipient, operator, provider.
+	// The party that must act. One of: nobody, you, domain_owner, recipient, operator, provider.
 	WhoMustAct string `json:"who_must_act"`
 	// The name of the advice, which does not change.
 	Advice string `json:"advice"`
@@ -1060,6 +1060,6 @@ type ShareResponse struct {
 	Object string `json:"object"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The URL.
 	URL string `json:"url"`
 }

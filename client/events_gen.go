@@ -53,16 +53,16 @@ func (s *EventsService) Create(ctx context.Context, in CreateEvent, options ...R
 }
 
 // Send sends an event about a contact. All enabled automations with this trigger start a run, and runs that wait
-// for the event go on. The event need not be defined.
+// for the event continue. The event need not be defined.
 //
-// A second request is a second event, unless both have the same Idempotency-Key.
+// A second request sends a second event, unless both have the same Idempotency-Key.
 //
 // The API key needs full_access. An OAuth client needs the scope events:send.
 //
 // Errors:
 //
 //   - 404 not_found: The contact in contact_id does not exist.
-//   - 422 validation_error: The payload does not fit the definition, is too large, or the request has both
+//   - 422 validation_error: The payload does not match the definition, is too large, or the request has both
 //     contact_id and email.
 //
 // The operation honors [WithIdempotencyKey].
@@ -85,7 +85,7 @@ func (s *EventsService) Get(ctx context.Context, event string, options ...Reques
 
 // Update replaces the schema of a definition; null removes it. The name cannot be changed.
 //
-// The same schema once more changes nothing.
+// A second request with the same schema changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope events:write.
 //
@@ -100,7 +100,7 @@ func (s *EventsService) Update(ctx context.Context, event string, in UpdateEvent
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Delete deletes a definition. The event can still be sent; its payload is not checked any more.
+// Delete deletes a definition. The event can still be sent; its payload is no longer checked.
 //
 // A second request fails with not_found.
 //

@@ -204,11 +204,11 @@ type LogRow struct {
 type Log struct {
 	// The kind of the object.
 	Object string `json:"object"`
-	// Without secrets and the content of attachments. Null if the request had no body, if the actor lacks the scope
-	// of the logged operation, or for operations on approvals. The html and the text of a sent email are null once
-	// its content is deleted.
+	// The body without secrets and the content of attachments. Null if the request had no body, if the actor lacks
+	// the scope of the logged operation, or for operations on approvals. The html and the text of a sent email are
+	// null once its content is deleted.
 	RequestBody json.RawMessage `json:"request_body"`
-	// The body of the response, without secrets. Null if it was not JSON, or was not kept.
+	// The body of the response, without secrets. Null if the body was not JSON or was not stored.
 	ResponseBody json.RawMessage `json:"response_body"`
 	// The ID of the object.
 	ID string `json:"id"`

@@ -33,9 +33,10 @@ func (s *OAuthGrantsService) All(ctx context.Context, params Page,
 	}, func(item *GrantItem) string { return item.ID })
 }
 
-// Update limits what a program may send: recipients of an email, emails of a day, or only what a person approves.
+// Update limits what a program may send. The limits are the recipients of an email, the emails per day, and
+// whether a person must approve each email.
 //
-// The same limits once more change nothing.
+// A second request with the same limits changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope approvals:write.
 //
@@ -53,7 +54,7 @@ func (s *OAuthGrantsService) Update(ctx context.Context, oauthGrantID string, in
 
 // Revoke revokes a grant with all of its tokens. Requests of the program fail at once.
 //
-// A second request returns the time of the first and changes nothing.
+// A second request returns the time of the first request and changes nothing.
 //
 // An API key with sending_access is sufficient. An OAuth client needs the scope grants:write.
 //
@@ -96,7 +97,7 @@ type GrantClient struct {
 
 // UpdateGrant is the request of [OAuthGrantsService.Update].
 type UpdateGrant struct {
-	// The new limits. Omitted ones stay.
+	// The new limits. Omitted limits stay.
 	Limits UpdateLimits `json:"limits"`
 }
 

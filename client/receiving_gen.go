@@ -104,8 +104,8 @@ func (p ReceivingGetParams) values() url.Values {
 	return url.Values(q)
 }
 
-// ListAttachments lists the attachments of a received email. Each has a link for the download, which works without
-// an API key until it expires.
+// ListAttachments lists the attachments of a received email. Each attachment has a link for the download, which
+// works without an API key until it expires.
 //
 // The API key needs full_access. An OAuth client needs the scope receiving:read.
 //
@@ -192,7 +192,7 @@ type Received struct {
 	HTML *string `json:"html"`
 	// The plain text of the email; null if it has none.
 	Text *string `json:"text"`
-	// How the HTML has inline images: as data, or by their Content-IDs. One of: data_uri, cid.
+	// How the HTML refers to inline images: as embedded data, or by Content-ID. One of: data_uri, cid.
 	HTMLFormat string `json:"html_format"`
 	// Header fields by lower-case name. The values of repeated fields are joined by line feeds.
 	Headers map[string]string `json:"headers"`

@@ -32,7 +32,8 @@ func (s *SegmentsService) All(ctx context.Context, params Page,
 	}, func(item *SegmentItem) string { return item.ID })
 }
 
-// Create creates a segment. With a filter, the filter decides at any time which contacts belong to it.
+// Create creates a segment. If the segment has a filter, it contains all contacts that match the filter at the
+// time of use.
 //
 // A second request creates a second segment with the same name, unless both have the same Idempotency-Key.
 //
@@ -63,7 +64,7 @@ func (s *SegmentsService) Get(ctx context.Context, segmentID string, options ...
 
 // Update renames a segment, or replaces its filter. A segment without a filter cannot get one.
 //
-// The same values once more change nothing.
+// A second request with the same values changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope segments:write.
 //
@@ -78,7 +79,7 @@ func (s *SegmentsService) Update(ctx context.Context, segmentID string, in Updat
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Delete deletes a segment, but not its contacts. Broadcasts to it cannot be sent any more.
+// Delete deletes a segment, but not its contacts. Broadcasts to it can no longer be sent.
 //
 // A second request succeeds too and changes nothing.
 //
@@ -115,7 +116,7 @@ func (s *SegmentsService) AllContacts(ctx context.Context, segmentID string, par
 
 // CreateSegment is the request of [SegmentsService.Create].
 type CreateSegment struct {
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// A rule that selects the contacts of the segment, instead of adding them one by one.
 	Filter map[string]any `json:"filter,omitzero"`
@@ -134,7 +135,7 @@ type Segment struct {
 	CountedAt Time `json:"counted_at"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -144,6 +145,6 @@ type Segment struct {
 type UpdateSegment struct {
 	// The new filter of a segment that has a filter.
 	Filter Field[map[string]any] `json:"filter,omitzero"`
-	// The name for your own use.
+	// A name for your own use.
 	Name Field[string] `json:"name,omitzero"`
 }

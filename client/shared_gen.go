@@ -106,7 +106,7 @@ type Tag struct {
 type SegmentItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -118,7 +118,7 @@ type SegmentMade struct {
 	Object string `json:"object"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 }
 
@@ -126,7 +126,7 @@ type SegmentMade struct {
 type ContactItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The first name.
 	FirstName *string `json:"first_name"`
@@ -172,7 +172,7 @@ type Contact struct {
 	Properties map[string]Value `json:"properties"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The first name.
 	FirstName *string `json:"first_name"`
@@ -210,7 +210,7 @@ type UpdateContact struct {
 type ContactGone struct {
 	// The kind of the object.
 	Object string `json:"object"`
-	// The ID of the contact, or its address as the path has it.
+	// The ID or the address of the contact, as in the path.
 	Contact string `json:"contact"`
 	// Always true: the object was deleted.
 	Deleted bool `json:"deleted"`

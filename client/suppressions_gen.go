@@ -58,7 +58,7 @@ func (p SuppressionsListParams) values() url.Values {
 	return url.Values(q)
 }
 
-// Add suppresses an address. Emails to it that wait are not sent either.
+// Add suppresses an address. Waiting emails to the address are not sent either.
 //
 // A second request returns the same suppression and changes nothing.
 //
@@ -192,11 +192,11 @@ func (s *SuppressionsService) Remove(ctx context.Context, suppression string, op
 type SuppressionItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// Why the address is suppressed: a permanent bounce, a complaint, or by hand. One of: bounce, complaint, manual.
 	Origin string `json:"origin"`
-	// The email that caused it.
+	// The ID of the email that caused the suppression.
 	SourceID *string `json:"source_id"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -238,7 +238,7 @@ type SuppressionsRemoved struct {
 type SuppressionRow struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// Why the address is suppressed: a permanent bounce, a complaint, or by hand. One of: bounce, complaint, manual.
 	Origin string `json:"origin"`
@@ -254,11 +254,11 @@ type Suppression struct {
 	Object string `json:"object"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// Why the address is suppressed: a permanent bounce, a complaint, or by hand. One of: bounce, complaint, manual.
 	Origin string `json:"origin"`
-	// The email that caused it.
+	// The ID of the email that caused the suppression.
 	SourceID *string `json:"source_id"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`

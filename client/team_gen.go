@@ -45,7 +45,7 @@ func (s *TeamService) AllInvitations(ctx context.Context, params Page,
 
 // CreateInvitation invites a person to the team by email. The link in the email works for some days.
 //
-// A second request replaces the invitation, so that the link of the first does not work any more.
+// A second request replaces the invitation, so that the first link no longer works.
 //
 // The API key needs full_access. An OAuth client needs the scope members:write.
 //
@@ -63,7 +63,7 @@ func (s *TeamService) CreateInvitation(ctx context.Context, in CreateInvitation,
 	return call[Invitation](ctx, s.client, o, options)
 }
 
-// RevokeInvitation revokes an invitation. Its link does not work any more.
+// RevokeInvitation revokes an invitation. Its link no longer works.
 //
 // A second request fails with not_found.
 //
@@ -76,9 +76,9 @@ func (s *TeamService) RevokeInvitation(ctx context.Context, invitationID string,
 	return call[Gone](ctx, s.client, o, options)
 }
 
-// ResendInvitation sends the email of an invitation once more, with a new link and a new term.
+// ResendInvitation sends the email of an invitation again, with a new link and a new expiry.
 //
-// A second request sends a third email, until there are too many.
+// Each request sends another email, up to the limit for an invitation.
 //
 // The API key needs full_access. An OAuth client needs the scope members:write.
 //
@@ -118,7 +118,7 @@ func (s *TeamService) AllMembers(ctx context.Context, params Page,
 
 // UpdateMember changes the role of a member.
 //
-// The same role once more changes nothing.
+// A second request with the same role changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope members:write.
 //
@@ -174,7 +174,7 @@ type Team struct {
 type InvitationItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The role in the team. One of: owner, admin, member, viewer.
 	Role string `json:"role"`
@@ -212,7 +212,7 @@ type Invitation struct {
 	Object string `json:"object"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The role in the team. One of: owner, admin, member, viewer.
 	Role string `json:"role"`
@@ -232,7 +232,7 @@ type Invitation struct {
 type MemberItem struct {
 	// The ID of the user.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The name of the user; null if it is not known.
 	Name *string `json:"name"`
@@ -254,7 +254,7 @@ type Member struct {
 	Object string `json:"object"`
 	// The ID of the user.
 	ID string `json:"id"`
-	// The address.
+	// The email address.
 	Email string `json:"email"`
 	// The name of the user; null if it is not known.
 	Name *string `json:"name"`

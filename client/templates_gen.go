@@ -35,7 +35,7 @@ func (s *TemplatesService) All(ctx context.Context, params Page,
 
 // Create creates a template as a draft. Emails can use it after POST /templates/{template}/publish.
 //
-// A second request creates a second template, unless both have the same Idempotency-Key. A second one with the
+// A second request creates a second template, unless both have the same Idempotency-Key. A second request with the
 // same alias fails.
 //
 // The API key needs full_access. An OAuth client needs the scope templates:write.
@@ -52,7 +52,7 @@ func (s *TemplatesService) Create(ctx context.Context, in CreateTemplate, option
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Get returns a template with the content of its newest version, also if that version is not published.
+// Get returns a template with the content of its newest version, even if that version is not published.
 //
 // The API key needs full_access. An OAuth client needs the scope templates:read.
 //
@@ -62,10 +62,10 @@ func (s *TemplatesService) Get(ctx context.Context, template string, options ...
 	return call[Template](ctx, s.client, o, options)
 }
 
-// Update changes a template, which makes a new version. Emails keep the published version until the new one is
+// Update changes a template, which creates a new version. Emails keep the published version until the new one is
 // published.
 //
-// The same values once more change nothing.
+// A second request with the same values changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope templates:write.
 //
@@ -94,10 +94,10 @@ func (s *TemplatesService) Delete(ctx context.Context, template string, options 
 	return call[Gone](ctx, s.client, o, options)
 }
 
-// Check checks the email that a template makes, as POST /emails/checks does for a draft. Nothing is sent or
+// Check checks the email that a template produces, in the same way as POST /emails/checks. Nothing is sent or
 // stored.
 //
-// Each request checks anew.
+// A second request checks again.
 //
 // The API key needs full_access. An OAuth client needs the scope templates:read.
 //
@@ -114,7 +114,7 @@ func (s *TemplatesService) Check(ctx context.Context, template string, in CheckT
 
 // Duplicate copies a template. The copy is a draft without an alias, and "(Copy)" is added to its name.
 //
-// Each request makes another copy.
+// Each request creates another copy.
 //
 // The API key needs full_access. An OAuth client needs the scope templates:write.
 //
@@ -124,7 +124,7 @@ func (s *TemplatesService) Duplicate(ctx context.Context, template string, optio
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Publish publishes the newest version. Emails that are accepted from now on have its content.
+// Publish publishes the newest version. Emails that are accepted later have its content.
 //
 // A second request publishes the same version again and changes nothing.
 //
@@ -143,7 +143,7 @@ func (s *TemplatesService) Publish(ctx context.Context, template string, options
 
 // Render fills a template with values and returns the result. Nothing is sent or stored.
 //
-// Each request renders anew.
+// A second request renders again.
 //
 // The API key needs full_access. An OAuth client needs the scope templates:read.
 //
@@ -196,7 +196,7 @@ func (s *TemplatesService) GetVersion(ctx context.Context, template, version str
 	return call[TemplateVersion](ctx, s.client, o, options)
 }
 
-// CompareVersions compares two versions of a template. The response names the fields that differ, and has the
+// CompareVersions compares two versions of a template. The response names the fields that differ, and shows the
 // differences of HTML and text line by line.
 //
 // The API key needs full_access. An OAuth client needs the scope templates:read.
@@ -214,7 +214,7 @@ func (s *TemplatesService) CompareVersions(ctx context.Context, template, versio
 
 // RestoreVersion makes the content of an older version the newest version. Publish it to send it.
 //
-// A second request changes nothing, because the content is already the newest.
+// A second request changes nothing, because the newest version already has this content.
 //
 // The API key needs full_access. An OAuth client needs the scope templates:write.
 //
@@ -233,11 +233,11 @@ func (s *TemplatesService) RestoreVersion(ctx context.Context, template, version
 type TemplateItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// draft until the template is published for the first time. One of: draft, published.
 	Status string `json:"status"`
-	// When it was last published; null if never.
+	// When it was last published; null if it was never published.
 	PublishedAt Time `json:"published_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -249,7 +249,7 @@ type TemplateItem struct {
 
 // CreateTemplate is the request of [TemplatesService.Create].
 type CreateTemplate struct {
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// Placeholders such as {{{KEY}}} are replaced by values.
 	HTML string `json:"html"`
@@ -291,7 +291,7 @@ type Template struct {
 	Name string `json:"name"`
 	// draft until the template is published for the first time. One of: draft, published.
 	Status string `json:"status"`
-	// When it was last published; null if never.
+	// When it was last published; null if it was never published.
 	PublishedAt Time `json:"published_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -321,7 +321,7 @@ type Variable struct {
 	Key string `json:"key"`
 	// The type of the values: string or number. One of: string, number.
 	Type string `json:"type"`
-	// The value that is used where there is none; null if it has no fallback.
+	// The value that is used if no other value is set; null if there is no fallback.
 	FallbackValue any `json:"fallback_value"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -337,7 +337,7 @@ type UpdateTemplate struct {
 	From Field[string] `json:"from,omitzero"`
 	// The HTML with its placeholders.
 	HTML Field[string] `json:"html,omitzero"`
-	// The name for your own use.
+	// A name for your own use.
 	Name Field[string] `json:"name,omitzero"`
 	// Null or an empty list removes all addresses.
 	ReplyTo Field[[]string] `json:"reply_to,omitzero"`

@@ -31,8 +31,8 @@ func (s *TopicsService) All(ctx context.Context, params Page, options ...Request
 	}, func(item *TopicItem) string { return item.ID })
 }
 
-// Create creates a topic. Its default subscription holds for contacts who have not chosen, and cannot be changed
-// later.
+// Create creates a topic. Its default subscription applies to contacts who have made no choice, and cannot be
+// changed later.
 //
 // A second request creates a second topic with the same name, unless both have the same Idempotency-Key.
 //
@@ -58,7 +58,7 @@ func (s *TopicsService) Get(ctx context.Context, topicID string, options ...Requ
 
 // Update changes the name, the description or the visibility of a topic.
 //
-// The same values once more change nothing.
+// A second request with the same values changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope topics:write.
 //
@@ -69,8 +69,7 @@ func (s *TopicsService) Update(ctx context.Context, topicID string, in UpdateTop
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Delete deletes a topic with the subscriptions of all contacts. Broadcasts with this topic cannot be sent any
-// more.
+// Delete deletes a topic with the subscriptions of all contacts. Broadcasts with this topic can no longer be sent.
 //
 // A second request fails with not_found.
 //
@@ -86,11 +85,11 @@ func (s *TopicsService) Delete(ctx context.Context, topicID string, options ...R
 type TopicItem struct {
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
-	// The text that explains it to readers.
+	// A text that describes the object to readers.
 	Description string `json:"description"`
-	// The subscription of contacts who have not chosen. One of: opt_in, opt_out.
+	// The subscription of contacts who have made no choice. One of: opt_in, opt_out.
 	DefaultSubscription string `json:"default_subscription"`
 	// The contacts that see the topic on the subscription page: all, or only those that have opted in. One of:
 	// public, private.
@@ -101,11 +100,11 @@ type TopicItem struct {
 
 // CreateTopic is the request of [TopicsService.Create].
 type CreateTopic struct {
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
 	// The subscription of contacts who have not chosen; it never changes. One of: opt_in, opt_out.
 	DefaultSubscription string `json:"default_subscription"`
-	// The text that explains it to readers.
+	// A text that describes the object to readers.
 	Description string `json:"description,omitzero"`
 	// The contacts that see the topic on the unsubscribe page: all, or only those that have opted in. One of: public,
 	// private. The default is private.
@@ -118,11 +117,11 @@ type Topic struct {
 	Object string `json:"object"`
 	// The ID of the object.
 	ID string `json:"id"`
-	// The name for your own use.
+	// A name for your own use.
 	Name string `json:"name"`
-	// The text that explains it to readers.
+	// A text that describes the object to readers.
 	Description string `json:"description"`
-	// The subscription of contacts who have not chosen. One of: opt_in, opt_out.
+	// The subscription of contacts who have made no choice. One of: opt_in, opt_out.
 	DefaultSubscription string `json:"default_subscription"`
 	// The contacts that see the topic on the subscription page: all, or only those that have opted in. One of:
 	// public, private.
@@ -135,7 +134,7 @@ type Topic struct {
 type UpdateTopic struct {
 	// Null removes it.
 	Description Field[string] `json:"description,omitzero"`
-	// The name for your own use.
+	// A name for your own use.
 	Name Field[string] `json:"name,omitzero"`
 	// The contacts that see the topic on the subscription page: all, or only those that have opted in. One of:
 	// public, private.

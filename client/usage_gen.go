@@ -31,7 +31,7 @@ type Usage struct {
 	Contacts UsageOf `json:"contacts"`
 	// Segments of the team.
 	Segments UsageOf `json:"segments"`
-	// Broadcasts that have started, also if they were canceled or have failed since, up to 100,000.
+	// Started broadcasts, including canceled and failed ones, up to 100,000.
 	Broadcasts UsageOf `json:"broadcasts"`
 	// Credits of the public API, which Postrider does not have.
 	AiCredits CreditUsage `json:"ai_credits"`
@@ -51,9 +51,9 @@ type Usage struct {
 type CreditUsage struct {
 	// How much of the limit is used.
 	Used int `json:"used"`
-	// The limit; null means none.
+	// The limit; null means no limit.
 	Limit *int `json:"limit"`
-	// When the limit grows; null if it does not.
+	// When the limit grows; null if it stays the same.
 	NextIncreaseAt Time `json:"next_increase_at"`
 }
 
@@ -61,9 +61,9 @@ type CreditUsage struct {
 type RunUsage struct {
 	// Runs that began in this UTC month and are still stored, up to 100,000.
 	Used int `json:"used"`
-	// The limit; null means none.
+	// The limit; null means no limit.
 	Limit *int `json:"limit"`
-	// When the counter starts again from 0.
+	// When the counter is reset to 0.
 	ResetsAt Time `json:"resets_at"`
 }
 
@@ -71,7 +71,7 @@ type RunUsage struct {
 type UsageOf struct {
 	// How much of the limit is used.
 	Used int `json:"used"`
-	// The limit; null means none.
+	// The limit; null means no limit.
 	Limit *int `json:"limit"`
 }
 
@@ -87,13 +87,13 @@ type usageWireEmailsStruct struct {
 type EmailUsage struct {
 	// Sent and received emails, counted per recipient. With a limit, accepted emails that are not sent yet count too.
 	Used int `json:"used"`
-	// The limit; null means none.
+	// The limit; null means no limit.
 	Limit *int `json:"limit"`
 	// Sent emails, counted per recipient.
 	Sent int `json:"sent"`
 	// Received emails, counted per recipient.
 	Received int `json:"received"`
-	// When the counter starts again from 0.
+	// When the counter is reset to 0.
 	ResetsAt Time `json:"resets_at"`
 }
 
@@ -106,7 +106,7 @@ type GrantUsage struct {
 	// Emails sent on this UTC day, counted per recipient. Null if there is no daily limit, because nothing is counted
 	// then.
 	Used *int `json:"used"`
-	// When the counter starts again from 0.
+	// When the counter is reset to 0.
 	ResetsAt Time `json:"resets_at"`
 }
 

@@ -35,7 +35,7 @@ func (s *WebhooksService) All(ctx context.Context, params Page,
 
 // Create adds an endpoint and returns its signing secret. Events that occur from now on are posted to it.
 //
-// A second request adds a second endpoint, which gets all events too.
+// A second request adds a second endpoint, which also gets all events.
 //
 // The API key needs full_access. An OAuth client needs the scope webhooks:write.
 //
@@ -51,7 +51,7 @@ func (s *WebhooksService) Create(ctx context.Context, in CreateWebhook,
 	return call[WebhookSecret](ctx, s.client, o, options)
 }
 
-// Get returns an endpoint with its signing secret. Because of the secret, the scope for changes is needed.
+// Get returns an endpoint with its signing secret. Because of the secret, the request needs the scope for changes.
 //
 // The API key needs full_access. An OAuth client needs the scope webhooks:write.
 //
@@ -61,10 +61,10 @@ func (s *WebhooksService) Get(ctx context.Context, webhookID string, options ...
 	return call[Webhook](ctx, s.client, o, options)
 }
 
-// Update changes an endpoint, disables it or enables it. While it is disabled, events are not kept for it, and
-// retries stop.
+// Update changes an endpoint, disables it or enables it. A disabled endpoint gets no retries, and events that
+// occur during this time are not kept for it.
 //
-// The same values once more change nothing.
+// A second request with the same values changes nothing.
 //
 // The API key needs full_access. An OAuth client needs the scope webhooks:write.
 //
@@ -91,8 +91,8 @@ func (s *WebhooksService) Delete(ctx context.Context, webhookID string, options 
 	return call[Gone](ctx, s.client, o, options)
 }
 
-// ListEvents lists the events that were posted to an endpoint or wait for it, newest first. Only after moves
-// through the list; it has no before.
+// ListEvents lists the events that were posted to an endpoint or wait for it, newest first. The list has the
+// parameter after, but not before.
 //
 // The API key needs full_access. An OAuth client needs the scope webhooks:read.
 //
@@ -190,10 +190,10 @@ func (p WebhooksListAttemptsParams) values() url.Values {
 	return url.Values(q)
 }
 
-// ReplayEvent delivers an event once more, at once. The payload and its ID stay the same; the signature is new.
-// Planned retries go on.
+// ReplayEvent delivers an event again, at once. The payload and its ID stay the same; the signature is new.
+// Planned retries continue.
 //
-// Each request delivers the event once more.
+// Each request delivers the event again.
 //
 // The API key needs full_access. An OAuth client needs the scope webhooks:write.
 //
@@ -208,9 +208,10 @@ func (s *WebhooksService) ReplayEvent(ctx context.Context, webhookID, webhookEve
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// Recover delivers all events again that have failed since a time. Use it after an outage of your endpoint.
+// Recover delivers all events again that have failed since the given time. Use it after an outage of your
+// endpoint.
 //
-// A second request delivers those again that have failed since.
+// A second request delivers only events that have failed since the first one.
 //
 // The API key needs full_access. An OAuth client needs the scope webhooks:write.
 //
@@ -218,7 +219,7 @@ func (s *WebhooksService) ReplayEvent(ctx context.Context, webhookID, webhookEve
 //
 //   - 422 missing_required_field: The field since is missing.
 //   - 422 validation_error: The time is not valid, or the endpoint is disabled.
-//   - 429 rate_limit_exceeded: A recovery of this endpoint is still going on.
+//   - 429 rate_limit_exceeded: A recovery of this endpoint is still running.
 //
 // POST /webhooks/{webhook_id}/recover
 func (s *WebhooksService) Recover(ctx context.Context, webhookID string, in RecoverWebhook,
@@ -227,10 +228,10 @@ func (s *WebhooksService) Recover(ctx context.Context, webhookID string, in Reco
 	return call[Ref](ctx, s.client, o, options)
 }
 
-// RotateSigningSecret makes a new signing secret. For 24 hours, requests have a signature with the old secret too,
-// so that you can change it without a gap.
+// RotateSigningSecret creates a new signing secret. For 24 hours, requests are also signed with the old secret, so
+// that no request fails while you change it.
 //
-// Each request makes another secret. The one before it stays in use for 24 hours.
+// Each request creates another secret. The previous secret stays in use for 24 hours.
 //
 // The API key needs full_access. An OAuth client needs the scope webhooks:write.
 //
@@ -257,9 +258,10 @@ type WebhookItem struct {
 	DisabledReason *string `json:"disabled_reason"`
 	// When the endpoint was disabled automatically; null if it was not.
 	DisabledAt Time `json:"disabled_at"`
-	// Since when every known attempt has failed; null if the last attempt succeeded.
+	// The time since which every known attempt has failed; null if the last attempt succeeded.
 	FailingSince Time `json:"failing_since"`
-	// Since when too many events wait for this endpoint, so that new events fail at once; null if it accepts events.
+	// The time since which too many events wait for this endpoint. New events then fail at once. Null if the endpoint
+	// accepts events.
 	FullSince Time `json:"full_since"`
 }
 
@@ -285,7 +287,7 @@ type WebhookSecret struct {
 type Webhook struct {
 	// The kind of the object.
 	Object string `json:"object"`
-	// The secret with which requests are signed: whsec_ followed by the key in base64.
+	// The secret that signs requests: whsec_ followed by the key in base64.
 	SigningSecret string `json:"signing_secret"`
 	// The ID of the object.
 	ID string `json:"id"`
@@ -301,9 +303,10 @@ type Webhook struct {
 	DisabledReason *string `json:"disabled_reason"`
 	// When the endpoint was disabled automatically; null if it was not.
 	DisabledAt Time `json:"disabled_at"`
-	// Since when every known attempt has failed; null if the last attempt succeeded.
+	// The time since which every known attempt has failed; null if the last attempt succeeded.
 	FailingSince Time `json:"failing_since"`
-	// Since when too many events wait for this endpoint, so that new events fail at once; null if it accepts events.
+	// The time since which too many events wait for this endpoint. New events then fail at once. Null if the endpoint
+	// accepts events.
 	FullSince Time `json:"full_since"`
 }
 

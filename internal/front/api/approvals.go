@@ -12,7 +12,7 @@ import (
 // ApprovalItem represents an approval in a list.
 type ApprovalItem struct {
 	ID          string       `json:"id"`
-	Status      string       `json:"status" enum:"pending,approved,rejected,expired,failed" doc:"Only pending approvals can change. The emails of approved ones were sent; those of failed ones could not be sent."`
+	Status      string       `json:"status" enum:"pending,approved,rejected,expired,failed" doc:"Only pending approvals can change. With the status approved, the email was sent; with failed, it could not be sent."`
 	RequestedBy actorWire    `json:"requested_by"`
 	From        string       `json:"from"`
 	Recipients  int          `json:"recipients" doc:"The number of addresses in To, Cc and Bcc."`

@@ -36,8 +36,8 @@ type BroadcastTally struct {
 	Failed       int64 `json:"failed"`
 	Suppressed   int64 `json:"suppressed" doc:"Suppressed after the email was created. Contacts who were suppressed before count in left_out."`
 	Canceled     int64 `json:"canceled"`
-	Opened       int64 `json:"opened" doc:"By people; opens and clicks by bots are not counted."`
-	Clicked      int64 `json:"clicked" doc:"By people; opens and clicks by bots are not counted."`
+	Opened       int64 `json:"opened" doc:"Recipients who opened the email; bots are not counted."`
+	Clicked      int64 `json:"clicked" doc:"Recipients who clicked a link; bots are not counted."`
 	Complained   int64 `json:"complained"`
 	Unsubscribed int64 `json:"unsubscribed"`
 }

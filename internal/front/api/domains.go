@@ -65,7 +65,7 @@ type DomainItem struct {
 	ClickTracking bool             `json:"click_tracking"`
 	Capabilities  capabilitiesWire `json:"capabilities"`
 
-	TrackingInactive string `json:"tracking_inactive_reason,omitzero" doc:"The reason for which nothing is tracked although tracking is on. Postrider only." enum:"no_tracking_subdomain,tracking_subdomain_not_verified,domain_not_verified"`
+	TrackingInactive string `json:"tracking_inactive_reason,omitzero" doc:"Why nothing is tracked although tracking is on. Only Postrider has this field." enum:"no_tracking_subdomain,tracking_subdomain_not_verified,domain_not_verified"`
 }
 
 type domainWire struct {

@@ -24,7 +24,7 @@ type searchedList[T any] struct {
 	HasMore        bool         `json:"has_more"`
 	Data           []T          `json:"data"`
 	Next           string       `json:"next,omitzero" doc:"Present if a search took too long and ended early. Pass it as after (or before) to continue the search."`
-	SearchedBackTo wire.ISOTime `json:"searched_back_to,omitzero" doc:"Present together with next: all emails that were accepted since this time were searched, or, for a page before a cursor, all that were accepted until this time."`
+	SearchedBackTo wire.ISOTime `json:"searched_back_to,omitzero" doc:"Present together with next. All emails that were accepted since this time were searched. With the parameter before, all emails that were accepted until this time were searched."`
 }
 
 // searchedListOf returns the page of a search, with its items in the form of the API.

@@ -40,7 +40,7 @@ type logList struct {
 type logWire struct {
 	Object string `json:"object"`
 	LogItem
-	RequestBody  verbatim `json:"request_body" doc:"Without secrets and the content of attachments. Null if the request had no body, if the actor lacks the scope of the logged operation, or for operations on approvals. The html and the text of a sent email are null once its content is deleted."`
+	RequestBody  verbatim `json:"request_body" doc:"The body without secrets and the content of attachments. Null if the request had no body, if the actor lacks the scope of the logged operation, or for operations on approvals. The html and the text of a sent email are null once its content is deleted."`
 	ResponseBody verbatim `json:"response_body"`
 }
 

@@ -35,7 +35,7 @@ type erasurePart struct {
 	In    string  `json:"in" doc:"The kind of data that was searched."`
 	What  string  `json:"what"`
 	Count int     `json:"count"`
-	Left  *string `json:"left" doc:"Null if they were erased. soon: they can be erased in a few minutes. later: they can be erased once they are delivered. kept: they are erased only if suppressions is true. always: an erasure does not change them, and what says why."`
+	Left  *string `json:"left" doc:"Null if the data was erased. soon: the data can be erased in a few minutes. later: the emails can be erased once they are delivered. kept: the data is erased only if suppressions is true. always: an erasure does not change the data, and what says why."`
 }
 
 func erasureToItem(e privacy.Erasure) ErasureItem {

@@ -32,7 +32,7 @@ type SuppressionItem struct {
 	ID        string      `json:"id"`
 	Email     string      `json:"email"`
 	Origin    string      `json:"origin" enum:"bounce,complaint,manual"`
-	SourceID  *string     `json:"source_id" doc:"The email that caused it."`
+	SourceID  *string     `json:"source_id" doc:"The ID of the email that caused the suppression."`
 	CreatedAt wire.DBTime `json:"created_at"`
 }
 

@@ -19,7 +19,7 @@ type usageWire struct {
 	} `json:"emails"`
 	Contacts       usageOf     `json:"contacts"`
 	Segments       usageOf     `json:"segments"`
-	Broadcasts     usageOf     `json:"broadcasts" doc:"Broadcasts that have started, also if they were canceled or have failed since, up to 100,000."`
+	Broadcasts     usageOf     `json:"broadcasts" doc:"Started broadcasts, including canceled and failed ones, up to 100,000."`
 	AICredits      creditUsage `json:"ai_credits"`
 	AutomationRuns runUsage    `json:"automation_runs"`
 	Domains        usageOf     `json:"domains"`

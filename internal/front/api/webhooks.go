@@ -38,8 +38,8 @@ type WebhookItem struct {
 	CreatedAt      wire.DBTime `json:"created_at"`
 	DisabledReason *string     `json:"disabled_reason" doc:"Why the endpoint was disabled automatically; null if it was not."`
 	DisabledAt     wire.DBTime `json:"disabled_at" nullable:"true"`
-	FailingSince   wire.DBTime `json:"failing_since" nullable:"true" doc:"Since when every known attempt has failed; null if the last attempt succeeded."`
-	FullSince      wire.DBTime `json:"full_since" nullable:"true" doc:"Since when too many events wait for this endpoint, so that new events fail at once; null if it accepts events."`
+	FailingSince   wire.DBTime `json:"failing_since" nullable:"true" doc:"The time since which every known attempt has failed; null if the last attempt succeeded."`
+	FullSince      wire.DBTime `json:"full_since" nullable:"true" doc:"The time since which too many events wait for this endpoint. New events then fail at once. Null if the endpoint accepts events."`
 }
 
 type webhookWire struct {

@@ -32,10 +32,12 @@ import (
 //	body: {"from":"..."}
 //	form: file=@contacts.csv
 //	node: resend.emails.send($body)
+//	client: Emails.Send
 //
 // A line that begins with a space continues the line before it. The operations of a file are in an order in which their
 // examples work one after another. The lines node, go, python, ruby, php and cli are templates of package samples. The
-// line cli! and the like hold a complete program. The file fields.txt describes fields that many types share. The files
+// line client names the method of Postrider's Go client, if there is no line go. The line cli! and the like hold a
+// complete program. The file fields.txt describes fields that many types share. The files
 // responses/NAME.json hold the recorded responses, which a test writes.
 //
 //go:embed reference/*.txt reference/responses/*.json
@@ -140,6 +142,8 @@ func addLine(to *wire.Text, line string) error {
 	switch {
 	case ok && slices.Contains(samples.Languages, name):
 		to.Example.Calls[name] = rest
+	case ok && name == "client":
+		to.Example.GoClient = rest
 	case ok && name == "again":
 		to.Repeat = rest
 	case ok && name == "error":

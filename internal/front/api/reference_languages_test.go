@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
@@ -151,8 +153,8 @@ var examples = map[string]func(){
 
 var goID = regexp.MustCompile(`\bI[dD]:(\S+?)[ }]`)
 
-// Each example for Go makes the request that the reference shows for curl. It prints the response, or an object of the
-// official client, which has the ID of the response.
+// Each example for Go makes the request that the reference shows for curl. With Postrider's package client, it prints
+// the values of the response. With the official client, it prints an object that has the ID of the response.
 func TestReferenceInGo(t *testing.T) {
 	t.Parallel()
 	s := newExampleServer(t, "go")
@@ -191,18 +193,89 @@ func TestReferenceInGo(t *testing.T) {
 	s.compareAll(func(key string) (printed, problem string) {
 		printed, problem = p.run(files[key])
 		return printed, strings.TrimPrefix(problem, "ok")
-	}, func(o *wire.ReferenceOperation, code, text string, response any) bool {
+	}, func(_ *wire.ReferenceOperation, code, text string, response any) bool {
 		if !strings.Contains(code, "resend.NewClient") {
-			_, isText := response.(string)
-			status, body, _ := strings.Cut(text, " ")
-			_, body, _ = strings.Cut(body, " ") // the words of the status
-			return status == strconv.Itoa(o.Status) && sameText(body, !isText, response)
+			return printedByGoClient(text, response)
 		}
 		object, _ := response.(map[string]any)
 		id, has := object["id"].(string)
 		shown := goID.FindStringSubmatch(text)
 		return strings.TrimSpace(text) != "" && (!has || shown == nil || shown[1] == id)
 	})
+}
+
+// printedByGoClient reports whether an example with the package client printed a response: a file as it is, each row or
+// event of a stream on a line, or the response as JSON.
+func printedByGoClient(text string, response any) bool {
+	shown, isText := response.(string)
+	if !isText {
+		var printed any
+		return json.Unmarshal([]byte(text), &printed) == nil && sameData(printed, response)
+	}
+	if strings.TrimSpace(text) == strings.TrimSpace(shown) {
+		return true
+	}
+	var rows []string
+	for line := range strings.Lines(shown) {
+		if data, isEvent := strings.CutPrefix(line, "data: "); isEvent || strings.HasPrefix(line, "{") {
+			rows = append(rows, data)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return len(lines) == len(rows) && !slices.ContainsFunc(lines, func(line string) bool {
+		row := rows[0]
+		rows = rows[1:]
+		var printed, want any
+		return json.Unmarshal([]byte(line), &printed) != nil || json.Unmarshal([]byte(row), &want) != nil ||
+			!sameData(printed, want)
+	})
+}
+
+// sameData reports whether the package client has read a JSON value. It may write a time in another format, and leave
+// out an empty value or write null for it.
+func sameData(printed, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		object, ok := printed.(map[string]any)
+		for name := range want {
+			ok = ok && sameData(object[name], want[name])
+		}
+		for name, v := range object {
+			_, has := want[name]
+			ok = ok && (has || isEmpty(v))
+		}
+		return ok || isEmpty(printed) && isEmpty(want)
+	case []any:
+		list, ok := printed.([]any)
+		ok = ok && len(list) == len(want)
+		for i := range want {
+			ok = ok && sameData(list[i], want[i])
+		}
+		return ok || isEmpty(printed) && isEmpty(want)
+	case string:
+		if text, ok := printed.(string); ok && text != want {
+			var a, b client.Time
+			return a.UnmarshalJSON([]byte(strconv.Quote(text))) == nil && b.UnmarshalJSON([]byte(strconv.Quote(want))) == nil &&
+				a.Equal(b.Time)
+		}
+	}
+	return reflect.DeepEqual(printed, want) || isEmpty(printed) && isEmpty(want)
+}
+
+// isEmpty reports whether a JSON value is null, zero, false, empty, or an object of empty values.
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, item := range v {
+			if !isEmpty(item) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	}
+	return v == nil || v == "" || v == 0.0 || v == false
 }
 
 // official says how the examples of a language with an official client are run, if its folder is known.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"go/format"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,6 +39,10 @@ func TestReferenceIsComplete(t *testing.T) {
 			if o.Description == "" || o.Repeat == "" != (o.Method == http.MethodGet) {
 				t.Errorf("%s: the description is %q; what a second request does, except for GET, is %q", name, o.Description,
 					o.Repeat)
+			}
+			code, err := format.Source([]byte(example(&o, "go") + "\n"))
+			if err != nil || string(code) != example(&o, "go")+"\n" {
+				t.Errorf("%s has no example in Go that is formatted as gofmt does it, error %v:\n%s", name, err, example(&o, "go"))
 			}
 			if len(o.Examples) < 6 || len(o.Scopes) != 1 || len(o.Errors) < 6 {
 				t.Errorf("%s has %d examples, %d scopes and %d errors", name, len(o.Examples), len(o.Scopes), len(o.Errors))

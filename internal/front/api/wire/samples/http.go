@@ -1,9 +1,6 @@
 package samples
 
-import (
-	"strconv"
-	"strings"
-)
+import "strings"
 
 // http prints a program that uses the HTTP library of a language.
 func (p *printer) http(language string) string {
@@ -11,8 +8,6 @@ func (p *printer) http(language string) string {
 	switch language {
 	case "node":
 		return p.fetch(target)
-	case "go":
-		return p.netHTTP(target)
 	case "python":
 		return p.urllib(target)
 	case "ruby":
@@ -42,40 +37,6 @@ func (p *printer) fetch(target string) string {
 	}
 	b.WriteString("});\nconsole.log(response.status, await response.text());")
 	return b.String()
-}
-
-func (p *printer) netHTTP(target string) string {
-	var b strings.Builder
-	imports, body := "\t\"fmt\"\n\t\"io\"\n\t\"log\"\n\t\"net/http\"\n\t\"os\"\n", "nil"
-	if p.Body != nil {
-		imports += "\t\"strings\"\n"
-		body = "strings.NewReader(body)"
-	}
-	b.WriteString("package main\n\nimport (\n" + imports + ")\n\nfunc main() {\n")
-	if p.Body != nil {
-		b.WriteString("\tbody := " + goRaw(jsonSyntax.text(p.body, 0)) + "\n")
-	}
-	b.WriteString("\treq, err := http.NewRequest(" + strconv.Quote(p.Method) + ", os.Getenv(\"URL\")+" +
-		strconv.Quote(target) + ", " + body + ")\n" + "\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n" +
-		"\treq.Header.Set(\"Authorization\", \"Bearer \"+os.Getenv(\"KEY\"))\n")
-	if name, v, ok := strings.Cut(p.Header, ": "); ok {
-		b.WriteString("\treq.Header.Set(" + strconv.Quote(name) + ", " + strconv.Quote(v) + ")\n")
-	}
-	if p.Body != nil {
-		b.WriteString("\treq.Header.Set(\"Content-Type\", \"application/json\")\n")
-	}
-	b.WriteString("\n\tresp, err := http.DefaultClient.Do(req)\n\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n" +
-		"\tdefer resp.Body.Close()\n\ttext, err := io.ReadAll(resp.Body)\n\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n" +
-		"\tfmt.Println(resp.Status, string(text))\n}")
-	return b.String()
-}
-
-// goRaw returns a Go string literal, which spans several lines if the text does.
-func goRaw(text string) string {
-	if strings.Contains(text, "`") {
-		return strconv.Quote(text)
-	}
-	return "`" + text + "`"
 }
 
 func (p *printer) urllib(target string) string {

@@ -4,7 +4,7 @@
 //
 // A [Request] is data: a method, a path, a JSON body. Print returns it as code for each language. If the official
 // client of a language has a method for the operation, [Request.Calls] has a template of the call. Otherwise, the code
-// uses the HTTP library of the language.
+// uses the HTTP library of the language, and in Go Postrider's package client.
 //
 // All examples read the address of the installation and the API key from the environment variables URL and KEY.
 //
@@ -21,7 +21,8 @@
 //
 // # Failures
 //
-// Print returns an error for a body that is not JSON and for an unknown placeholder. Values are never evaluated.
+// Print returns an error for a body that is not JSON, for an unknown placeholder, and for a method of the package client
+// that does not exist or has no parameter for a value of the request. Values are never evaluated.
 package samples
 
 import (
@@ -48,6 +49,7 @@ type Request struct {
 	Body         []byte            // JSON; nil if the request has no body
 	Form         []Field           // fields of a form with a file, instead of a body
 	Calls        map[string]string // templates of calls of the official clients, by language
+	GoClient     string            // the method of package client if Calls has none for Go, such as "Approvals.Create"
 	Whole        map[string]string // complete programs, by language, which replace the printed ones
 }
 
@@ -57,7 +59,8 @@ type Field struct{ Name, Value, File string }
 // Sample is an example request in a language.
 type Sample struct{ Language, Code string }
 
-// Print returns the request in each language. The language cli is left out if the official CLI has no command for it.
+// Print returns the request in each language. The language cli is left out if the official CLI has no command for it,
+// and Go if the request names no method of a client.
 func Print(r Request) (all []Sample, err error) {
 	p := printer{Request: r}
 	if r.Body != nil {
@@ -105,7 +108,9 @@ func (p *printer) print(language string) (string, error) {
 		return p.curl(), nil
 	case call != "":
 		return p.program(language, call)
-	case language == "cli":
+	case language == "go" && p.GoClient != "":
+		return p.goClient()
+	case language == "cli", language == "go":
 		return "", nil
 	}
 	return p.http(language), nil

@@ -33,6 +33,16 @@ var requests = map[string]Request{
 			"go":     "client.Domains.Update($domain_id, &resend.UpdateDomainRequest$body)",
 			"python": "resend.Domains.update($body(id=domain_id))", "ruby": "Resend::Domains.update($body(id=domain_id))",
 			"php": "$resend->domains->update($domain_id, $body)", "cli": "resend domains update $domain_id --tls $.tls"}},
+	"create": {Method: "POST", Path: "/automations", GoClient: "Automations.Create",
+		Body: []byte(`{"name":"Welcome","steps":[{"key":"start","type":"trigger","config":{"event_name":"user.created"}},
+			{"key":"split","type":"split","config":{"branches":[{"name":"a","percent":50.5},{"name":"b","percent":49.5}]}}],
+			"connections":[{"from":"start","to":"split"}]}`)},
+	"change": {Method: "PATCH", Path: "/contacts/{contact}", Params: map[string]string{"contact": "ada@example.net"},
+		GoClient: "Contacts.Update", Body: []byte(`{"first_name":"Augusta \"Ada\"","last_name":null,"unsubscribed":false,
+			"properties":{"plan":"team","seats":5,"vip":true}}`)},
+	"export": {Method: "GET", Path: "/emails/export", Query: "format=ndjson&subject=4711", GoClient: "Emails.Export"},
+	"download": {Method: "GET", Path: "/contacts/imports/{import_id}/failures",
+		Params: map[string]string{"import_id": "1"}, GoClient: "Contacts.ImportFailures"},
 }
 
 // The printed examples are those in testdata, and Go code is formatted as gofmt formats it.
@@ -70,7 +80,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// An example with an unknown placeholder or a body that is not JSON is refused.
+// An example with an unknown placeholder, a body that is not JSON, or a value that the Go client cannot send is refused.
 func TestPrintRefuses(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]Request{
@@ -78,6 +88,14 @@ func TestPrintRefuses(t *testing.T) {
 		"field":     {Method: "GET", Path: "/emails", Calls: map[string]string{"cli": "resend emails get $.id"}},
 		"body":      {Method: "POST", Path: "/emails", Body: []byte(`{"a":1} x`)},
 		"query":     {Method: "GET", Path: "/emails", Query: "a=%zz"},
+		"service":   {Method: "GET", Path: "/emails", GoClient: "Letters.List"},
+		"method":    {Method: "GET", Path: "/emails", GoClient: "Emails.Burn"},
+		"no query":  {Method: "GET", Path: "/usage", GoClient: "Usage.Get", Query: "limit=1"},
+		"no body":   {Method: "GET", Path: "/usage", GoClient: "Usage.Get", Body: []byte(`{}`)},
+		"no path":   {Method: "GET", Path: "/emails", GoClient: "Emails.Get"},
+		"filter":    {Method: "GET", Path: "/emails", GoClient: "Emails.List", Query: "colour=red"},
+		"type": {Method: "POST", Path: "/emails", GoClient: "Emails.Send",
+			Body: []byte(`{"from":"a@acme.example","to":"ada@example.net"}`)},
 	} {
 		if all, err := Print(r); err == nil {
 			t.Errorf("%s: printed %v", name, all)

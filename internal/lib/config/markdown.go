@@ -33,16 +33,17 @@ Durations are written as ` + "`30s`, `5m`, `1h30m`" + `, and sizes as ` + "`512K
 arrays; in a variable or flag, commas separate the items. Postrider reports all invalid settings at once and does not
 start until all are valid. Tables such as ` + "`[[relays]]`" + ` come after all other settings of the file. TOML
 counts each line after the name of a table as part of that table. Unknown names in the file, and unknown variables that
-begin with ` + "`POSTRIDER_`" + `, are invalid too. ` + "`postrider config check`" + ` reports what is invalid, also in
-certificates and other files that settings name, and which features are off. ` + "`postrider config show`" + `
-prints each value with its source. It hides secrets, the user names of relays, and the parameters of URLs. The command ` + "`dev`" +
+begin with ` + "`POSTRIDER_`" + `, are invalid too. ` + "`postrider config check`" + ` reports all problems, including
+those in certificates and other files that settings name. The command also lists the features that are off.
+` + "`postrider config show`" + ` prints each value with its source. The command hides secrets, the user names of relays,
+and the parameters of URLs. The command ` + "`dev`" +
 		` has other defaults: ` + "`data_dir`" +
 		` is
 ` + "`data/dev`, `http_listen` is `127.0.0.1:3000`, and `rate_limit` is 1000." + `
 
 A running node reads its settings again when it gets the signal SIGHUP
-(` + "`systemctl reload postrider`" + `). Settings that are live in the table then take effect. The log names the
-others that have changed, which need a restart. If a setting is invalid, the node keeps all its settings and logs the
+(` + "`systemctl reload postrider`" + `). Settings that are live in the table then take effect. The log lists
+the changed settings that need a restart. If a setting is invalid, the node keeps all its settings and logs the
 problems.
 
 | Setting | Type | Default | Live | Meaning |

@@ -65,8 +65,9 @@ func newBuild(ctx context.Context, source, out, only string) (*build, error) {
 		return nil, fmt.Errorf("read the date of the commit: %w", err)
 	}
 	b.date = time.Unix(seconds, 0).UTC()
-	// The environment of the caller must not change the programs.
-	b.env = []string{"GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off", "CGO_CFLAGS=-O2",
+	// The environment of the caller must not change the programs. GOGC concerns the compiler itself: with more memory, it
+	// takes an eighth less time.
+	b.env = []string{"GOGC=400", "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off", "CGO_CFLAGS=-O2",
 		"CGO_LDFLAGS=", "TZ=UTC", "LC_ALL=C", "SOURCE_DATE_EPOCH=" + text}
 	return b, nil
 }

@@ -178,7 +178,11 @@ func defineSendGrid(flags *pflag.FlagSet) sourceOpener {
 		if err != nil {
 			return nil, "", err
 		}
-		return sendgrid.New(c, *file), c.URL(), nil
+		place := c.URL()
+		if *file != "" { // an import does not continue in the rows of another file
+			place += " and " + *file
+		}
+		return sendgrid.New(c, *file), place, nil
 	}
 }
 
@@ -210,7 +214,7 @@ func importFrom(flags *pflag.FlagSet, p product) action {
 			return err
 		}
 		return withTeam(ctx, n, *team, func(t teams.Team) error {
-			o := importfrom.Options{TeamID: t.ID, Source: source, Name: p.name + " " + place, DryRun: *dryRun, Only: kinds,
+			o := importfrom.Options{TeamID: t.ID, Source: source, Name: p.name + " " + place, Key: key, DryRun: *dryRun, Only: kinds,
 				Restart: *restart, State: cmp.Or(*stateFile, defaultState(n, p.name, t.ID)),
 				Say: func(format string, args ...any) { fmt.Fprintf(e.errOut, format+"\n", args...) }}
 			if !*dryRun {

@@ -23,10 +23,12 @@ type MergeRow struct {
 }
 
 // MergeChoice is a contact's subscription to a topic. If IsDefault is set, the subscription is the topic's default, and
-// the contact may have made no choice: it is stored only if it ends the opt-in of an existing contact.
+// the contact may have made no choice: it is stored only if it ends the opt-in of an existing contact. If Assumed is
+// set, the contact may have made no choice either, and the subscription is stored for new contacts only.
 type MergeChoice struct {
 	Choice
 	IsDefault bool
+	Assumed   bool
 }
 
 // MergeResult is what happened to a row.
@@ -173,9 +175,10 @@ func (row *mergeContact) normalize() {
 		case i < 0:
 			topics = append(topics, t)
 		case topics[i].Subscription != t.Subscription:
-			topics[i].Subscription, topics[i].IsDefault = OptOut, false
+			topics[i].Subscription, topics[i].IsDefault, topics[i].Assumed = OptOut, false, false
 		default:
 			topics[i].IsDefault = topics[i].IsDefault && t.IsDefault
+			topics[i].Assumed = topics[i].Assumed && t.Assumed
 		}
 	}
 	row.Topics = topics
@@ -303,7 +306,7 @@ func (m *merger) compareTopic(row *mergeContact, had Subscription, t MergeChoice
 	if ends {
 		m.results[row.result].OptedOut = true
 	}
-	if ends || had == "" && !t.IsDefault {
+	if ends || had == "" && !t.IsDefault && (row.created || !t.Assumed) {
 		row.topics = append(row.topics, t.Choice)
 	}
 }

@@ -167,7 +167,8 @@ func (m *importer) row(ctx context.Context, c *Contact) (contacts.MergeRow, erro
 		}
 		row.Topics = append(row.Topics, contacts.MergeChoice{
 			Choice:    contacts.Choice{TopicID: topicID, Subscription: t.Subscription},
-			IsDefault: t.Effective && t.Subscription == m.defaults[topicID]})
+			IsDefault: t.Effective && t.Subscription == m.defaults[topicID],
+			Assumed:   t.Effective && t.Subscription == contacts.OptIn})
 	}
 	return row, nil
 }

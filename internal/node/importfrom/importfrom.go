@@ -167,7 +167,9 @@ type Contact struct {
 type Choice struct {
 	TopicID      string // in the source
 	Subscription contacts.Subscription
-	Effective    bool // the subscription may be the topic's default, because the source does not tell choices apart
+	// Effective means that the subscription is the topic's default in the source, which does not tell whether the contact
+	// chose it. It then opts in new contacts only.
+	Effective bool
 }
 
 // Webhook is a URL that receives events.

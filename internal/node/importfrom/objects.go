@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/net/idna"
 
@@ -79,7 +80,7 @@ func (m *importer) segment(ctx context.Context, g *Segment) (err error) {
 		m.add(Segments, g.Name, Kept, g.Note)
 		return nil
 	}
-	o, name, found := m.segments.matchName(strings.TrimSpace(g.Name), 255)
+	o, name, found := m.segments.matchName(oneLine(g.Name), 255)
 	outcome := Created
 	switch {
 	case found:
@@ -281,5 +282,15 @@ func withoutPassword(text string) string {
 	return u.Redacted()
 }
 
-// oneLine replaces line breaks and surrounding white space, which names must not have.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine replaces line breaks, and removes surrounding white space and control characters, which names must not have.
+func oneLine(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\r' || r == '\n':
+			return ' '
+		case unicode.IsControl(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD")))
+}

@@ -2,13 +2,13 @@ package importfrom
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node/importfrom/fetch"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/domains"
@@ -31,6 +31,7 @@ type Options struct {
 	TeamID  string
 	Source  Source
 	Name    string // product and place, such as "resend https://api.resend.com"
+	Key     string // credential of the source; only its fingerprint is stored
 	DryRun  bool   // write nothing
 	State   string // path of the state file; a dry run has none
 	Restart bool   // ignore the progress of an earlier import
@@ -92,8 +93,14 @@ func (m *importer) open() (err error) {
 		return fmt.Errorf("the state file %s belongs to an import from %s into the team %s that has not ended: continue that "+
 			"one, name another file with --state, or forget it with --restart", m.o.State, m.st.Source, m.st.Team)
 	}
+	if m.st != nil && m.st.Account != fingerprint(m.o.Name, m.o.Key) {
+		m.file.close()
+		return fmt.Errorf("the import in the state file %s began with another key, which may belong to another account: continue "+
+			"it with that key, or begin again with --restart, which overwrites nothing", m.o.State)
+	}
 	if m.st == nil {
 		m.st = newState(m.o.Name, m.o.TeamID, false)
+		m.st.Account = fingerprint(m.o.Name, m.o.Key)
 	}
 	if m.st.Kind != "" {
 		m.since = time.UnixMicro(m.st.Began)
@@ -126,9 +133,6 @@ func (m *importer) run(ctx context.Context) error {
 	return nil
 }
 
-// errNoProgress is a bug of a source, or of the product behind it.
-var errNoProgress = errors.New("the source returned the same page again")
-
 // kind imports the records of one kind, page by page. The next page is fetched while a page is written.
 func (m *importer) kind(ctx context.Context, kind Kind) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -141,6 +145,10 @@ func (m *importer) kind(ctx context.Context, kind Kind) error {
 	}
 	m.st.Report.count(kind)
 	next := m.fetch(ctx, kind, m.st.Cursor)
+	var cursors fetch.Cursors
+	if err := cursors.Next(m.st.Cursor); err != nil {
+		return err
+	}
 	for {
 		f := <-next
 		if f.err != nil {
@@ -148,8 +156,8 @@ func (m *importer) kind(ctx context.Context, kind Kind) error {
 		}
 		p := &f.page
 		if p.Next != "" {
-			if p.Next == m.st.Cursor {
-				return errNoProgress
+			if err := cursors.Next(p.Next); err != nil {
+				return err
 			}
 			next = m.fetch(ctx, kind, p.Next)
 		}

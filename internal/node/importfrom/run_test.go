@@ -321,10 +321,11 @@ func TestStateFile(t *testing.T) {
 			Guard: n.Guard, Domains: n.Domains, Log: n.Log,
 			Notify: func(context.Context, *db.Tx, string, string, string) error { return nil }}))
 		state := filepath.Join(t.TempDir(), "state.json")
-		run := func(name string, a *account, restart bool) error {
+		run := func(of string, a *account, restart bool) error {
+			name, key, _ := strings.Cut(of, " ")
 			_, err := importfrom.Run(t.Context(), importfrom.Deps{DB: n.DB, Contacts: n.Contacts, Domains: n.Domains,
 				Templates: n.Templates, Suppressions: n.Suppressions, Webhooks: hooks}, importfrom.Options{
-				TeamID: n.Other.TeamID, Source: a, Name: name, State: state, Restart: restart})
+				TeamID: n.Other.TeamID, Source: a, Name: name, Key: key + "first-key", State: state, Restart: restart})
 			return err
 		}
 		down := errors.New("down")
@@ -346,6 +347,12 @@ func TestStateFile(t *testing.T) {
 		if err := run("other", &account{}, false); err == nil || !strings.Contains(err.Error(), "--restart") {
 			t.Errorf("another source: %v", err)
 		}
+		if err := run("test other-key", &account{}, false); err == nil || !strings.Contains(err.Error(), "another key") {
+			t.Errorf("another key: %v", err)
+		}
+		if text, err := os.ReadFile(state); err != nil || strings.Contains(string(text), "first-key") {
+			t.Errorf("the state file is %s, %v", text, err)
+		}
 		if err := run("other", &account{}, true); err != nil {
 			t.Error(err)
 		}
@@ -357,6 +364,75 @@ func TestStateFile(t *testing.T) {
 		}
 		if err := run("other", &account{}, true); err != nil {
 			t.Errorf("a broken file, ignored: %v", err)
+		}
+	})
+}
+
+// A source whose pages form a circle ends the import.
+func TestCircle(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		a := &circle{}
+		_, err := importfrom.Run(t.Context(), importfrom.Deps{DB: w.DB, Contacts: w.Contacts, Domains: w.Domains,
+			Templates: w.Templates, Suppressions: w.Suppressions, Webhooks: w.hooks}, importfrom.Options{TeamID: w.team,
+			Source: a, Name: "test", State: w.state})
+		if err == nil || !strings.Contains(err.Error(), "same page") {
+			t.Errorf("after %d pages: %v", a.pages, err)
+		}
+	})
+}
+
+// circle is a source with three pages that follow one another again and again.
+type circle struct{ pages int }
+
+func (c *circle) Kinds() []importfrom.Kind { return []importfrom.Kind{importfrom.Suppressions} }
+
+func (c *circle) Page(context.Context, importfrom.Kind, string) (importfrom.Page, error) {
+	if c.pages++; c.pages > 100 {
+		return importfrom.Page{}, errors.New("the import goes in circles")
+	}
+	return importfrom.Page{Next: fmt.Sprint(c.pages % 3)}, nil
+}
+
+// Control characters in a name do not keep a contact from being unsubscribed. A subscription that may be the default of
+// the source does not opt in an existing contact.
+func TestConsent(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		before := &account{pages: map[importfrom.Kind][]importfrom.Page{
+			importfrom.Topics:   {{Topics: []importfrom.Topic{{ID: "1", Name: "News", Default: contacts.OptOut}}}},
+			importfrom.Contacts: {{Contacts: []importfrom.Contact{{Address: "ann@example.net"}, {Address: "bob@example.net"}}}},
+		}}
+		if _, _, err := w.run(before, false); err != nil {
+			t.Fatal(err)
+		}
+		in := func(effective bool) []importfrom.Choice {
+			return []importfrom.Choice{{TopicID: "2", Subscription: contacts.OptIn, Effective: effective}}
+		}
+		other := &account{pages: map[importfrom.Kind][]importfrom.Page{
+			importfrom.Segments: {{Segments: []importfrom.Segment{{ID: "s", Name: "A\nB\x00  C"}}}},
+			importfrom.Topics:   {{Topics: []importfrom.Topic{{ID: "2", Name: "News\x00", Default: contacts.OptIn}}}},
+			importfrom.Contacts: {{Contacts: []importfrom.Contact{
+				{Address: "ann@example.net", FirstName: "A\x00nn", LastName: "\x07\xff", Unsubscribed: true, Topics: in(true)},
+				{Address: "bob@example.net", Topics: in(false)}, {Address: "cleo@example.net", Topics: in(true)}}}},
+		}}
+		got, _, err := w.run(other, false)
+		w.check("import", []string{"segments: 1 created", "topics: 1 differing", "contacts: 1 created",
+			"contacts: 1 completed", "contacts: 1 differing", "contacts: 1 opted out"}, got, err)
+		want := map[string]contacts.Subscription{"ann": contacts.OptOut, "bob": contacts.OptIn, "cleo": contacts.OptIn}
+		for name, subscription := range want {
+			for _, s := range testnode.Must(w.Contacts.Subscriptions(ctx, w.team, name+"@example.net")) {
+				if s.Subscription != subscription {
+					t.Errorf("%s: %+v", name, s)
+				}
+			}
+		}
+		if ann := testnode.Must(w.Contacts.Get(ctx, w.team, "ann@example.net")); !ann.Unsubscribed {
+			t.Errorf("Ann is %+v", ann)
+		}
+		if n := w.Count(`SELECT COUNT(*) FROM segments WHERE name = 'A B  C'`); n != 1 {
+			t.Error("the segment has another name")
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package importfrom
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +18,8 @@ const stateVersion = 1
 // state is the progress of an import. It contains no keys.
 type state struct {
 	Version int    `json:"version"`
-	Source  string `json:"source"` // product and place, such as "resend https://api.resend.com"
+	Source  string `json:"source"`  // product and place, such as "resend https://api.resend.com"
+	Account string `json:"account"` // fingerprint of the key
 	Team    string `json:"team_id"`
 	Done    []Kind `json:"done"`   // kinds that are imported completely
 	Kind    Kind   `json:"kind"`   // the kind that is being imported, or ""
@@ -35,6 +38,13 @@ func newState(source, team string, dry bool) *state {
 	return &state{Version: stateVersion, Source: source, Team: team, Segments: map[string]string{},
 		Topics: map[string]string{}, Matched: map[string]bool{}, Report: Report{Source: source, Team: team, DryRun: dry,
 			Counts: map[Kind]*Count{}, Items: []Item{}, LeftOut: []LeftOut{}, Notes: []string{}}}
+}
+
+// fingerprint tells the keys of a source apart without containing them. A cursor of one account must not be used for
+// another one, because everything before it would be missing.
+func fingerprint(source, key string) string {
+	sum := sha256.Sum256([]byte(source + "\x00" + key))
+	return hex.EncodeToString(sum[:8])
 }
 
 func (s *state) done(kind Kind) bool { return slices.Contains(s.Done, kind) }

@@ -3,7 +3,8 @@
 // # Invariants
 //
 // A response has at most Options.MaxBody bytes, and takes at most Options.Timeout. Redirects are not followed, because
-// they would carry the key to another host. The key is part of Options.Header and occurs in no error.
+// they would carry the key to another host; for the same reason, a path begins with a slash. The key is part of
+// Options.Header and occurs in no error, even if the server repeats it.
 //
 // # Failures
 //
@@ -19,6 +20,7 @@ package fetch
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +28,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +44,8 @@ const (
 	// patience is the longest time that a server may ask for. The import then stops, and can be continued.
 	patience = 15 * time.Minute
 	maxSaid  = 300 // maximum length of a server's error message, in bytes
+	// minSecret is the length from which on a credential is removed from messages. Shorter texts occur by chance.
+	minSecret = 4
 )
 
 // Options configures a Client.
@@ -68,8 +73,11 @@ type Client struct {
 // New returns a client, or an error if the URL is not usable.
 func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil, fmt.Errorf("%q is not the URL of an API: write it as https://api.example.com", o.URL)
+	if err != nil {
+		return nil, errors.New("the URL of the API cannot be parsed: write it as https://api.example.com")
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, fmt.Errorf("%q is not the URL of an API: write it as https://api.example.com", u.Redacted())
 	}
 	if u.Scheme == "http" && !isNear(u.Hostname()) {
 		return nil, fmt.Errorf("%s would send the key without encryption: use https, or a host of a private network", u.Redacted())
@@ -121,6 +129,9 @@ func Status(err error) int {
 
 // Get reads the document at a path below the base into the variable that into points to.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
+	if !strings.HasPrefix(path, "/") { // it could end the name of the host, as in "@example.net/"
+		return fmt.Errorf("%s named the page %q, which may lead to another address than %s", c.o.Name, path, c.base)
+	}
 	address := c.base + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
@@ -169,7 +180,7 @@ func (c *Client) once(ctx context.Context, address, path string, into any) (afte
 	body, err := io.ReadAll(io.LimitReader(answer.Body, c.o.MaxBody+1))
 	switch {
 	case answer.StatusCode/100 != 2:
-		e := &StatusError{c.o.Name, path, answer.StatusCode, said(body)}
+		e := &StatusError{c.o.Name, path, answer.StatusCode, c.said(body)}
 		if e.Status == http.StatusTooManyRequests || e.Status/100 == 5 && e.Status != http.StatusNotImplemented {
 			return retryAfter(answer.Header), e
 		}
@@ -228,9 +239,9 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// said returns the message of an error response in printable form. Products call its member message, Message, error or
-// errors.
-func said(body []byte) string {
+// said returns the message of an error response in printable form and without the key. Products call its member
+// message, Message, error or errors.
+func (c *Client) said(body []byte) string {
 	var m struct {
 		Message string `json:"message"`
 		Error   any    `json:"error"`
@@ -246,6 +257,9 @@ func said(body []byte) string {
 			text = cmp.Or(text, m.Errors[0].Message)
 		}
 	}
+	for _, secret := range secrets(c.o.Header) {
+		text = strings.ReplaceAll(text, secret, "[key]")
+	}
 	if len(text) > maxSaid {
 		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
 	}
@@ -255,6 +269,24 @@ func said(body []byte) string {
 		}
 		return r
 	}, text)
+}
+
+// secrets returns the credentials in a header, longest first: values, and the parts of values of the schemes Bearer and
+// Basic.
+func secrets(h http.Header) (all []string) {
+	for _, values := range h {
+		for _, v := range values {
+			credential := v[strings.LastIndexByte(v, ' ')+1:]
+			all = append(all, v, credential)
+			if decoded, err := base64.StdEncoding.DecodeString(credential); err == nil {
+				_, password, _ := strings.Cut(string(decoded), ":")
+				all = append(all, string(decoded), password)
+			}
+		}
+	}
+	all = slices.DeleteFunc(all, func(s string) bool { return len(s) < minSecret })
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return all
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -2,6 +2,7 @@ package fetch_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -130,5 +131,82 @@ func TestURLs(t *testing.T) {
 		if _, err := fetch.New(fetch.Options{URL: url, Name: "Example"}); (err == nil) != ok {
 			t.Errorf("%q: %v", url, err)
 		}
+	}
+}
+
+// The key occurs in no error, not even if the server repeats it.
+func TestKeyStaysSecret(t *testing.T) {
+	t.Parallel()
+	for name, header := range map[string]http.Header{
+		"Bearer": {"Authorization": {"Bearer secret_value"}},
+		"Basic":  {"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("api:secret_value"))}},
+		"alone":  {"X-Token": {"secret_value"}},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprintf(w, `{"message":"%ssecret_value, %s%s"}`, strings.Repeat("x", 290), r.Header.Get("Authorization"),
+				r.Header.Get("X-Token"))
+		}))
+		c, err := fetch.New(fetch.Options{URL: server.URL, Name: "Example", Header: header})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Get(t.Context(), "/things", nil, nil)
+		if err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "OnNlY3JldF92YWx1Z") {
+			t.Errorf("%s: %v", name, err)
+		}
+		server.Close()
+	}
+	_, err := fetch.New(fetch.Options{URL: "https://user:password@example.com", Name: "Example"})
+	if err == nil || strings.Contains(err.Error(), "password@") {
+		t.Errorf("a URL with a password: %v", err)
+	}
+}
+
+// The key goes to no other host than that of the base, although a path may come from the server.
+func TestPathsStayBelowTheBase(t *testing.T) {
+	t.Parallel()
+	c, err := fetch.New(fetch.Options{URL: "https://api.example.com", Name: "Example", Wait: never(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"@127.0.0.1/", ".example.net/", ":1/", ""} {
+		if err := c.Get(t.Context(), path, nil, nil); err == nil || !strings.Contains(err.Error(), "other address") {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
+// never fails the test when a client waits for another try.
+func never(t *testing.T) func(context.Context, time.Duration) error {
+	return func(context.Context, time.Duration) error {
+		t.Error("the client tries again")
+		return context.Canceled
+	}
+}
+
+// A list whose pages repeat, or that has too many pages, is an error.
+func TestCursors(t *testing.T) {
+	t.Parallel()
+	count := func(most int, next func(n int) string) int {
+		c := fetch.Cursors{Most: most}
+		for n := range 10_000 {
+			if c.Next(next(n)) != nil {
+				return n
+			}
+		}
+		return -1
+	}
+	if n := count(0, func(int) string { return "a" }); n != 1 {
+		t.Errorf("the same cursor was found after %d pages", n)
+	}
+	if n := count(0, func(n int) string { return fmt.Sprint(max(n, 20) % 10) }); n < 0 || n > 100 {
+		t.Errorf("a circle was found after %d pages", n)
+	}
+	if n := count(0, func(n int) string { return fmt.Sprint(n) }); n >= 0 {
+		t.Errorf("distinct cursors are refused after %d pages", n)
+	}
+	if n := count(7, func(n int) string { return fmt.Sprint(n) }); n != 7 {
+		t.Errorf("the limit of 7 pages is %d", n)
 	}
 }

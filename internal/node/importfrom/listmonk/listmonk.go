@@ -84,12 +84,15 @@ func results[T any](ctx context.Context, c *fetch.Client, path, cursor string, q
 		Data struct {
 			Results []T `json:"results"`
 			Total   int `json:"total"`
+			PerPage int `json:"per_page"`
 		} `json:"data"`
 	}
 	if err := c.Get(ctx, path, query, &answer); err != nil {
 		return nil, "", err
 	}
-	if all = answer.Data.Results; len(all) > 0 && number*perPage < answer.Data.Total {
+	// A page may be smaller than asked for: listmonk limits per_page, and names the limit.
+	all = answer.Data.Results
+	if len(all) > 0 && (number-1)*answer.Data.PerPage+len(all) < answer.Data.Total {
 		next = strconv.Itoa(number + 1)
 	}
 	return all, next, nil
@@ -108,6 +111,7 @@ func (s *Source) readLists(ctx context.Context) error {
 		return nil
 	}
 	found := []list{}
+	cursors := fetch.Cursors{Most: fetch.MaxPages}
 	for cursor := ""; ; {
 		all, next, err := results[list](ctx, s.c, "/api/lists", cursor, url.Values{"order_by": {"created_at"},
 			"order": {"ASC"}})
@@ -118,6 +122,9 @@ func (s *Source) readLists(ctx context.Context) error {
 		if cursor = next; cursor == "" {
 			s.lists = found
 			return nil
+		}
+		if err := cursors.Next(cursor); err != nil {
+			return err
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package listmonk_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,5 +85,37 @@ func TestSource(t *testing.T) {
 		if _, err := listmonk.Header(key); err == nil {
 			t.Errorf("the key %q is accepted", key)
 		}
+	}
+}
+
+// A server that limits its pages to fewer subscribers than asked for is read to the end.
+func TestSmallPages(t *testing.T) {
+	t.Parallel()
+	answers := map[string]fixture.Answer{"/api/lists?order=ASC&order_by=created_at&page=1&per_page=500": {
+		Page: docs + "lists/#get-apilists", Body: `{"data":{"results":[],"total":0,"per_page":2,"page":1}}`}}
+	for n, body := range []string{`[{"email":"a@example.net"},{"email":"b@example.net"}],"total":5,"per_page":2`,
+		`[{"email":"c@example.net"},{"email":"d@example.net"}],"total":5`,
+		`[{"email":"e@example.net","status":"disabled"}],"total":5,"per_page":2`} {
+		answers[fmt.Sprintf("/api/subscribers?order=ASC&order_by=created_at&page=%d&per_page=500", n+1)] = fixture.Answer{
+			Page: docs + "subscribers/#get-apisubscribers", Body: `{"data":{"results":` + body + `}}`}
+	}
+	url := fixture.API{Name: "listmonk", Answers: answers}.Serve(t)
+	s := listmonk.New(fixture.Client(t, url, "listmonk", nil))
+	var got []string
+	for cursor := ""; ; {
+		p, err := s.Page(t.Context(), importfrom.Contacts, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range p.Contacts {
+			got = append(got, c.Address)
+		}
+		if cursor = p.Next; cursor == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{"a@example.net", "b@example.net", "c@example.net", "d@example.net", "e@example.net"},
+		got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -91,6 +91,7 @@ func (s *Source) readDomains(ctx context.Context) error {
 		return nil
 	}
 	found := []domain{}
+	cursors := fetch.Cursors{Most: fetch.MaxPages}
 	for skip := 0; ; {
 		var list struct {
 			Items []domain `json:"items"`
@@ -108,6 +109,9 @@ func (s *Source) readDomains(ctx context.Context) error {
 		if skip += len(list.Items); len(list.Items) == 0 || skip >= list.Total {
 			s.domains = found
 			return nil
+		}
+		if err := cursors.Next(strconv.Itoa(skip)); err != nil {
+			return err
 		}
 	}
 }
@@ -179,6 +183,7 @@ func (s *Source) readLists(ctx context.Context) error {
 		return nil
 	}
 	found := []list{}
+	cursors := fetch.Cursors{Most: fetch.MaxPages}
 	for cursor := ""; ; {
 		var p importfrom.Page
 		err := s.walk(ctx, &p, cursor, []string{fmt.Sprintf("/v3/lists/pages?limit=%d", perPage)},
@@ -191,6 +196,9 @@ func (s *Source) readLists(ctx context.Context) error {
 		if cursor = p.Next; cursor == "" {
 			s.lists = found
 			return nil
+		}
+		if err := cursors.Next(cursor); err != nil {
+			return err
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package mailgun_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,5 +90,21 @@ func TestSource(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The address of the next page, which the server names, cannot change the host that gets the key.
+func TestForeignPages(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{"@127.0.0.1/v3/lists", "0/v3/lists", ".example.net/"} {
+		url := fixture.API{Name: "Mailgun", Answers: map[string]fixture.Answer{
+			"/v4/domains?limit=100&skip=0": {Page: docs + "domains/get-v4-domains", Body: `{"total_count":0,"items":[]}`},
+			"/v3/lists/pages?limit=100": {Page: docs + "mailing-lists/get-lists-pages",
+				Body: `{"items":[{"address":"dev@example.com"}],"paging":{"next":"` + next + `"}}`},
+		}}.Serve(t)
+		s := mailgun.New(fixture.Client(t, url, "Mailgun", mailgun.Header("key")))
+		if _, err := s.Page(t.Context(), importfrom.Segments, ""); err == nil || !strings.Contains(err.Error(), next) {
+			t.Errorf("%s: %v", next, err)
+		}
 	}
 }

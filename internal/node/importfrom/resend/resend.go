@@ -37,10 +37,9 @@ const (
 type Source struct {
 	c *fetch.Client
 
-	properties map[string]scalar.Type // nil until they are read
-	topics     []importfrom.Topic
-	hasTopics  bool     // whether topics is set
-	segments   []string // ids, sorted; nil until they are read
+	properties map[string]scalar.Type           // nil until they are read
+	defaults   map[string]contacts.Subscription // of topics, by id; nil until they are read
+	segments   []string                         // ids, sorted; nil until they are read
 }
 
 // New returns a source. The client must have the API key in its header.
@@ -94,8 +93,13 @@ func list[T any](ctx context.Context, c *fetch.Client, path, after string, query
 	if err := c.Get(ctx, path, query, &answer); err != nil {
 		return nil, "", err
 	}
-	if answer.HasMore && len(answer.Data) > 0 {
-		next = idOf(&answer.Data[len(answer.Data)-1])
+	if answer.HasMore {
+		if len(answer.Data) > 0 {
+			next = idOf(&answer.Data[len(answer.Data)-1])
+		}
+		if next == "" {
+			return nil, "", fmt.Errorf("the list %s breaks off: it has more items, and does not say which", path)
+		}
 	}
 	return answer.Data, next, nil
 }
@@ -185,6 +189,7 @@ func (s *Source) readProperties(ctx context.Context) error {
 		return nil
 	}
 	found := map[string]scalar.Type{}
+	cursors := fetch.Cursors{Most: fetch.MaxPages}
 	for cursor := ""; ; {
 		var p importfrom.Page
 		if err := s.propertyPage(ctx, &p, cursor); err != nil {
@@ -196,6 +201,9 @@ func (s *Source) readProperties(ctx context.Context) error {
 		if cursor = p.Next; cursor == "" {
 			s.properties = found
 			return nil
+		}
+		if err := cursors.Next(cursor); err != nil {
+			return err
 		}
 	}
 }
@@ -237,18 +245,29 @@ func (s *Source) topicPage(ctx context.Context, p *importfrom.Page, cursor strin
 	return err
 }
 
-// readTopics reads all topics, unless they are known.
+// readTopics reads the defaults of all topics, unless they are known.
 func (s *Source) readTopics(ctx context.Context) error {
-	for cursor := ""; !s.hasTopics; {
+	if s.defaults != nil {
+		return nil
+	}
+	found := map[string]contacts.Subscription{}
+	cursors := fetch.Cursors{Most: fetch.MaxPages}
+	for cursor := ""; ; {
 		var p importfrom.Page
 		if err := s.topicPage(ctx, &p, cursor); err != nil {
 			return err
 		}
-		s.topics = append(s.topics, p.Topics...)
-		cursor = p.Next
-		s.hasTopics = cursor == ""
+		for _, t := range p.Topics {
+			found[t.ID] = t.Default
+		}
+		if cursor = p.Next; cursor == "" {
+			s.defaults = found
+			return nil
+		}
+		if err := cursors.Next(cursor); err != nil {
+			return err
+		}
 	}
-	return nil
 }
 
 // suppressions reads suppressions. Accounts without this part of the API have none.
@@ -266,8 +285,11 @@ func (s *Source) suppressions(ctx context.Context, p *importfrom.Page, cursor st
 	}
 	p.Next = next
 	for _, x := range all {
-		p.Suppressions = append(p.Suppressions, importfrom.Suppression{Address: x.Email,
-			Origin: suppressions.Origin(x.Origin)})
+		of := importfrom.Suppression{Address: x.Email, Origin: suppressions.Manual} // also for an unknown origin
+		if o := suppressions.Origin(x.Origin); o == suppressions.Bounce || o == suppressions.Complaint {
+			of.Origin = o
+		}
+		p.Suppressions = append(p.Suppressions, of)
 	}
 	return err
 }
@@ -298,18 +320,18 @@ func (s *Source) contacts(ctx context.Context, p *importfrom.Page, cursor string
 		return err
 	}
 	p.Next, p.Contacts = next, make([]importfrom.Contact, len(all))
-	gone := make([]bool, len(all))
+	gone := make([]bool, len(all)) // deleted since the list was read
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range all {
 		p.Contacts[i] = all[i].neutral()
-		if len(s.properties) == 0 && len(s.topics) == 0 {
+		if len(s.properties) == 0 && len(s.defaults) == 0 {
 			continue
 		}
 		group.Go(func() error {
 			err := s.complete(ctx, all[i].ID, &p.Contacts[i])
 			if fetch.Status(err) == http.StatusNotFound {
-				gone[i] = true // it was deleted meanwhile
+				gone[i] = true
 				return nil
 			}
 			return err
@@ -320,7 +342,10 @@ func (s *Source) contacts(ctx context.Context, p *importfrom.Page, cursor string
 	}
 	kept := p.Contacts[:0]
 	for i, c := range p.Contacts {
-		if !gone[i] {
+		if gone[i] {
+			p.Notes = []string{"Contacts that were deleted there during the import are left out, unless they were unsubscribed."}
+		}
+		if !gone[i] || c.Unsubscribed {
 			kept = append(kept, c)
 		}
 	}
@@ -350,24 +375,32 @@ func (s *Source) complete(ctx context.Context, contactID string, c *importfrom.C
 			c.Values[key] = v
 		}
 	}
-	if len(s.topics) == 0 {
+	if len(s.defaults) == 0 {
 		return nil
 	}
 	type subscription struct {
 		ref
 		Subscription string `json:"subscription"`
 	}
+	cursors := fetch.Cursors{Most: fetch.MaxPages}
 	for cursor := ""; ; {
 		all, next, err := list(ctx, s.c, path+"/topics", cursor, nil, func(x *subscription) string { return x.ID })
 		if err != nil {
 			return err
 		}
 		for _, x := range all {
-			c.Topics = append(c.Topics, importfrom.Choice{TopicID: x.ID,
-				Subscription: contacts.Subscription(x.Subscription), Effective: true})
+			choice := importfrom.Choice{TopicID: x.ID, Subscription: contacts.OptOut} // also for an unknown subscription
+			if x.Subscription == string(contacts.OptIn) {
+				choice.Subscription = contacts.OptIn
+			}
+			choice.Effective = x.Subscription == string(s.defaults[x.ID])
+			c.Topics = append(c.Topics, choice)
 		}
 		if cursor = next; cursor == "" {
 			return nil
+		}
+		if err := cursors.Next(cursor); err != nil {
+			return err
 		}
 	}
 }
@@ -438,6 +471,7 @@ func (s *Source) readSegments(ctx context.Context) error {
 		return nil
 	}
 	found := []string{}
+	cursors := fetch.Cursors{Most: fetch.MaxPages}
 	for cursor := ""; ; {
 		all, next, err := list(ctx, s.c, "/segments", cursor, nil, (*ref).id)
 		if err != nil {
@@ -450,6 +484,9 @@ func (s *Source) readSegments(ctx context.Context) error {
 			slices.Sort(found)
 			s.segments = found
 			return nil
+		}
+		if err := cursors.Next(cursor); err != nil {
+			return err
 		}
 	}
 }

@@ -128,9 +128,10 @@ func TestSource(t *testing.T) {
 		importfrom.Contacts: {Contacts: []importfrom.Contact{
 			{Address: "steve.wozniak@gmail.com", FirstName: "Steve", LastName: "Wozniak",
 				Values: map[string]scalar.Value{"company_name": scalar.OfText("Apple"), "age": scalar.OfNumber(74)},
-				Topics: []importfrom.Choice{{TopicID: "t1", Subscription: contacts.OptOut, Effective: true}}},
+				Topics: []importfrom.Choice{{TopicID: "t1", Subscription: contacts.OptOut}}},
 			{Address: "ann@example.com", Unsubscribed: true,
-				Topics: []importfrom.Choice{{TopicID: "t1", Subscription: contacts.OptIn, Effective: true}}}}},
+				Topics: []importfrom.Choice{{TopicID: "t1", Subscription: contacts.OptIn, Effective: true}}}},
+			Notes: []string{"Contacts that were deleted there during the import are left out, unless they were unsubscribed."}},
 		importfrom.Members: {Contacts: []importfrom.Contact{
 			{Address: "steve.wozniak@gmail.com", Segments: []string{"78261eea"}},
 			{Address: "ann@example.com", Unsubscribed: true, Segments: []string{"78261eea"}}}},
@@ -151,5 +152,72 @@ func TestNoSuppressions(t *testing.T) {
 	p, err := s.Page(t.Context(), importfrom.Suppressions, "")
 	if err != nil || len(p.Notes) != 1 || p.Next != "" {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// page serves some answers, and reads the first page of a kind.
+func page(t *testing.T, kind importfrom.Kind, answers map[string]string) (importfrom.Page, error) {
+	t.Helper()
+	api := fixture.API{Name: "Resend", Answers: map[string]fixture.Answer{}}
+	for address, body := range answers {
+		a := fixture.Answer{Page: docs + "introduction", Body: body}
+		if body == "" {
+			a.Body, a.Status = `{"message":"Not found"}`, 404
+		}
+		api.Answers[address] = a
+	}
+	return resend.New(fixture.Client(t, api.Serve(t), "Resend", nil)).Page(t.Context(), kind, "")
+}
+
+const none = `{"data":[],"has_more":false}`
+
+// A list that repeats a page, or that breaks off although there is more, is an error.
+func TestBrokenLists(t *testing.T) {
+	t.Parallel()
+	const again = `{"data":[{"id":"x","key":"a","name":"a"}],"has_more":true}`
+	for name, c := range map[string]struct {
+		kind    importfrom.Kind
+		answers map[string]string
+	}{
+		"properties": {importfrom.Contacts, map[string]string{"/contact-properties?limit=100": again,
+			"/contact-properties?after=x&limit=100": again}},
+		"topics": {importfrom.Contacts, map[string]string{"/contact-properties?limit=100": none,
+			"/topics?limit=100": again, "/topics?after=x&limit=100": again}},
+		"segments": {importfrom.Members, map[string]string{"/segments?limit=100": again,
+			"/segments?after=x&limit=100": again}},
+		"subscriptions": {importfrom.Contacts, map[string]string{"/contact-properties?limit=100": none,
+			"/topics?limit=100": `{"data":[{"id":"t"}]}`, "/contacts?limit=100": `{"data":[{"id":"c"}]}`,
+			"/contacts/c/topics?limit=100": again, "/contacts/c/topics?after=x&limit=100": again}},
+		"no items": {importfrom.Suppressions, map[string]string{"/suppressions?limit=100": `{"data":[],"has_more":true}`}},
+		"no id": {importfrom.Suppressions, map[string]string{
+			"/suppressions?limit=100": `{"data":[{"email":"a@example.net"}],"has_more":true}`}},
+	} {
+		if p, err := page(t, c.kind, c.answers); err == nil {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// Data that the documentation does not describe never makes a recipient mailable: an address with an unknown origin is
+// suppressed, an unknown subscription is an opt-out, and an unsubscribed contact stays if its details are missing.
+func TestUnknownValues(t *testing.T) {
+	t.Parallel()
+	p, err := page(t, importfrom.Suppressions, map[string]string{
+		"/suppressions?limit=100": `{"data":[{"id":"s","email":"a@example.net","origin":"unsubscribe"}]}`})
+	if err != nil || len(p.Suppressions) != 1 || p.Suppressions[0].Origin != suppressions.Manual {
+		t.Errorf("%+v, %v", p, err)
+	}
+	p, err = page(t, importfrom.Contacts, map[string]string{"/contact-properties?limit=100": none,
+		"/topics?limit=100": `{"data":[{"id":"t","default_subscription":"opt_in"}]}`,
+		"/contacts?limit=100": `{"data":[{"id":"1","email":"a@example.net"},
+			{"id":"2","email":"b@example.net","unsubscribed":true},{"id":"3","email":"c@example.net"}]}`,
+		"/contacts/1/topics?limit=100": `{"data":[{"id":"t","subscription":"sometimes"}]}`,
+		"/contacts/2/topics?limit=100": "", "/contacts/3/topics?limit=100": ""})
+	want := importfrom.Page{Contacts: []importfrom.Contact{
+		{Address: "a@example.net", Topics: []importfrom.Choice{{TopicID: "t", Subscription: contacts.OptOut}}},
+		{Address: "b@example.net", Unsubscribed: true}},
+		Notes: []string{"Contacts that were deleted there during the import are left out, unless they were unsubscribed."}}
+	if diff := cmp.Diff(want, p); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
 	}
 }

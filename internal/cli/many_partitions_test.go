@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -58,18 +59,23 @@ func lockedBy(t *testing.T, d *db.DB, s db.Statement) (locks int, plan string) {
 	return locks, plan
 }
 
+// manyDays returns how many daily partitions TestManyPartitions makes.
+func manyDays(t *testing.T) int {
+	t.Helper()
+	text := cmp.Or(os.Getenv("POSTRIDER_TEST_DAYS"), "240")
+	days, err := strconv.Atoi(text)
+	if err != nil || days < 240 {
+		t.Fatalf("POSTRIDER_TEST_DAYS is %q. Set it to 240 or more.", text)
+	}
+	return days
+}
+
 // With many partitions, claims, deliveries, single emails and log entries, and lists of teams that have many of them near
 // the cursor use only a few partitions. A list of a team with few emails may use all of them, and is complete. The limit
 // of locks is far below the number of days, so that more days show nothing else: POSTRIDER_TEST_DAYS=1000 tries them.
 func TestManyPartitions(t *testing.T) {
 	t.Parallel()
-	days := 240
-	if text := os.Getenv("POSTRIDER_TEST_DAYS"); text != "" {
-		var err error
-		if days, err = strconv.Atoi(text); err != nil || days < 240 {
-			t.Fatalf("POSTRIDER_TEST_DAYS is %q. Set it to 240 or more.", text)
-		}
-	}
+	days := manyDays(t)
 	p := &installation{t: t, dir: t.TempDir()}
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir, "POSTRIDER_PARTITION_BY": "day",
 		"POSTRIDER_DATABASE_URL": dbtest.EmptyPostgresURL(t)}

@@ -50,7 +50,7 @@ type Examination struct {
 func Examine(ctx context.Context, c config.Config, log *slog.Logger, x Examination) (doctor.Report, error) {
 	s := sourcesOf(c)
 	s.From = x.From
-	s.DNS, s.DNSErr = resolve.NewDNS(c.DNSServers)
+	s.DNS, s.DNSErr = resolve.NewDNS(c.DNSServers, c.DNSSECResolvers...)
 	if s.DNSErr != nil {
 		s.DNS = nil
 	}
@@ -198,7 +198,7 @@ func (n *Node) examine(ctx context.Context) doctor.Report {
 	s := sourcesOf(c)
 	s.Blobs = n.Blobs.Probe
 	s.DB, s.Keys, s.Allowed, s.Certificates = n.DB, n.Keys, publicGuard(c).Allowed, n.Certificates
-	s.DNS, s.DNSErr = resolve.NewDNS(c.DNSServers)
+	s.DNS, s.DNSErr = resolve.NewDNS(c.DNSServers, c.DNSSECResolvers...)
 	s.Port = func(setting string) string {
 		return n.Port(map[string]string{"smtp_in_listen": PortInbound, "smtp_submit_listen": PortSubmit,
 			"smtp_submits_listen": PortSubmits}[setting])

@@ -243,8 +243,8 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options,
 	if err := checkMoved(ctx, b.DB, c); err != nil {
 		return b, err
 	}
-	if b.DNS, err = resolve.NewDNS(c.DNSServers); err != nil {
-		return b, fmt.Errorf("read dns_servers: %w", err)
+	if b.DNS, err = resolve.NewDNS(c.DNSServers, c.DNSSECResolvers...); err != nil {
+		return b, fmt.Errorf("read dns_servers and dnssec_resolvers: %w", err)
 	}
 	return b, nil
 }

@@ -49,8 +49,10 @@ func (l *loader) complete(src Source) {
 	if c.Signers == 0 {
 		c.Signers = runtime.NumCPU()
 	}
-	for i, s := range c.DNSServers {
-		c.DNSServers[i] = withPort(s, "53")
+	for _, servers := range [][]string{c.DNSServers, c.DNSSECResolvers} {
+		for i, s := range servers {
+			servers[i] = withPort(s, "53")
+		}
 	}
 	c.BounceHost = cmp.Or(hostName(c.BounceHost), c.Hostname)
 	c.InboundHost = cmp.Or(hostName(c.InboundHost), c.Hostname)
@@ -319,11 +321,17 @@ func (l *loader) checkAddresses() {
 				"staff@example.com", s)
 		}
 	}
-	for _, s := range c.DNSServers {
+	l.checkResolvers("dns_servers", c.DNSServers)
+	l.checkResolvers("dnssec_resolvers", c.DNSSECResolvers)
+}
+
+// checkResolvers rejects names and malformed addresses of DNS resolvers.
+func (l *loader) checkResolvers(key string, servers []string) {
+	for _, s := range servers {
 		_, errPort := netip.ParseAddrPort(s)
 		_, errAddr := netip.ParseAddr(strings.Trim(s, "[]"))
 		if errPort != nil && errAddr != nil {
-			l.wrong("dns_servers", "%q is no address; write 9.9.9.9 or [2620:fe::fe]:53", s)
+			l.wrong(key, "%q is no address; write 9.9.9.9 or [2620:fe::fe]:53", s)
 		}
 	}
 }

@@ -238,7 +238,10 @@ func TestDerived(t *testing.T) {
 		}
 	}
 	c := load(t, source("", nil, "--dns-servers=9.9.9.9, 1.1.1.1:5353,2620:fe::fe,[::1]:53", "--delivery-workers=3",
-		"--signers=7"))
+		"--signers=7", "--dnssec-resolvers=127.0.0.1,[::1]:5353,10.0.0.53:53"))
+	if diff := cmp.Diff([]string{"127.0.0.1:53", "[::1]:5353", "10.0.0.53:53"}, c.DNSSECResolvers); diff != "" {
+		t.Errorf("dnssec_resolvers (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff([]string{"9.9.9.9:53", "1.1.1.1:5353", "[2620:fe::fe]:53", "[::1]:53"}, c.DNSServers); diff != "" {
 		t.Errorf("dns_servers (-want +got):\n%s", diff)
 	}
@@ -337,6 +340,7 @@ func TestProblems(t *testing.T) {
 		{"selector", "", []string{"--dkim-selector=A"}, "not a selector"},
 		{"one selector", "", []string{"--dkim-selector=a", "--dkim-selector-ed25519=a"}, "each key needs its own"},
 		{"dns", "", []string{"--dns-servers=dns.test"}, "is no address; write 9.9.9.9"},
+		{"dnssec", "", []string{"--dnssec-resolvers=dns.test"}, "is no address; write 9.9.9.9"},
 		{"port", "", []string{"--smtp-port=0"}, "smtp_port (--smtp-port): is 0, must be between 1 and 65535"},
 		{"lanes", "", []string{"--lane-concurrency=0"}, "lane_concurrency"},
 		{"connections", "", []string{"--connections-max=-1"}, "connections_max"},

@@ -24,7 +24,7 @@ const (
 	flightTimeout = time.Minute
 )
 
-// timed is a Resolver that also returns how long an answer may be cached. DNS implements timed; untimed wraps any other
+// timed is a Secure that also returns how long an answer may be cached. DNS implements timed; untimed wraps any other
 // Resolver.
 type timed interface {
 	mx(ctx context.Context, name string) ([]MX, time.Duration, error)
@@ -33,11 +33,19 @@ type timed interface {
 	cname(ctx context.Context, name string) (string, time.Duration, error)
 	caa(ctx context.Context, name string) ([]CAA, time.Duration, error)
 	ptr(ctx context.Context, addr string) ([]string, time.Duration, error)
+
+	mxSecure(ctx context.Context, name string) (Answer[MX], time.Duration, error)
+	addrsSecure(ctx context.Context, host string) (Answer[netip.Addr], time.Duration, error)
+	cnameSecure(ctx context.Context, name string) (Answer[string], time.Duration, error)
+	tlsa(ctx context.Context, name string) (Answer[TLSA], time.Duration, error)
 }
 
-// Cached is a Resolver that caches the answers and the definite errors of another Resolver. Each answer is cached for
-// its TTL, but for at least five seconds and at most one hour. Temporary failures are not cached. Concurrent callers
-// with the same question share one look-up, which continues even if one of them gives up.
+// Cached is a Secure that caches the answers and the definite errors of another Resolver. Each answer is cached for its
+// TTL, but for at least five seconds and at most one hour. Temporary failures are not cached. Concurrent callers with
+// the same question share one look-up, which continues even if one of them gives up.
+//
+// Secure look-ups have entries of their own, because other look-ups may ask servers that do not validate. If the other
+// Resolver is no Secure, the answers are insecure.
 type Cached struct {
 	r       timed
 	limit   int
@@ -49,6 +57,13 @@ type Cached struct {
 }
 
 type key struct{ kind, name string }
+
+// These are the kinds of secure look-ups.
+const (
+	mxSecureKind    = "secure mx"
+	addrSecureKind  = "secure addr"
+	cnameSecureKind = "secure cname"
+)
 
 type entry struct {
 	key     key
@@ -73,14 +88,45 @@ func (c *Cached) MX(ctx context.Context, name string) ([]MX, error) {
 }
 
 // MXKept returns how much longer the cached answer about the mail exchangers of a name is valid, or 0 if the cache has
-// no answer. MXKept never performs a look-up.
-func (c *Cached) MXKept(name string) time.Duration {
+// no answer. If both MX and MXSecure were called, the answer that is valid longer counts. MXKept never performs a
+// look-up.
+func (c *Cached) MXKept(name string) (kept time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if element, ok := c.entries[key{"mx", clean(name)}]; ok {
-		return max(time.Until(element.Value.(*entry).expires), 0)
+	for _, kind := range []string{"mx", mxSecureKind} {
+		if element, ok := c.entries[key{kind, clean(name)}]; ok {
+			kept = max(kept, time.Until(element.Value.(*entry).expires))
+		}
 	}
-	return 0
+	return kept
+}
+
+// MXSecure implements Secure.
+func (c *Cached) MXSecure(ctx context.Context, name string) (Answer[MX], error) {
+	return getAnswer(ctx, c, mxSecureKind, name, c.r.mxSecure)
+}
+
+// AddrsSecure implements Secure.
+func (c *Cached) AddrsSecure(ctx context.Context, host string) (Answer[netip.Addr], error) {
+	return getAnswer(ctx, c, addrSecureKind, host, c.r.addrsSecure)
+}
+
+// CNAMESecure implements Secure.
+func (c *Cached) CNAMESecure(ctx context.Context, name string) (Answer[string], error) {
+	return getAnswer(ctx, c, cnameSecureKind, name, c.r.cnameSecure)
+}
+
+// TLSA implements Secure.
+func (c *Cached) TLSA(ctx context.Context, name string) (Answer[TLSA], error) {
+	return getAnswer(ctx, c, "tlsa", name, c.r.tlsa)
+}
+
+// getAnswer is get for secure look-ups. The caller may modify the list of records.
+func getAnswer[T any](ctx context.Context, c *Cached, kind, name string, lookup func(context.Context,
+	string) (Answer[T], time.Duration, error)) (Answer[T], error) {
+	a, err := get(ctx, c, kind, name, lookup)
+	a.Records = slices.Clone(a.Records)
+	return a, err
 }
 
 // Addrs implements Resolver.
@@ -208,4 +254,39 @@ func (u untimed) ptr(ctx context.Context, text string) ([]string, time.Duration,
 	}
 	names, err := u.r.PTR(ctx, addr)
 	return names, defaultTTL, err
+}
+
+func (u untimed) mxSecure(ctx context.Context, name string) (Answer[MX], time.Duration, error) {
+	if s, ok := u.r.(Secure); ok {
+		a, err := s.MXSecure(ctx, name)
+		return a, defaultTTL, err
+	}
+	records, err := u.r.MX(ctx, name)
+	return Answer[MX]{Records: records, Name: name}, defaultTTL, err
+}
+
+func (u untimed) addrsSecure(ctx context.Context, host string) (Answer[netip.Addr], time.Duration, error) {
+	if s, ok := u.r.(Secure); ok {
+		a, err := s.AddrsSecure(ctx, host)
+		return a, defaultTTL, err
+	}
+	records, err := u.r.Addrs(ctx, host)
+	return Answer[netip.Addr]{Records: records, Name: host}, defaultTTL, err
+}
+
+func (u untimed) cnameSecure(ctx context.Context, name string) (Answer[string], time.Duration, error) {
+	if s, ok := u.r.(Secure); ok {
+		a, err := s.CNAMESecure(ctx, name)
+		return a, defaultTTL, err
+	}
+	target, err := u.r.CNAME(ctx, name)
+	return Answer[string]{Records: []string{target}, Name: name}, defaultTTL, err
+}
+
+func (u untimed) tlsa(ctx context.Context, name string) (Answer[TLSA], time.Duration, error) {
+	if s, ok := u.r.(Secure); ok {
+		a, err := s.TLSA(ctx, name)
+		return a, defaultTTL, err
+	}
+	return Answer[TLSA]{}, defaultTTL, fmt.Errorf("%w: TLSA %s", ErrNotFound, name)
 }

@@ -15,6 +15,7 @@ import (
 // counted is a resolver that counts its look-ups. A TXT look-up takes one second and returns a TTL, as DNS does.
 type counted struct {
 	Fake
+	untimed
 	asked atomic.Int32
 	ttl   time.Duration
 }
@@ -30,31 +31,12 @@ func (c *counted) txt(ctx context.Context, name string) ([]string, time.Duration
 	return records, c.ttl, err
 }
 
-func (c *counted) mx(ctx context.Context, name string) ([]MX, time.Duration, error) {
-	return untimed{c.Fake}.mx(ctx, name)
-}
-
-func (c *counted) addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error) {
-	return untimed{c.Fake}.addrs(ctx, host)
-}
-
-func (c *counted) cname(ctx context.Context, name string) (string, time.Duration, error) {
-	return untimed{c.Fake}.cname(ctx, name)
-}
-
-func (c *counted) caa(ctx context.Context, name string) ([]CAA, time.Duration, error) {
-	return untimed{c.Fake}.caa(ctx, name)
-}
-
-func (c *counted) ptr(ctx context.Context, addr string) ([]string, time.Duration, error) {
-	return untimed{c.Fake}.ptr(ctx, addr)
-}
-
 func newCounted(ttl time.Duration) *counted {
-	return &counted{ttl: ttl, Fake: Fake{
+	f := Fake{
 		TXTRecords: map[string][]string{"a.example": {"a"}, "b.example": {"b"}, "c.example": {"c"}},
 		Fail:       []string{"dead.example"},
-	}}
+	}
+	return &counted{ttl: ttl, Fake: f, untimed: untimed{f}}
 }
 
 func TestCachedKeeps(t *testing.T) {

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,30 +30,72 @@ const (
 // truncated. If a server does not respond within 3 s, or responds with a failure, DNS queries the next server. DNS uses
 // at most four servers, and returns a temporary failure after each of them has failed twice. DNS accepts a response
 // only if its source address and port, its id and its question match the query.
+//
+// Each query asks whether the answer was authenticated (the AD bit, RFC 6840 section 5.7). DNS believes only validating
+// servers that it was given, and servers on a loopback address. Secure look-ups ask only these servers, if there are
+// any. Otherwise an attacker who makes a validating server fail could have its question answered by another one.
 type DNS struct {
-	servers []string
+	servers []*server
+	secure  []*server // those that secure look-ups ask
 	probes  singleflight.Group
 
-	mu         sync.Mutex
-	known      [maxKnown]question // questions with positive answers about different domains, the last one first
-	answeredAt time.Time          // time of the last answer, positive or negative
+	// Observe, if set, is called after each secure look-up with its kind: mx, addr, cname or tlsa. It must be set before
+	// the first look-up.
+	Observe func(kind string, o Outcome)
+
+	mu    sync.Mutex
+	known [maxKnown]question // questions with positive answers about different domains, the last one first
+}
+
+// server is a DNS server.
+type server struct {
+	addr       string
+	believed   bool      // whether its AD bit counts
+	answeredAt time.Time // time of its last answer, positive or negative; guarded by the mutex of DNS
 }
 
 // NewDNS returns a resolver that queries the given servers, in the form "address:port", or the servers in
-// /etc/resolv.conf if none are given.
-func NewDNS(servers []string) (*DNS, error) {
+// /etc/resolv.conf if none are given. Secure look-ups query the validating servers instead, if there are any. The way
+// to these servers must be protected, because DNS believes what they say about signatures.
+func NewDNS(servers []string, validating ...string) (*DNS, error) {
 	if len(servers) == 0 {
 		var err error
 		if servers, err = configured(resolvConf); err != nil {
 			return nil, err
 		}
 	}
-	for _, s := range servers {
-		if _, err := netip.ParseAddrPort(s); err != nil {
-			return nil, fmt.Errorf("DNS server %q is not address:port: %w", s, err)
+	d := new(DNS)
+	var err error
+	if d.servers, err = newServers(servers, false); err != nil {
+		return nil, err
+	}
+	if d.secure, err = newServers(validating, true); err != nil {
+		return nil, err
+	}
+	if len(d.secure) > 0 {
+		return d, nil
+	}
+	for _, s := range d.servers {
+		if s.believed {
+			d.secure = append(d.secure, s)
 		}
 	}
-	return &DNS{servers: slices.Clone(servers[:min(len(servers), maxServers)])}, nil
+	if len(d.secure) == 0 {
+		d.secure = d.servers
+	}
+	return d, nil
+}
+
+// newServers returns the servers with the given addresses. Servers on a loopback address are believed in any case.
+func newServers(addrs []string, believed bool) (servers []*server, err error) {
+	for _, s := range addrs {
+		addr, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return nil, fmt.Errorf("DNS server %q is not address:port: %w", s, err)
+		}
+		servers = append(servers, &server{addr: s, believed: believed || addr.Addr().Unmap().IsLoopback()})
+	}
+	return servers[:min(len(servers), maxServers)], nil
 }
 
 // configured returns the name servers listed in a file in resolv.conf(5) format.
@@ -109,21 +152,27 @@ func (d *DNS) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
 }
 
 func (d *DNS) mx(ctx context.Context, name string) ([]MX, time.Duration, error) {
-	return collect(ctx, d, name, dns.TypeMX, func(rr *dns.MX) MX {
-		return MX{Host: clean(rr.Mx), Pref: rr.Preference}
-	})
+	a, ttl, err := d.lookUpMX(ctx, name, false)
+	return a.Records, ttl, err
+}
+
+func (d *DNS) addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error) {
+	a, ttl, err := d.lookUpAddrs(ctx, host, false)
+	return a.Records, ttl, err
 }
 
 func (d *DNS) txt(ctx context.Context, name string) ([]string, time.Duration, error) {
-	return collect(ctx, d, name, dns.TypeTXT, func(rr *dns.TXT) string {
+	a, ttl, err := collect(ctx, d, name, dns.TypeTXT, false, func(rr *dns.TXT) string {
 		return unescape(strings.Join(rr.Txt, ""))
 	})
+	return a.Records, ttl, err
 }
 
 func (d *DNS) caa(ctx context.Context, name string) ([]CAA, time.Duration, error) {
-	return collect(ctx, d, name, dns.TypeCAA, func(rr *dns.CAA) CAA {
+	a, ttl, err := collect(ctx, d, name, dns.TypeCAA, false, func(rr *dns.CAA) CAA {
 		return CAA{Flag: rr.Flag, Tag: strings.ToLower(rr.Tag), Value: rr.Value}
 	})
+	return a.Records, ttl, err
 }
 
 func (d *DNS) ptr(ctx context.Context, addr string) ([]string, time.Duration, error) {
@@ -131,48 +180,76 @@ func (d *DNS) ptr(ctx context.Context, addr string) ([]string, time.Duration, er
 	if err != nil {
 		return nil, defaultTTL, fmt.Errorf("%w: PTR %s", ErrNotFound, addr)
 	}
-	return collect(ctx, d, name, dns.TypePTR, func(rr *dns.PTR) string { return clean(rr.Ptr) })
+	a, ttl, err := collect(ctx, d, name, dns.TypePTR, false, func(rr *dns.PTR) string { return clean(rr.Ptr) })
+	return a.Records, ttl, err
 }
 
 func (d *DNS) cname(ctx context.Context, name string) (string, time.Duration, error) {
-	name = clean(name)
-	answer, err := d.ask(ctx, name, dns.TypeCNAME)
+	a, ttl, err := d.lookUpCNAME(ctx, name, false)
 	if err != nil {
-		return "", answer.negativeTTL(), err
+		return "", ttl, err
+	}
+	return a.Records[0], ttl, nil
+}
+
+func (d *DNS) lookUpMX(ctx context.Context, name string, secure bool) (Answer[MX], time.Duration, error) {
+	return collect(ctx, d, name, dns.TypeMX, secure, func(rr *dns.MX) MX {
+		return MX{Host: clean(rr.Mx), Pref: rr.Preference}
+	})
+}
+
+func (d *DNS) lookUpCNAME(ctx context.Context, name string, secure bool) (Answer[string], time.Duration, error) {
+	name = clean(name)
+	answer, err := d.ask(ctx, question{name, dns.TypeCNAME}, secure)
+	if err != nil {
+		return Answer[string]{}, answer.negativeTTL(), authenticate(err, answer.secure)
 	}
 	for _, rr := range answer.records {
 		if alias, ok := rr.(*dns.CNAME); ok && clean(rr.Header().Name) == name {
-			return clean(alias.Target), seconds(rr.Header().Ttl), nil
+			return Answer[string]{Records: []string{clean(alias.Target)}, Name: name, Secure: answer.secure},
+				seconds(rr.Header().Ttl), nil
 		}
 	}
-	return "", answer.negativeTTL(), fmt.Errorf("%w: CNAME %s", ErrNotFound, name)
+	return Answer[string]{}, answer.negativeTTL(), authenticate(fmt.Errorf("%w: CNAME %s", ErrNotFound, name),
+		answer.secure)
 }
 
-func (d *DNS) addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error) {
+func (d *DNS) lookUpAddrs(ctx context.Context, host string, secure bool) (Answer[netip.Addr], time.Duration, error) {
 	type result struct {
-		addrs []netip.Addr
-		ttl   time.Duration
-		err   error
+		Answer[netip.Addr]
+		ttl time.Duration
+		err error
 	}
 	six := make(chan result, 1)
 	go func() {
-		addrs, ttl, err := collect(ctx, d, host, dns.TypeAAAA, func(rr *dns.AAAA) netip.Addr { return addrOf(rr.AAAA) })
-		six <- result{addrs, ttl, err}
+		a, ttl, err := collect(ctx, d, host, dns.TypeAAAA, secure, func(rr *dns.AAAA) netip.Addr { return addrOf(rr.AAAA) })
+		six <- result{a, ttl, err}
 	}()
 	var r4 result
-	r4.addrs, r4.ttl, r4.err = collect(ctx, d, host, dns.TypeA, func(rr *dns.A) netip.Addr { return addrOf(rr.A) })
+	r4.Answer, r4.ttl, r4.err = collect(ctx, d, host, dns.TypeA, secure, func(rr *dns.A) netip.Addr { return addrOf(rr.A) })
 	r6 := <-six
-	addrs := slices.DeleteFunc(append(r4.addrs, r6.addrs...), func(a netip.Addr) bool { return !a.IsValid() })
-	if len(addrs) > 0 {
-		return addrs, min(r4.ttl, r6.ttl), nil
+	both := Answer[netip.Addr]{Name: cmp.Or(r4.Name, r6.Name), Secure: r4.mayBeSecure(r4.err) && r6.mayBeSecure(r6.err)}
+	both.Records = slices.DeleteFunc(append(r4.Records, r6.Records...), func(a netip.Addr) bool { return !a.IsValid() })
+	if len(both.Records) > 0 {
+		return both, min(r4.ttl, r6.ttl), nil
 	}
 	if errors.Is(r4.err, ErrTemporary) {
-		return nil, 0, r4.err
+		return Answer[netip.Addr]{}, 0, r4.err
 	}
-	if r6.err == nil {
-		r6.err = fmt.Errorf("%w: AAAA %s", ErrNotFound, host)
+	err := r6.err
+	if err == nil {
+		err = fmt.Errorf("%w: AAAA %s", ErrNotFound, host)
 	}
-	return nil, min(r4.ttl, r6.ttl), r6.err
+	if insecure, ok := err.(authenticated); ok && !both.Secure {
+		err = insecure.error // the absence of IPv4 addresses was not authenticated
+	}
+	return Answer[netip.Addr]{}, min(r4.ttl, r6.ttl), err
+}
+
+// mayBeSecure reports whether the answer or the absence of records is secure. A failed look-up says nothing about that,
+// so the other one decides.
+func (a *Answer[T]) mayBeSecure(err error) bool {
+	return err == nil && a.Secure || err != nil && (IsSecure(err) || errors.Is(err, ErrTemporary))
 }
 
 func addrOf(ip net.IP) netip.Addr {
@@ -182,20 +259,21 @@ func addrOf(ip net.IP) netip.Addr {
 
 // collect looks up records of one type, follows aliases, and converts the records that it finds. The returned duration
 // is the time for which the answer, positive or negative, may be cached.
-func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype uint16,
-	convert func(R) T) ([]T, time.Duration, error) {
+func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype uint16, secure bool,
+	convert func(R) T) (Answer[T], time.Duration, error) {
 	name = clean(name)
 	asked := name
-	ttl := maxTTL
+	ttl, authentic := maxTTL, true
 	for hops := 0; hops <= maxHops; hops++ {
-		answer, err := d.ask(ctx, name, qtype)
+		answer, err := d.ask(ctx, question{name, qtype}, secure)
+		authentic = authentic && answer.secure
 		if err != nil {
-			return nil, min(ttl, answer.negativeTTL()), err
+			return Answer[T]{}, min(ttl, answer.negativeTTL()), authenticate(err, authentic)
 		}
 		var aliased bool
 		var aliasTTL time.Duration
 		if name, aliasTTL, aliased, err = answer.end(name); err != nil {
-			return nil, 0, err
+			return Answer[T]{}, 0, err
 		}
 		ttl = min(ttl, aliasTTL)
 		var found []T
@@ -206,21 +284,23 @@ func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype ui
 			}
 		}
 		if len(found) > 0 {
-			return found, ttl, nil
+			return Answer[T]{Records: found, Name: name, Secure: authentic}, ttl, nil
 		}
 		// A recursive server follows CNAME aliases itself. An SOA record or an empty answer means that the target of
 		// the last alias has no records of this type. A server that does not follow aliases returns only the alias
 		// itself, so this loop follows any remaining aliases.
 		if !aliased || answer.hasSOA {
-			return nil, min(ttl, answer.negativeTTL()), fmt.Errorf("%w: %s %s", ErrNotFound, dns.TypeToString[qtype], asked)
+			return Answer[T]{}, min(ttl, answer.negativeTTL()), authenticate(fmt.Errorf("%w: %s %s", ErrNotFound,
+				dns.TypeToString[qtype], asked), authentic)
 		}
 	}
-	return nil, 0, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, asked)
+	return Answer[T]{}, 0, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, asked)
 }
 
 // answer holds the parts of a DNS message that this package uses.
 type answer struct {
 	records []dns.RR
+	secure  bool // whether a server that is believed has authenticated all records, or their absence
 	hasSOA  bool
 	soaTTL  time.Duration
 }

@@ -353,12 +353,12 @@ func TestForgeriesArePassedOver(t *testing.T) {
 	}
 }
 
-// TestServersWithoutEDNS queries a server that predates RFC 6891 and does not support EDNS0.
+// TestServersWithoutEDNS queries a server that predates RFC 6891 and supports neither EDNS0 nor the AD bit.
 func TestServersWithoutEDNS(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{dns.RcodeFormatError, dns.RcodeNotImplemented} {
 		server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
-			if q.IsEdns0() != nil {
+			if q.IsEdns0() != nil || q.AuthenticatedData {
 				rcode(code)(n, w, q)
 				return
 			}

@@ -12,48 +12,86 @@ import (
 )
 
 // ask sends one question to each server in turn until a server gives a definite answer. A definite answer consists of
-// records, is empty (in which case ask returns no error), or is ErrNoName.
-func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error) {
-	if err := checkName(name); err != nil {
+// records, is empty (in which case ask returns no error), or is ErrNoName. The server that gives the answer decides
+// whether it is secure.
+//
+// If secure is set, ask queries the servers for secure look-ups. If a server that is believed finds wrong signatures,
+// ask returns ErrBogus at once: a server that does not validate might answer the question.
+func (d *DNS) ask(ctx context.Context, q question, secure bool) (answer, error) {
+	if err := checkName(q.name); err != nil {
 		return answer{}, err
 	}
 	var last error
-	q, since, silent := question{name, qtype}, time.Now(), true
+	servers, since, silent := d.serversFor(secure), time.Now(), true
 	for range rounds {
-		for _, server := range d.servers {
+		for _, s := range servers {
 			if err := ctx.Err(); err != nil {
 				return answer{}, fmt.Errorf("%w: %w", ErrTemporary, err)
 			}
-			m, err := try(ctx, server, name, qtype)
+			m, err := try(ctx, s.addr, q, false)
 			switch {
 			case err != nil:
 				last = err
-			case m.Rcode == dns.RcodeSuccess:
-				d.remember(q, m)
-				return newAnswer(m), nil
-			case m.Rcode == dns.RcodeNameError:
-				d.remember(q, m)
-				return newAnswer(m), fmt.Errorf("%w: %s", ErrNoName, name)
+			case definite(m):
+				d.remember(s, q, m)
+				a := newAnswer(m)
+				a.secure = s.believed && m.AuthenticatedData
+				if m.Rcode == dns.RcodeNameError {
+					return a, fmt.Errorf("%w: %s", ErrNoName, q.name)
+				}
+				return a, nil
 			default:
 				silent = false
-				last = fmt.Errorf("server %s answers %d %s", server, m.Rcode, dns.RcodeToString[m.Rcode])
+				last = fmt.Errorf("server %s answers %d %s", s.addr, m.Rcode, dns.RcodeToString[m.Rcode])
+				if secure && s.believed && wrongSignatures(ctx, s.addr, q, m) {
+					return answer{}, fmt.Errorf("%w: %s %s: %w", ErrBogus, dns.TypeToString[q.qtype], q.name, last)
+				}
 			}
 		}
 	}
-	return answer{}, d.failure(ctx, q, since, silent, last)
+	return answer{}, d.failure(ctx, q, secure, since, silent, last)
+}
+
+// serversFor returns the servers that secure or other look-ups query.
+func (d *DNS) serversFor(secure bool) []*server {
+	if secure {
+		return d.secure
+	}
+	return d.servers
+}
+
+// wrongSignatures reports whether a server failed because the signatures of the answer are wrong. The server says so
+// with an extended error (RFC 8914), or it answers the question if it need not check the signatures (the CD bit).
+func wrongSignatures(ctx context.Context, server string, q question, m *dns.Msg) bool {
+	if m.Rcode != dns.RcodeServerFailure {
+		return false
+	}
+	if opt := m.IsEdns0(); opt != nil {
+		for _, o := range opt.Option {
+			if e, ok := o.(*dns.EDNS0_EDE); ok && e.InfoCode >= dns.ExtendedErrorCodeDNSBogus &&
+				e.InfoCode <= dns.ExtendedErrorCodeNSECMissing {
+				return true
+			}
+		}
+	}
+	unchecked, err := try(ctx, server, q, true)
+	return err == nil && definite(unchecked)
 }
 
 // try queries one server over UDP. If the server does not support EDNS0, try repeats the query without it; if the
-// response is truncated, try repeats the query over TCP.
-func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, error) {
+// response is truncated, try repeats the query over TCP. The query asks whether the answer was authenticated. If
+// unchecked is set, the server need not check signatures (the CD bit, RFC 4035 section 3.2.2).
+func try(ctx context.Context, server string, q question, unchecked bool) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	query := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
+	query := new(dns.Msg).SetQuestion(dns.Fqdn(q.name), q.qtype)
+	query.AuthenticatedData, query.CheckingDisabled = true, unchecked
 	query.SetEdns0(ednsSize, false)
 	m, err := exchange(ctx, "udp", server, query)
 	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) {
 		query.Id = dns.Id()
 		query.Extra = nil
+		query.AuthenticatedData = false // such a server may not know this bit either
 		m, err = exchange(ctx, "udp", server, query)
 	}
 	if err == nil && m.Truncated {

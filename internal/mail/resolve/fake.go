@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Fake is a Resolver that answers from its own maps, for development and tests. Names that are map keys are in lower
+// Fake is a Secure that answers from its own maps, for development and tests. Names that are map keys are in lower
 // case and have no trailing dot. The zero value of Fake answers every query as if the name did not exist. A Fake must
 // not be modified while it is in use.
 type Fake struct {
@@ -18,35 +18,57 @@ type Fake struct {
 	CNAMERecords map[string]string
 	CAARecords   map[string][]CAA
 	PTRRecords   map[netip.Addr][]string
+	TLSARecords  map[string][]TLSA
 
 	// Fail lists look-ups that fail with ErrTemporary. An entry is either a name ("example.com"), for all types, or a
-	// type and a name ("mx example.com"). The types in Fail are mx, addr, txt, cname, caa and ptr. For ptr, an address
-	// takes the place of the name.
+	// type and a name ("mx example.com"). The types in Fail are mx, addr, txt, cname, caa, tlsa and ptr. For ptr, an
+	// address takes the place of the name.
 	Fail []string
+	// Bogus lists look-ups that fail with ErrBogus. Its entries have the same form as those of Fail.
+	Bogus []string
+
+	// SignedZones lists zones whose answers are secure: the name itself and all names below it. UnsignedZones lists
+	// exceptions below them. Of several zones that contain a name, the longest one counts.
+	SignedZones, UnsignedZones []string
 }
 
 // MX implements Resolver.
 func (f Fake) MX(ctx context.Context, name string) ([]MX, error) {
-	records, err := fakeLookup(ctx, f, "mx", f.MXRecords, name)
-	return slices.Clone(records), err
+	a, err := f.MXSecure(ctx, name)
+	return a.Records, err
+}
+
+// MXSecure implements Secure.
+func (f Fake) MXSecure(ctx context.Context, name string) (Answer[MX], error) {
+	return fakeLookup(ctx, f, "mx", f.MXRecords, name)
 }
 
 // Addrs implements Resolver.
 func (f Fake) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
-	records, err := fakeLookup(ctx, f, "addr", f.AddrRecords, host)
-	return slices.Clone(records), err
+	a, err := f.AddrsSecure(ctx, host)
+	return a.Records, err
+}
+
+// AddrsSecure implements Secure.
+func (f Fake) AddrsSecure(ctx context.Context, host string) (Answer[netip.Addr], error) {
+	return fakeLookup(ctx, f, "addr", f.AddrRecords, host)
 }
 
 // TXT implements Resolver.
 func (f Fake) TXT(ctx context.Context, name string) ([]string, error) {
-	records, err := fakeLookup(ctx, f, "txt", f.TXTRecords, name)
-	return slices.Clone(records), err
+	a, err := fakeLookup(ctx, f, "txt", f.TXTRecords, name)
+	return a.Records, err
 }
 
 // CAA implements Resolver.
 func (f Fake) CAA(ctx context.Context, name string) ([]CAA, error) {
-	records, err := fakeLookup(ctx, f, "caa", f.CAARecords, name)
-	return slices.Clone(records), err
+	a, err := fakeLookup(ctx, f, "caa", f.CAARecords, name)
+	return a.Records, err
+}
+
+// TLSA implements Secure.
+func (f Fake) TLSA(ctx context.Context, name string) (Answer[TLSA], error) {
+	return fakeLookup(ctx, f, "tlsa", f.TLSARecords, name)
 }
 
 // PTR implements Resolver.
@@ -66,33 +88,58 @@ func (f Fake) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
 
 // CNAME implements Resolver.
 func (f Fake) CNAME(ctx context.Context, name string) (string, error) {
-	name = clean(name)
-	if err := f.refuse(ctx, "cname", name); err != nil {
+	a, err := f.CNAMESecure(ctx, name)
+	if err != nil {
 		return "", err
 	}
-	if target, ok := f.CNAMERecords[name]; ok {
-		return clean(target), nil
+	return a.Records[0], nil
+}
+
+// CNAMESecure implements Secure.
+func (f Fake) CNAMESecure(ctx context.Context, name string) (Answer[string], error) {
+	name = clean(name)
+	if err := f.refuse(ctx, "cname", name); err != nil {
+		return Answer[string]{}, err
 	}
-	return "", f.missing(name)
+	if target, ok := f.CNAMERecords[name]; ok {
+		return Answer[string]{Records: []string{clean(target)}, Name: name, Secure: f.signs(name)}, nil
+	}
+	return Answer[string]{}, authenticate(f.missing(name), f.signs(name))
 }
 
 // fakeLookup follows CNAME aliases as a real resolver does, and returns the records for the last name.
-func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[string][]T, name string) ([]T, error) {
+func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[string][]T,
+	name string) (Answer[T], error) {
 	name = clean(name)
+	secure := true
 	for range maxHops + 1 {
 		if err := f.refuse(ctx, kind, name); err != nil {
-			return nil, err
+			return Answer[T]{}, err
 		}
+		secure = secure && f.signs(name)
 		if found := records[name]; len(found) > 0 {
-			return found, nil
+			return Answer[T]{Records: slices.Clone(found), Name: name, Secure: secure}, nil
 		}
 		target, ok := f.CNAMERecords[name]
 		if !ok {
-			return nil, f.missing(name)
+			return Answer[T]{}, authenticate(f.missing(name), secure)
 		}
 		name = clean(target)
 	}
-	return nil, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, name)
+	return Answer[T]{}, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, name)
+}
+
+// signs reports whether the answers about a name are secure.
+func (f Fake) signs(name string) bool {
+	depth := func(zones []string) (longest int) {
+		for _, zone := range zones {
+			if zone = clean(zone); name == zone || strings.HasSuffix(name, "."+zone) {
+				longest = max(longest, len(zone))
+			}
+		}
+		return longest
+	}
+	return depth(f.SignedZones) > depth(f.UnsignedZones)
 }
 
 // refuse returns an error if the context is done, the name is invalid, or the look-up is listed in Fail.
@@ -106,6 +153,9 @@ func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	if slices.Contains(f.Fail, name) || slices.Contains(f.Fail, kind+" "+name) {
 		return fmt.Errorf("%w: %s %s", ErrTemporary, kind, name)
 	}
+	if slices.Contains(f.Bogus, name) || slices.Contains(f.Bogus, kind+" "+name) {
+		return fmt.Errorf("%w: %s %s", ErrBogus, kind, name)
+	}
 	return nil
 }
 
@@ -113,7 +163,7 @@ func (f Fake) refuse(ctx context.Context, kind, name string) error {
 // name exists if the name itself or a name below it has a record of any type.
 func (f Fake) missing(name string) error {
 	if holds(f.MXRecords, name) || holds(f.AddrRecords, name) || holds(f.TXTRecords, name) ||
-		holds(f.CNAMERecords, name) || holds(f.CAARecords, name) {
+		holds(f.CNAMERecords, name) || holds(f.CAARecords, name) || holds(f.TLSARecords, name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	return fmt.Errorf("%w: %s", ErrNoName, name)

@@ -36,11 +36,52 @@ const maxHosts = 10
 func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	domain = clean(domain)
 	records, err := r.MX(ctx, domain)
+	hosts, err := exchangers(domain, records, err)
+	if len(hosts) > 0 || err != nil {
+		return hosts, err
+	}
+	_, err = r.Addrs(ctx, domain)
+	return implicitHost(domain, err)
+}
+
+// MailHosts are the mail hosts of a domain, with what is known about the way to them.
+type MailHosts struct {
+	Hosts []Host
+	Name  string // the domain after aliases
+	// Secure is whether the MX records, or their absence, were authenticated by DNSSEC. Otherwise DANE does not apply to
+	// the domain (RFC 7672 section 2.2.1).
+	Secure bool
+}
+
+// HostsSecure is like Hosts, and says whether the MX records were authenticated. IsSecure says the same about a
+// definite error.
+func HostsSecure(ctx context.Context, r Secure, domain string) (MailHosts, error) {
+	domain = clean(domain)
+	mx, err := r.MXSecure(ctx, domain)
+	found := MailHosts{Name: mx.Name, Secure: mx.Secure || IsSecure(err)}
+	if found.Hosts, err = exchangers(domain, mx.Records, err); err != nil {
+		return MailHosts{}, authenticate(err, found.Secure)
+	}
+	if len(found.Hosts) > 0 {
+		return found, nil
+	}
+	addrs, err := r.AddrsSecure(ctx, domain)
+	found.Name = addrs.Name
+	secure := found.Secure && IsSecure(err)
+	if found.Hosts, err = implicitHost(domain, err); err != nil {
+		return MailHosts{}, authenticate(err, secure)
+	}
+	return found, nil
+}
+
+// exchangers returns the mail exchangers of a domain, given the result of the look-up. If the domain has no MX records,
+// exchangers returns neither hosts nor an error.
+func exchangers(domain string, records []MX, err error) ([]Host, error) {
 	switch {
 	case errors.Is(err, ErrNoName):
 		return nil, fmt.Errorf("%w: %s", ErrNoDomain, domain)
 	case errors.Is(err, ErrNotFound):
-		return implicitHost(ctx, r, domain)
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("look up MX of %s: %w", domain, err)
 	}
@@ -51,9 +92,8 @@ func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	return hosts, nil
 }
 
-// implicitHost returns the domain as its own mail host if it has an address.
-func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error) {
-	_, err := r.Addrs(ctx, domain)
+// implicitHost returns the domain as its own mail host, given the error of the look-up of its addresses.
+func implicitHost(domain string, err error) ([]Host, error) {
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil, fmt.Errorf("%w: %s", ErrNoHost, domain)

@@ -73,6 +73,78 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+func TestHostsSecure(t *testing.T) {
+	t.Parallel()
+	f := resolve.Fake{SignedZones: []string{"signed.test", "null.test"}, UnsignedZones: []string{"sub.signed.test"},
+		MXRecords: map[string][]resolve.MX{
+			"signed.test": {{Host: "mx.signed.test", Pref: 10}}, "plain.test": {{Host: "mx.signed.test", Pref: 10}},
+			"sub.signed.test": {{Host: "mx.signed.test", Pref: 10}}, "null.test": {{}}, "plain-null.test": {{}},
+		},
+		AddrRecords: map[string][]netip.Addr{"own.signed.test": addrs("192.0.2.1"), "own.test": addrs("192.0.2.2")},
+		TXTRecords:  map[string][]string{"text.signed.test": {"x"}},
+		CNAMERecords: map[string]string{"alias.signed.test": "signed.test", "alias.test": "signed.test",
+			"alias-own.signed.test": "own.signed.test"},
+		Fail: []string{"fails.signed.test"}, Bogus: []string{"mx bogus.signed.test", "addr half.signed.test"},
+	}
+	f.TXTRecords["half.signed.test"] = []string{"x"}
+	mx := []resolve.Host{{Name: "mx.signed.test", Pref: 10}}
+	own := func(name string) []resolve.Host { return []resolve.Host{{Name: name, Implicit: true}} }
+	for _, c := range []struct {
+		domain string
+		want   resolve.MailHosts
+		err    error
+		secure bool // of a definite error
+	}{
+		{"Signed.test.", resolve.MailHosts{Hosts: mx, Name: "signed.test", Secure: true}, nil, false},
+		{"plain.test", resolve.MailHosts{Hosts: mx, Name: "plain.test"}, nil, false},
+		{"sub.signed.test", resolve.MailHosts{Hosts: mx, Name: "sub.signed.test"}, nil, false},
+		{"alias.signed.test", resolve.MailHosts{Hosts: mx, Name: "signed.test", Secure: true}, nil, false},
+		{"alias.test", resolve.MailHosts{Hosts: mx, Name: "signed.test"}, nil, false},
+		{"own.signed.test", resolve.MailHosts{Hosts: own("own.signed.test"), Name: "own.signed.test", Secure: true}, nil,
+			false},
+		{"alias-own.signed.test", resolve.MailHosts{Hosts: own("alias-own.signed.test"), Name: "own.signed.test",
+			Secure: true}, nil, false},
+		{"own.test", resolve.MailHosts{Hosts: own("own.test"), Name: "own.test"}, nil, false},
+		{"text.signed.test", resolve.MailHosts{}, resolve.ErrNoHost, true},
+		{"no.signed.test", resolve.MailHosts{}, resolve.ErrNoDomain, true},
+		{"no.test", resolve.MailHosts{}, resolve.ErrNoDomain, false},
+		{"null.test", resolve.MailHosts{}, resolve.ErrNullMX, true},
+		{"plain-null.test", resolve.MailHosts{}, resolve.ErrNullMX, false},
+		{"fails.signed.test", resolve.MailHosts{}, resolve.ErrTemporary, false},
+		{"bogus.signed.test", resolve.MailHosts{}, resolve.ErrBogus, false},
+		{"half.signed.test", resolve.MailHosts{}, resolve.ErrBogus, false},
+	} {
+		t.Run(c.domain, func(t *testing.T) {
+			t.Parallel()
+			got, err := resolve.HostsSecure(t.Context(), f, c.domain)
+			if !errors.Is(err, c.err) || err != nil && c.err == nil || resolve.IsSecure(err) != c.secure {
+				t.Errorf("error %v, secure %v", err, resolve.IsSecure(err))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// insecureMX is a resolver for which the absence of MX records is not authenticated.
+type insecureMX struct{ resolve.Fake }
+
+func (insecureMX) MXSecure(context.Context, string) (resolve.Answer[resolve.MX], error) {
+	return resolve.Answer[resolve.MX]{}, resolve.ErrNotFound
+}
+
+// A domain without hosts is securely without hosts only if both its MX records and its addresses are securely absent.
+func TestNoHostSecurely(t *testing.T) {
+	t.Parallel()
+	r := insecureMX{resolve.Fake{SignedZones: []string{"signed.test"},
+		TXTRecords: map[string][]string{"text.signed.test": {"x"}}}}
+	_, err := resolve.HostsSecure(t.Context(), r, "text.signed.test")
+	if !errors.Is(err, resolve.ErrNoHost) || resolve.IsSecure(err) {
+		t.Errorf("error %v, secure %v", err, resolve.IsSecure(err))
+	}
+}
+
 // TestHostsAreShuffled calls Hosts many times to check that hosts with equal preference are shuffled, that preferred
 // hosts come first, and that at most ten hosts are returned.
 func TestHostsAreShuffled(t *testing.T) {

@@ -45,18 +45,20 @@ const maxKnown = 3
 // other domains that the servers have answered before, or asks about the root zone if there are none. Questions about
 // the domain of q prove nothing, because its name servers may have failed since.
 //
-// The parameter silent is whether no server has responded at all. If they responded with failures but have never
-// answered a question about another domain, the failure is attributed to the domain.
-func (d *DNS) outage(ctx context.Context, q question, since time.Time, silent bool) error {
-	known, answered := d.others(q)
+// The parameter secure is whether the servers for secure look-ups failed. The parameter silent is whether no server has
+// responded at all. If they responded with failures but have never answered a question about another domain, the
+// failure is attributed to the domain.
+func (d *DNS) outage(ctx context.Context, q question, secure bool, since time.Time, silent bool) error {
+	servers := d.serversFor(secure)
+	known, answered := d.others(q, servers)
 	if answered.After(since) || len(known) == 0 && !silent {
 		return nil
 	}
 	if len(known) == 0 {
 		known = []question{root}
 	}
-	works, _, _ := d.probes.Do(fmt.Sprint(known), func() (any, error) {
-		return d.works(context.WithoutCancel(ctx), known), nil
+	works, _, _ := d.probes.Do(fmt.Sprint(secure, known), func() (any, error) {
+		return d.works(context.WithoutCancel(ctx), servers, known), nil
 	})
 	if works.(bool) || ctx.Err() != nil {
 		return nil
@@ -64,8 +66,8 @@ func (d *DNS) outage(ctx context.Context, q question, since time.Time, silent bo
 	return ErrNoServer
 }
 
-// others returns the known questions about other domains than that of q, and the time of the last answer.
-func (d *DNS) others(q question) (known []question, answered time.Time) {
+// others returns the known questions about other domains than that of q, and the time of the servers' last answer.
+func (d *DNS) others(q question, servers []*server) (known []question, answered time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, other := range d.known {
@@ -73,31 +75,36 @@ func (d *DNS) others(q question) (known []question, answered time.Time) {
 			known = append(known, other)
 		}
 	}
-	return known, d.answeredAt
+	for _, s := range servers {
+		if s.answeredAt.After(answered) {
+			answered = s.answeredAt
+		}
+	}
+	return known, answered
 }
 
 // Responds reports whether a DNS server responds to a question about the root zone. Any response will do, because a
 // server may refuse this question. Concurrent calls share their questions.
 func (d *DNS) Responds(ctx context.Context) bool {
 	responds, _, _ := d.probes.Do("", func() (any, error) {
-		return d.works(context.WithoutCancel(ctx), []question{root}), nil
+		return d.works(context.WithoutCancel(ctx), d.servers, []question{root}), nil
 	})
 	return responds.(bool)
 }
 
-// works asks all questions at once, and reports within tryTimeout whether a server has answered one of them. Any
-// response to the question about the root zone is an answer.
-func (d *DNS) works(ctx context.Context, all []question) bool {
+// works asks the servers all questions at once, and reports within tryTimeout whether a server has answered one of
+// them. Any response to the question about the root zone is an answer.
+func (d *DNS) works(ctx context.Context, servers []*server, all []question) bool {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	results := make(chan bool, len(all)*len(d.servers))
+	results := make(chan bool, len(all)*len(servers))
 	for _, q := range all {
-		for _, server := range d.servers {
+		for _, s := range servers {
 			go func() {
-				m, err := try(ctx, server, q.name, q.qtype)
+				m, err := try(ctx, s.addr, q, false)
 				ok := err == nil && (q == root || definite(m))
 				if ok {
-					d.remember(q, m)
+					d.remember(s, q, m)
 				}
 				results <- ok
 			}()
@@ -114,12 +121,12 @@ func (d *DNS) works(ctx context.Context, all []question) bool {
 // definite reports whether a response answers the question, even if it says that the name does not exist.
 func definite(m *dns.Msg) bool { return m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError }
 
-// remember records that a server has answered a question. It keeps the last question with a
-// positive answer per domain, for the maxKnown domains that were looked up last.
-func (d *DNS) remember(q question, m *dns.Msg) {
+// remember records that a server has answered a question. It keeps the last question with a positive answer per domain,
+// for the maxKnown domains that were looked up last.
+func (d *DNS) remember(s *server, q question, m *dns.Msg) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.answeredAt = time.Now()
+	s.answeredAt = time.Now()
 	if q == root || m.Rcode != dns.RcodeSuccess {
 		return
 	}
@@ -132,8 +139,8 @@ func (d *DNS) remember(q question, m *dns.Msg) {
 }
 
 // failure returns the error of a look-up that no server has answered.
-func (d *DNS) failure(ctx context.Context, q question, since time.Time, silent bool, last error) error {
-	if err := d.outage(ctx, q, since, silent); err != nil {
+func (d *DNS) failure(ctx context.Context, q question, secure bool, since time.Time, silent bool, last error) error {
+	if err := d.outage(ctx, q, secure, since, silent); err != nil {
 		last = errors.Join(err, last)
 	}
 	return fmt.Errorf("%w: %s %s: %w", ErrTemporary, dns.TypeToString[q.qtype], q.name, last)

@@ -1,10 +1,11 @@
 // Package resolve performs the DNS look-ups that mail needs: the mail hosts of a domain, the addresses of a host, and
-// TXT, CNAME, CAA and PTR records.
+// TXT, CNAME, CAA, PTR and TLSA records.
 //
 // # Invariants
 //
 // - Names in arguments and results are ASCII (A-labels) without a trailing dot; names in results are in lower case.
 // - Every look-up is bounded: attempts, CNAME hops and records are limited, and the context limits the total time.
+// - An answer or an absence is secure only if one server that may be believed has authenticated all of it (DNSSEC).
 //
 // # Failures
 //
@@ -12,12 +13,13 @@
 // exist. ErrNoName, which wraps ErrNotFound, means that the name itself does not exist. For every other failure, such
 // as SERVFAIL, a refusal, a missing response or an invalid one, the error is ErrTemporary. After a temporary failure,
 // the caller repeats the look-up later, and no mail bounces. If our own DNS servers failed, and not those of the
-// domain, the error is also ErrNoServer.
+// domain, the error is also ErrNoServer. If a server found wrong DNSSEC signatures, the error of a secure look-up is
+// also ErrBogus.
 //
 // # Out of scope
 //
-// The package does not validate DNSSEC, does not decide whether a client may connect to an address, and does not
-// convert international names to A-labels.
+// The package does not validate DNSSEC: it relies on the AD bit of a validating server (RFC 4035 section 4.9.3). It
+// does not decide whether a client may connect to an address, and does not convert international names to A-labels.
 package resolve
 
 import (

@@ -27,8 +27,8 @@ type Validation struct {
 func (d *DNS) Validates(ctx context.Context, signed, bogus string) []Validation {
 	all := make([]Validation, len(d.servers))
 	var asked sync.WaitGroup
-	for i, server := range d.servers {
-		asked.Go(func() { all[i] = validation(ctx, server, signed, bogus) })
+	for i, s := range d.servers {
+		asked.Go(func() { all[i] = validation(ctx, s.addr, signed, bogus) })
 	}
 	asked.Wait()
 	return all
@@ -36,7 +36,7 @@ func (d *DNS) Validates(ctx context.Context, signed, bogus string) []Validation 
 
 func validation(ctx context.Context, server, signed, bogus string) Validation {
 	v := Validation{Server: server, BogusUnknown: true}
-	m, err := askFlags(ctx, server, signed, false)
+	m, err := try(ctx, server, question{signed, dns.TypeA}, false)
 	if err != nil {
 		v.Err = err
 		return v
@@ -46,31 +46,53 @@ func validation(ctx context.Context, server, signed, bogus string) Validation {
 	if bogus == "" {
 		return v
 	}
-	unchecked, err := askFlags(ctx, server, bogus, true)
+	unchecked, err := try(ctx, server, question{bogus, dns.TypeA}, true)
 	if err != nil || !definite(unchecked) {
 		return v // its name servers do not answer
 	}
-	checked, err := askFlags(ctx, server, bogus, false)
+	checked, err := try(ctx, server, question{bogus, dns.TypeA}, false)
 	v.BogusUnknown = err != nil
 	v.RefusesBogus = err == nil && checked.Rcode == dns.RcodeServerFailure
 	return v
 }
 
-// askFlags asks a server for the address of a name, and for the AD bit in the answer (RFC 6840 section 5.7).
-// unchecked sets the CD bit.
-func askFlags(ctx context.Context, server, name string, unchecked bool) (*dns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
-	defer cancel()
-	query := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA)
-	query.AuthenticatedData, query.CheckingDisabled = true, unchecked
-	query.SetEdns0(ednsSize, false)
-	m, err := exchange(ctx, "udp", server, query)
-	if err == nil && m.Truncated {
-		query.Id = dns.Id()
-		m, err = exchange(ctx, "tcp", server, query)
+// Belief is the result of the self-check for one server that secure look-ups ask.
+type Belief struct {
+	Server string
+	// Believed is whether DNS believes the server: it was named as a validating one, or it is on a loopback address.
+	Believed bool
+	// Authentic is whether the server marked the answer as authenticated.
+	Authentic bool
+	Err       error // the server did not answer
+}
+
+// Believes asks each server of secure look-ups for the SOA record of the root zone, which is signed. It reports whether
+// secure look-ups can find secure answers: a server that DNS believes has marked the answer as authenticated. A server
+// that is believed but not Authentic makes all its answers insecure, so DANE has no effect with it.
+func (d *DNS) Believes(ctx context.Context) (works bool, servers []Belief) {
+	servers = make([]Belief, len(d.secure))
+	var asked sync.WaitGroup
+	for i, s := range d.secure {
+		asked.Go(func() {
+			b := &servers[i]
+			b.Server, b.Believed = s.addr, s.believed
+			m, err := try(ctx, s.addr, question{".", dns.TypeSOA}, false)
+			if b.Err = err; err == nil {
+				b.Authentic = m.Rcode == dns.RcodeSuccess && len(m.Answer) > 0 && m.AuthenticatedData
+			}
+		})
 	}
-	return m, err
+	asked.Wait()
+	for _, b := range servers {
+		works = works || b.Believed && b.Authentic
+	}
+	return works, servers
 }
 
 // Servers returns the addresses and ports of the DNS servers.
-func (d *DNS) Servers() []string { return append([]string(nil), d.servers...) }
+func (d *DNS) Servers() (addrs []string) {
+	for _, s := range d.servers {
+		addrs = append(addrs, s.addr)
+	}
+	return addrs
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/mail/dane"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
@@ -38,6 +39,8 @@ const (
 	plain         = smtpclient.TLSNone
 	opportunistic = smtpclient.TLSOpportunistic
 	required      = smtpclient.TLSRequired
+	encrypted     = smtpclient.TLSEncrypted
+	byDANE        = smtpclient.TLSDANE // with a TLSA record that matches no certificate of a Player
 )
 
 // one returns a send for a message with the usual envelope.
@@ -129,6 +132,24 @@ var dialogues = []dialogue{
 	{file: "no-starttls", mode: opportunistic, after: true},
 	{file: "no-starttls", mode: plain, after: true},
 
+	// TLS that nothing may replace by plain text.
+	{file: "starttls", mode: encrypted, after: true, sends: one("250 [250 250] 354 250", "")},
+	{file: "starttls-expired-taken", mode: encrypted, after: true},
+	{file: "no-starttls", mode: encrypted, dial: "tls temporary: no TLS"},
+	{file: "no-starttls", mode: byDANE, dial: "tls temporary: no TLS"},
+	{file: "starttls-454", mode: encrypted, dial: "tls temporary 454"},
+	{file: "starttls-454", mode: byDANE, dial: "tls temporary 454"},
+	{file: "starttls-garbage", mode: encrypted, dial: "tls temporary: handshake"},
+	{file: "starttls-garbage", mode: byDANE, dial: "tls temporary: handshake"},
+	{file: "starttls-injected", mode: encrypted, dial: "tls temporary: protocol error"},
+	{file: "starttls-injected", mode: byDANE, dial: "tls temporary: protocol error"},
+	{file: "starttls-drop", mode: encrypted, dial: "tls temporary: hung up"},
+	{file: "starttls-drop", mode: byDANE, dial: "tls temporary: hung up"},
+	{file: "starttls-stall", mode: encrypted, short: true, dial: "tls temporary: timeout"},
+	{file: "starttls-stall", mode: byDANE, short: true, dial: "tls temporary: timeout"},
+	{file: "starttls-then-drop", mode: encrypted, dial: "hello temporary: EOF"},
+	{file: "starttls-expired", mode: byDANE, dial: "tls temporary: handshake"},
+
 	// Authentication.
 	{file: "auth-plain", user: "user", after: true},
 	{file: "auth-plain-challenge", user: "user", after: true},
@@ -202,6 +223,10 @@ func TestEveryDialogueIsPlayed(t *testing.T) {
 func (d dialogue) run(t *testing.T) {
 	host := smtptest.ScriptFile(t, d.file)
 	o := smtpclient.Options{Hello: "client.example", TLS: d.mode, RootCAs: host.CA.Pool()}
+	if d.mode == byDANE {
+		o.DANE = dane.Parse([]dane.Record{{Usage: dane.UsageEE, Selector: dane.SelectorKey, Matching: dane.MatchingSHA256,
+			Data: make([]byte, 32)}})
+	}
 	if d.short {
 		const at = 150 * time.Millisecond
 		o.Timeouts = smtpclient.Timeouts{Connect: at, TLS: at, Greeting: at, Command: at, Data: at, Final: at}

@@ -50,7 +50,7 @@ type Error struct {
 	// the message may be sent again immediately over a new connection.
 	Stale bool
 	// RetryPlain reports that an opportunistic TLS handshake failed, and that another call to Dial with TLSNone may
-	// succeed.
+	// succeed. Other TLS modes never set it.
 	RetryPlain bool
 
 	Reply      *Reply // the reply that ended the SMTP session, if any

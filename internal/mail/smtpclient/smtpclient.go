@@ -8,6 +8,8 @@
 //   - Values cannot inject commands: addresses that could add a second command line are rejected.
 //   - The contents of a message cannot end its transfer early: lines always end with CRLF, and dots are stuffed.
 //   - The transcript never contains secrets or message text.
+//   - With a TLS mode that demands encryption, no envelope and no message is sent before the TLS handshake has
+//     succeeded as the mode demands.
 //
 // # Failures
 //
@@ -25,6 +27,8 @@ import (
 	"crypto/x509"
 	"net"
 	"time"
+
+	"github.com/postrider/postrider/internal/mail/dane"
 )
 
 // TLSMode is the encryption that the caller requires for the connection.
@@ -42,7 +46,19 @@ const (
 	// TLSImplicit uses TLS from the first byte (RFC 8314) and verifies the certificate; relays offer this mode on port
 	// 465.
 	TLSImplicit
+	// TLSEncrypted sends no message unless STARTTLS succeeds, and accepts any certificate. It is for hosts whose TLSA
+	// records are all unusable (RFC 7672 section 2.2).
+	TLSEncrypted
+	// TLSDANE sends no message unless STARTTLS succeeds with a certificate that matches Options.DANE (RFC 7672). Whether
+	// an authority issued the certificate does not matter.
+	TLSDANE
 )
+
+// plainText reports whether the mode permits messages without TLS.
+func (m TLSMode) plainText() bool { return m == TLSOpportunistic || m == TLSNone }
+
+// anyCertificate reports whether the mode accepts every certificate.
+func (m TLSMode) anyCertificate() bool { return m == TLSOpportunistic || m == TLSEncrypted }
 
 // Options specifies how to connect to a host. The zero value is suitable for a host on the same machine.
 type Options struct {
@@ -52,6 +68,13 @@ type Options struct {
 	RootCAs    *x509.CertPool // nil means the system's root certificates
 	Username   string         // if set, AUTH PLAIN or LOGIN must succeed, over TLS or to a loopback address
 	Password   string
+
+	// DANE holds the TLSA records of the host for TLSDANE, and ServerName must be the TLSA base name. If the set has no
+	// usable record, the handshake fails.
+	DANE *dane.Set
+	// DANENames are the names, besides ServerName, for which a certificate may be valid that an authority of the TLSA
+	// records issued. These are the recipient's domain, before and after aliases.
+	DANENames []string
 
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means a net.Dialer
 	Timeouts Timeouts
@@ -105,10 +128,21 @@ type Extensions struct {
 type TLSState struct {
 	Version  string // "TLS 1.3"
 	Cipher   string
-	Verified bool   // whether the certificate is valid for the server name
+	Verified bool   // whether the certificate is valid for the server name, or matches a TLSA record under TLSDANE
+	Method   Method // how the certificate was verified; "" if it was not
 	Problem  string // why the certificate could not be verified
 	Cert     Certificate
 }
+
+// Method says how a certificate was verified.
+type Method string
+
+// These are the methods.
+const (
+	MethodWebPKI Method = "webpki"  // a root certificate and ServerName
+	MethodDANEEE Method = "dane-ee" // a TLSA record describes the certificate
+	MethodDANETA Method = "dane-ta" // a TLSA record describes the authority that issued it
+)
 
 // Certificate describes the certificate that a host presented. The host chose all texts, so they are shortened and
 // cleaned of control characters.

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/dane"
 )
 
 // errInjected means that unencrypted text followed the reply to STARTTLS. If text received before the handshake were
@@ -18,7 +21,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 	if c.o.TLS == TLSNone || c.o.TLS == TLSImplicit {
 		return nil
 	}
-	required := c.o.TLS == TLSRequired
+	required := !c.o.TLS.plainText()
 	if !c.ext.StartTLS {
 		if required {
 			return broken(StageTLS, ErrNoTLS)
@@ -54,10 +57,17 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 // handshake performs a TLS handshake and continues the session on the TLS connection.
 func (c *Conn) handshake(ctx context.Context) *Error {
 	config := &tls.Config{ServerName: c.o.ServerName, RootCAs: c.o.RootCAs, MinVersion: tls.VersionTLS12}
-	if c.o.TLS == TLSOpportunistic {
+	var match *dane.Match
+	switch {
+	case c.o.TLS.anyCertificate():
 		// Outdated or unverified encryption is better than none (RFC 7435).
 		config.InsecureSkipVerify = true
 		config.MinVersion = tls.VersionTLS10
+	case c.o.TLS == TLSDANE:
+		// VerifyConnection replaces the verification by root certificates.
+		config.InsecureSkipVerify = true
+		match = new(dane.Match)
+		config.VerifyConnection = c.verifyDANE(match)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeouts.TLS)
 	defer cancel()
@@ -71,36 +81,65 @@ func (c *Conn) handshake(ctx context.Context) *Error {
 		return failed
 	}
 	state := conn.ConnectionState()
-	c.tls = describe(state, config)
+	if match != nil {
+		c.tls = negotiated(state)
+		c.tls.Verified, c.tls.Method = true, Method(match.Method())
+	} else {
+		c.tls = describe(state, config)
+	}
 	c.use(conn)
 	verdict := "verified"
 	if !c.tls.Verified {
 		verdict = "not verified: " + c.tls.Problem
 	}
 	c.log.note(c.tls.Version + " " + c.tls.Cipher + ", certificate of " + c.tls.Cert.Peer() + " " + verdict)
+	if match != nil {
+		record := oneLine(match.Record.String(), certText) // the record may contain a whole certificate
+		c.log.note("the certificate matches the TLSA record " + record + " of " + c.o.ServerName)
+	}
 	return nil
+}
+
+// verifyDANE returns a function that verifies the certificates of a handshake with the TLSA records of the options, and
+// stores the record that matched.
+func (c *Conn) verifyDANE(match *dane.Match) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) (err error) {
+		names := append([]string{c.o.ServerName}, c.o.DANENames...)
+		if *match, err = c.o.DANE.Verify(state, names, time.Now()); err != nil {
+			return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+		}
+		return nil
+	}
+}
+
+// negotiated returns the negotiated TLS state, without a verdict about the certificate.
+func negotiated(state tls.ConnectionState) TLSState {
+	s := TLSState{Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
+	if len(state.PeerCertificates) > 0 {
+		s.Cert = certificate(state.PeerCertificates[0])
+	}
+	return s
 }
 
 // describe returns the negotiated TLS state. The certificate is verified here, because an opportunistic handshake does
 // not verify it.
 func describe(state tls.ConnectionState, config *tls.Config) TLSState {
-	s := TLSState{Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
+	s := negotiated(state)
 	err := errors.New("no certificate")
 	if len(state.PeerCertificates) > 0 {
-		leaf := state.PeerCertificates[0]
-		s.Cert = certificate(leaf)
 		between := x509.NewCertPool()
 		for _, cert := range state.PeerCertificates[1:] {
 			between.AddCert(cert)
 		}
-		_, err = leaf.Verify(x509.VerifyOptions{
+		_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{
 			DNSName: config.ServerName, Roots: config.RootCAs, Intermediates: between,
 		})
 	}
-	s.Verified = err == nil
 	if err != nil {
 		s.Problem = problem(err)
+		return s
 	}
+	s.Verified, s.Method = true, MethodWebPKI
 	return s
 }
 

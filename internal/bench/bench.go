@@ -223,7 +223,7 @@ func (b *measurement) run(ctx context.Context) error {
 // endToEnd measures the time from the first request until the outcome of the last email is recorded. It returns the
 // median rate in emails per second. On PostgreSQL, endToEnd also reports the server's work for an email.
 func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, error) {
-	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm-up load
+	if _, err := b.load(ctx, n, min(500, 10*b.emails), 0); err != nil { // warm-up load
 		return 0, err
 	}
 	if err := n.idle(ctx); err != nil {
@@ -259,9 +259,9 @@ func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, e
 }
 
 // halfLoad sends emails at the given rate, which is half the end-to-end rate, and reports the latency of the API
-// requests.
+// requests. It sends for eight seconds, but no more emails than the end-to-end runs together.
 func (b *measurement) halfLoad(ctx context.Context, n *measuredNode, rate float64) error {
-	l, err := b.load(ctx, n, int(rate*8), rate)
+	l, err := b.load(ctx, n, min(int(rate*8), b.runs*b.emails), rate)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,25 @@ import (
 const (
 	firstWait = 500 * time.Millisecond // wait before the first repetition, if the server names none
 	maxWait   = 30 * time.Second       // a longer wait is left to the caller
+	// maxResponse is the maximum length of a response, of a row and of an event, in bytes. Downloads have no limit.
+	maxResponse = 64 << 20
 )
+
+// limitedReader is like io.LimitedReader, but returns an error at the limit, so that a cut response is not mistaken for
+// a whole one.
+type limitedReader struct {
+	r    io.Reader
+	left int
+}
+
+func (l *limitedReader) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, fmt.Errorf("the response is longer than %d MB", maxResponse>>20)
+	}
+	n, err := l.r.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
+}
 
 // operation is a call of an operation of the API.
 type operation struct {
@@ -63,7 +81,7 @@ func call[T any](ctx context.Context, c *Client, o operation, options []RequestO
 	}
 	defer response.Body.Close()
 	out := new(T)
-	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
+	if err := json.NewDecoder(&limitedReader{response.Body, maxResponse}).Decode(out); err != nil {
 		return nil, fmt.Errorf("%s %s: read the response: %w", o.method, o.path, err)
 	}
 	io.Copy(io.Discard, io.LimitReader(response.Body, 1024)) // so that the connection can be reused

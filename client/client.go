@@ -46,12 +46,14 @@ func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) 
 func New(baseURL, key string, options ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the URL of the API: %w", err)
+	case err != nil: // err contains the URL, which may have a password
+		return nil, errors.New("the URL of the API cannot be parsed; write it as https://mail.example.com")
+	case u.User != nil:
+		return nil, errors.New("the URL of the API must have no user and password")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, fmt.Errorf("the URL of the API is %q; it must begin with https:// or http:// and name a host", baseURL)
-	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return nil, fmt.Errorf("the URL of the API must have no user, query or fragment")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("the URL of the API must have no query or fragment")
 	case key == "":
 		return nil, errors.New("the API key is empty")
 	case strings.ContainsAny(key, " \t\r\n"):

@@ -11,9 +11,6 @@ import (
 	"strings"
 )
 
-// maxLine is the maximum length of a line in a stream, in bytes.
-const maxLine = 64 << 20
-
 // download calls an operation and returns the body of its response, which the caller must close. If the response is cut
 // off, the last read returns an error other than io.EOF.
 func download(ctx context.Context, c *Client, o operation, options []RequestOption) (io.ReadCloser, error) {
@@ -35,8 +32,10 @@ func rows[T any](ctx context.Context, c *Client, o operation, options []RequestO
 			return
 		}
 		defer body.Close()
-		for lines := json.NewDecoder(body); ; {
+		limited := &limitedReader{r: body}
+		for lines := json.NewDecoder(limited); ; {
 			var row T
+			limited.left = maxResponse
 			err := lines.Decode(&row)
 			if errors.Is(err, io.EOF) {
 				return
@@ -92,18 +91,21 @@ type message struct {
 func readMessages(body io.Reader) iter.Seq2[message, error] {
 	return func(yield func(message, error) bool) {
 		lines := bufio.NewScanner(body)
-		lines.Buffer(nil, maxLine)
+		lines.Buffer(nil, maxResponse)
 		var m message
+		var data []string // lines of the event's data
+		size := 0
 		for lines.Scan() {
 			line := lines.Text()
 			name, value, _ := strings.Cut(line, ":")
 			value = strings.TrimPrefix(value, " ")
 			switch {
 			case line == "":
+				m.data = strings.Join(data, "\n")
 				if m.data != "" && !yield(m, nil) {
 					return
 				}
-				m = message{}
+				m, data, size = message{}, nil, 0
 			case name == "":
 				if !yield(message{comment: true}, nil) {
 					return
@@ -112,10 +114,12 @@ func readMessages(body io.Reader) iter.Seq2[message, error] {
 				m.id = value
 			case name == "event":
 				m.event = value
-			case name == "data" && m.data != "":
-				m.data += "\n" + value
+			case name == "data" && size+len(value) > maxResponse:
+				yield(message{}, fmt.Errorf("an event is longer than %d MB", maxResponse>>20))
+				return
 			case name == "data":
-				m.data = value
+				size += len(value) + 1
+				data = append(data, value)
 			}
 		}
 		if err := lines.Err(); err != nil {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -433,4 +434,18 @@ func TestRateLimit(t *testing.T) {
 			t.Errorf("%v after %d tries", err, tries)
 		}
 	})
+}
+
+// Null for all arguments is the same as none.
+func TestNullArguments(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, dbtest.SQLite(t))
+	for _, name := range []string{"list_emails", "list_approvals"} {
+		a := f.post("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":null}}`,
+			"Authorization", "Bearer "+f.Token)
+		text, err := io.ReadAll(a.Body)
+		if err != nil || a.StatusCode != 200 || strings.Contains(string(text), `"isError":true`) {
+			t.Errorf("%s: %d %s, %v", name, a.StatusCode, text, err)
+		}
+	}
 }

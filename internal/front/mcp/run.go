@@ -164,6 +164,9 @@ func (t *tool) read(raw json.RawMessage) (arguments, error) {
 			return nil, fmt.Errorf("the arguments must be a JSON object: %w", err)
 		}
 	}
+	if in == nil { // the arguments are null, which means that there are none
+		in = arguments{}
+	}
 	all := make(map[string]any, len(in))
 	for name, value := range in {
 		// Null arguments are removed, because many clients send null for omitted arguments.

@@ -19,9 +19,31 @@ type contactFile struct {
 	name string
 
 	file   *os.File // nil until the first page is read
+	row    *rowLimit
 	rows   *csv.Reader
 	header []string
 	at     int // number of rows that were read
+}
+
+// Limits of a file. Without them, a file that is no list of contacts could fill the memory.
+const (
+	maxColumns = 500
+	maxRow     = 4 << 20 // bytes, approximately
+)
+
+// rowLimit is a reader that fails if a row is too long. The caller sets left before each row.
+type rowLimit struct {
+	r    io.Reader
+	left int
+}
+
+func (l *rowLimit) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, fmt.Errorf("a row is longer than %d MB; is a quotation mark missing?", maxRow>>20)
+	}
+	n, err := l.r.Read(p)
+	l.left -= n
+	return n, err
 }
 
 // leftOut are columns that SendGrid writes for itself.
@@ -61,11 +83,15 @@ func (f *contactFile) open(skip int) error {
 	if err != nil {
 		return fmt.Errorf("--contacts: %w", err)
 	}
-	f.file, f.rows, f.at = file, csv.NewReader(file), 0
+	f.file, f.row, f.at = file, &rowLimit{file, maxRow}, 0
+	f.rows = csv.NewReader(f.row)
 	f.rows.ReuseRecord = true
 	header, err := f.rows.Read()
 	if err != nil {
 		return fmt.Errorf("--contacts: read the names of the columns: %w", err)
+	}
+	if len(header) > maxColumns {
+		return fmt.Errorf("--contacts: %s has %d columns; the limit is %d", f.name, len(header), maxColumns)
 	}
 	f.header = nil
 	for i, name := range header {
@@ -86,6 +112,7 @@ func (f *contactFile) open(skip int) error {
 }
 
 func (f *contactFile) read() ([]string, error) {
+	f.row.left = maxRow
 	row, err := f.rows.Read()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("--contacts: %w", err)

@@ -131,3 +131,24 @@ func TestContactFile(t *testing.T) {
 		t.Errorf("a file without addresses: %v", err)
 	}
 }
+
+// A file with endless rows or too many columns is refused.
+func TestHostileFiles(t *testing.T) {
+	t.Parallel()
+	for want, text := range map[string]string{
+		"longer than": "EMAIL,FIRST_NAME\na@example.net,\"" + strings.Repeat("x", 6<<20),
+		"columns":     "EMAIL" + strings.Repeat(",x", 501) + "\n",
+		"no column":   strings.Repeat("\x00", 1000),
+	} {
+		name := filepath.Join(t.TempDir(), "contacts.csv")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		url := fixture.API{Name: "SendGrid", Answers: map[string]fixture.Answer{
+			"/v3/asm/groups": {Page: docs, Body: `[]`}}}.Serve(t)
+		s := sendgrid.New(fixture.Client(t, url, "SendGrid", nil), name)
+		if p, err := s.Page(t.Context(), importfrom.Contacts, "1 0"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %d contacts, %v", want, len(p.Contacts), err)
+		}
+	}
+}

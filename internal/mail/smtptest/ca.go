@@ -33,6 +33,7 @@ func NewCA(t testing.TB) *CA {
 	ca := &CA{t: t}
 	ca.key = newKey(t)
 	template := certificate("smtptest authority")
+	template.NotAfter = time.Now().AddDate(20, 0, 0) // for tests that move their clock
 	template.IsCA = true
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign
@@ -73,6 +74,12 @@ func (ca *CA) Expired(names ...string) tls.Certificate {
 	template.NotBefore = time.Now().Add(-2 * time.Hour)
 	template.NotAfter = time.Now().Add(-time.Hour)
 	return ca.certificate(template, names)
+}
+
+// NameOnly is like Certificate, but returns a certificate that has the name only as its common name.
+func (ca *CA) NameOnly(name string) tls.Certificate {
+	ca.t.Helper()
+	return ca.certificate(certificate(name), nil)
 }
 
 // ServerTLS returns a TLS configuration for a server, with a certificate for names.

@@ -133,6 +133,7 @@ var acts = map[string]string{
 	"keys delete":     "api_key.deleted",
 	"emails erase":    "address.erased",
 	"jobs retry":      "job.retried",
+	"policy forget":   "tls_policy.forgotten",
 }
 
 // recorded returns a context that makes services record changes in the audit log as made by the given command.

@@ -76,7 +76,7 @@ func commands() []command {
 		teamsCommand(), keysCommand(), usersCommand(), applyCommand(), auditCommand(),
 		emailsCommand(), explainCommand(), contactsCommand(), importFromCommand(), automationsCommand(), exportCommand(),
 		listenCommand(),
-		jobsCommand(), storageCommand(), doctorCommand(), supportCommand(),
+		jobsCommand(), storageCommand(), policyCommand(), doctorCommand(), supportCommand(),
 		backupCommand(), restoreCommand(), promoteCommand(),
 		benchCommand(), versionCommand(),
 	}

@@ -13,8 +13,8 @@ import (
 
 // needInstallation are commands that do not create an installation. Only dev, serve and migrate do.
 var needInstallation = []string{"teams create Acme", "keys create --team Acme --create-team",
-	"users create ada@example.com", "storage", "jobs", "audit list", "teams list", "teams delete Acme --yes",
-	"keys list --team Acme", "users list", "emails erase a@one.example",
+	"users create ada@example.com", "storage", "policy show one.example", "jobs", "audit list", "teams list",
+	"teams delete Acme --yes", "keys list --team Acme", "users list", "emails erase a@one.example",
 	"emails delete 0190f6a1-0000-7000-8000-00000000000a --team Acme", "export contacts --team Acme"}
 
 // A command that needs an installation does not create one if data_dir is wrong. Otherwise, an erasure would report

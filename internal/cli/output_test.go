@@ -157,7 +157,8 @@ func TestJSON(t *testing.T) {
 	}
 	p.jsonOfEmails(id, key.text("token"))
 	p.jsonOfOperating()
-	p.printed["apply"] = true // by TestApplyJSON
+	p.printed["apply"] = true                                         // by TestApplyJSON
+	p.printed["policy show"], p.printed["policy forget"] = true, true // by TestPolicyCommands
 	want(p.json("teams", "create", "Beta"), "name", "Beta")
 	want(p.json("teams", "delete", "Beta", "--yes"), "deleted", true)
 

@@ -85,6 +85,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 		d.certificates(authority)
 		d.everything(other)
 		d.examination()
+		d.policies()
 		p.must("teams", "delete", "Other", "--yes")
 		eventually(t, "the other team is erased", func() bool {
 			return n.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'teams.erase' AND tries = 0`) == 0

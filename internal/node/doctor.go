@@ -210,7 +210,6 @@ func (n *Node) examine(ctx context.Context) doctor.Report {
 // another one.
 func (n *Node) newDoctor() {
 	n.mux.HandleFunc("GET "+gather.ProofPath, n.prove)
-	n.strangers = publicGuard(n.Config)
 	n.mux.Handle(look.Path, look.New(look.Options{Authenticate: n.api.Authenticate, Audit: n.Audit,
 		Guard: n.strangers, DNS: n.DNS, Hostname: n.Config.Hostname, Roots: gather.Roots(n.Config.ACMECAFile),
 		AnyLoopbackPort: n.Config.AllowLoopback, Log: n.Log}))

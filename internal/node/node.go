@@ -99,7 +99,7 @@ type Node struct {
 	live         atomic.Pointer[config.Config] // settings as of the last reload; see settings
 	reloading    sync.Mutex                    // held while settings are replaced
 	destinations destinations
-	strangers    *netguard.Guard // of connections that other installations ask for
+	strangers    *netguard.Guard // of connections that other installations or recipient domains ask for
 
 	pauseAsked chan string            // requests to pause for the end of a move
 	paused     atomic.Bool            // whether the node is paused for the end of a move

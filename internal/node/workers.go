@@ -37,6 +37,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/delivery"
 	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tlspolicies"
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
@@ -60,6 +61,7 @@ type workers struct {
 	Tracking      *tracking.Service
 	RequestLog    *requestlog.Service
 	Privacy       *privacy.Service
+	TLSPolicies   *tlspolicies.Service
 	Exports       *exports.Service
 	Alarms        *alarms.Service // nil unless alert_to is set
 
@@ -124,7 +126,8 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 	n.Recorder.Listen(n.Metrics)
 	n.Notifications = notifications.New(notifications.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.DB,
 		n.Queue, n.Emails, n.Teams, n.Log)
-	for _, build := range []func(resources.Hooks) error{n.newWebhooks, n.newBroadcasts, n.newAutomations, n.newDelivery,
+	for _, build := range []func(resources.Hooks) error{n.newWebhooks, n.newBroadcasts, n.newAutomations,
+		n.newTLSPolicies, n.newDelivery,
 		n.newReceiving, n.newImports, n.newPrivacy} {
 		if err := build(h); err != nil {
 			return err
@@ -177,6 +180,15 @@ func (n *Node) newAutomations(resources.Hooks) (err error) {
 	if err == nil {
 		n.Recorder.Listen(n.Automations)
 	}
+	return err
+}
+
+// newTLSPolicies builds the service for the policies of recipient domains. Their web servers must have public addresses,
+// even if the operator opens other networks to webhooks.
+func (n *Node) newTLSPolicies(resources.Hooks) (err error) {
+	n.strangers = publicGuard(n.Config)
+	n.TLSPolicies, err = tlspolicies.New(tlspolicies.Config{}, tlspolicies.Deps{DB: n.DB, DNS: n.dns, Fresh: n.DNS,
+		Guard: n.strangers, Log: n.Log})
 	return err
 }
 

@@ -548,7 +548,8 @@ func TestForeignInstallation(t *testing.T) {
 // asReleased makes the target as a release did that had no facts.
 func (f *fixture) asReleased() {
 	f.Helper()
-	for _, text := range []string{`DROP TABLE installation, certificate_values, certificate_locks, certificate_failures`,
+	for _, text := range []string{`DROP TABLE installation, certificate_values, certificate_locks, certificate_failures,
+		mta_sts_policies`,
 		`DELETE FROM migrations WHERE name > '0008'`} {
 		f.execTarget(text)
 	}

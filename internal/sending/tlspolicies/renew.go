@@ -1,0 +1,96 @@
+package tlspolicies
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// fetchOnce fetches the policy that a record names, and returns the domain's new entry. Concurrent callers share one
+// fetch, which continues if one of them gives up. The entry before is returned if ctx ends first.
+func (s *Service) fetchOnce(ctx context.Context, domain string, r record, before *Entry) *Entry {
+	flight := s.flights.DoChan(domain+" "+r.id, func() (any, error) {
+		return s.renew(ctx, domain, r, before, time.Time{}), nil
+	})
+	select {
+	case landed := <-flight:
+		return landed.Val.(*Entry)
+	case <-ctx.Done():
+		return before
+	}
+}
+
+// renew fetches a policy and stores the outcome. It fetches nothing if another node has fetched the policy meanwhile:
+// after the time since, or, if since is zero, so that it settles the record.
+func (s *Service) renew(ctx context.Context, domain string, r record, before *Entry, since time.Time) *Entry {
+	ctx, cancel := context.WithTimeout(db.WithoutAddition(context.WithoutCancel(ctx)), flightTime)
+	defer cancel()
+	settled := func(e *Entry) bool {
+		if since.IsZero() {
+			return e.settles(r, s.c.Now())
+		}
+		return e != nil && (e.FetchedAt.After(since) || e.FailedAt.After(since))
+	}
+	e, claimed, err := s.claim(ctx, domain, settled)
+	if err != nil {
+		s.p.Log.Warn("a TLS policy is fetched without the database", "domain", domain, "error", err)
+		e = before
+	} else if !claimed {
+		return e
+	}
+	next := s.after(domain, e, r.id, s.fetch(ctx, domain))
+	version := s.memory.version()
+	if err == nil {
+		err = s.store(ctx, next)
+	}
+	if err != nil {
+		s.p.Log.Warn("a TLS policy cannot be stored", "domain", domain, "error", err)
+		s.memory.put(domain, next, s.c.Now(), version)
+	}
+	return next
+}
+
+// claim gives this node the right to fetch a domain's policy, and returns the domain's entry. While another node has
+// the right, claim waits. It returns claimed == false if no fetch is needed any more, or if ctx ends first.
+func (s *Service) claim(ctx context.Context, domain string, settled func(*Entry) bool) (e *Entry, claimed bool,
+	err error) {
+	for {
+		news := s.memory.next()
+		if e, claimed, err = s.tryClaim(ctx, domain, settled); err != nil {
+			return nil, false, err
+		}
+		if claimed || settled(e) {
+			return e, claimed, nil
+		}
+		select {
+		case <-news:
+		case <-time.After(time.Second): // hints may be lost
+		case <-ctx.Done():
+			return e, false, nil
+		}
+	}
+}
+
+// after returns the domain's entry after a fetch. The entry before may be nil.
+func (s *Service) after(domain string, before *Entry, id string, f fetched) *Entry {
+	now := s.c.Now()
+	e := Entry{Domain: domain, UsedAt: now}
+	if before != nil {
+		e = *before
+	}
+	if f.result != "" {
+		e.FailedID, e.Failure, e.Reason, e.FailedAt, e.RetryAt = id, f.result, f.reason, now, now.Add(retryAfter)
+		e.RefreshAt = now.Add(refreshRetry)
+		return &e
+	}
+	prior := e.ID
+	if prior == id {
+		prior = ""
+	}
+	return &Entry{Domain: domain, ID: id, PriorID: prior, Policy: f.policy, FetchedAt: now,
+		ExpiresAt: now.Add(max(f.policy.MaxAge, minLifetime)), UsedAt: e.UsedAt,
+		RefreshAt:    now.Add(refreshAfter + rand.N(refreshWidth)),
+		claimedUntil: e.claimedUntil}
+}

@@ -62,6 +62,7 @@ lint:
 	go vet ./...
 	go vet -tags postfix,chaos,browser,failover ./e2e
 	go vet -tags packages ./e2e/packages
+	go vet -tags tls ./internal/sending/tlspolicies
 	go run $(STATICCHECK) ./...
 
 deps:
@@ -153,6 +154,11 @@ release-data: deps
 	@test -n "$(VERSION)" || { echo "VERSION is missing: make release-data VERSION=v0.1.0"; exit 1; }
 	POSTRIDER_SAVE_RELEASE=$(CURDIR)/testdata/upgrade/$(VERSION) POSTRIDER_OLD_PROGRAM=$(OLD) go test -timeout 10m -count=1 \
 		-run TestReleaseData ./e2e/
+
+# Compares our verdicts about MTA-STS policies with those of postfix-mta-sts-resolver, which must be installed. Needs root.
+.PHONY: tls
+tls: deps
+	go test -tags tls -count=1 -v -run Resolver ./internal/sending/tlspolicies
 
 # A real Postfix on loopback relays to our MX, takes our outgoing mail, and bounces what cannot be delivered. Needs root.
 postfix:

@@ -225,7 +225,7 @@ func TestVerify(t *testing.T) {
 		{"EE fails and TA matches", []dane.Record{sum(stranger, 3), sum(root, 2)}, chain(leaf, between, root), "dane-ta",
 			nil, ""},
 
-		// Of several digests of one usage and selector, only the strongest counts.
+		// If several digests have the same usage and selector, only the strongest counts.
 		{"a weak digest matches, a strong one does not", []dane.Record{record(leaf, 3, 1, 1), record(stranger, 3, 1, 2)},
 			chain(leaf), "", dane.ErrNoMatch, ""},
 		{"a strong digest matches", []dane.Record{record(stranger, 3, 1, 1), record(leaf, 3, 1, 2)}, chain(leaf), "dane-ee",

@@ -28,7 +28,7 @@ type Fake struct {
 	Bogus []string
 
 	// SignedZones lists zones whose answers are secure: the name itself and all names below it. UnsignedZones lists
-	// exceptions below them. Of several zones that contain a name, the longest one counts.
+	// exceptions below them. If several zones contain a name, the longest one counts.
 	SignedZones, UnsignedZones []string
 }
 

@@ -902,7 +902,7 @@ type AttemptHost struct {
 	// The addresses that were candidates for this attempt.
 	Addresses []AttemptTarget `json:"addresses"`
 	// Why the host was left out; empty if it was not. One of: , this_server, after_this_server, no_address,
-	// look_up_failed, not_public.
+	// look_up_failed, not_public, tlsa_unknown, not_in_policy.
 	LeftOut string `json:"left_out"`
 	// Why the host was left out, in one sentence; empty if it was not.
 	Says string `json:"says"`
@@ -973,6 +973,10 @@ type AttemptTLS struct {
 	Says string `json:"says"`
 	// The TLS version and cipher; empty if the connection was not encrypted.
 	Protocol string `json:"protocol"`
+	// What decided how the connection had to be encrypted: the sending domain's setting tls, the operator, or a
+	// policy of the recipient's domain. none also means that the rule was not recorded. One of: none, sender,
+	// operator, dane, dane_unusable, mta_sts, mta_sts_testing.
+	Rule string `json:"rule"`
 	// Whether the host's certificate was valid. One of: valid, expired, other_name, unknown_issuer, invalid,
 	// not_recorded, none.
 	Certificate string `json:"certificate"`

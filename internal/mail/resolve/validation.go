@@ -66,6 +66,16 @@ type Belief struct {
 	Err       error // the server did not answer
 }
 
+// MayBelieve reports whether DNS believes a server of secure look-ups. Otherwise no answer is secure.
+func (d *DNS) MayBelieve() bool {
+	for _, s := range d.secure {
+		if s.believed {
+			return true
+		}
+	}
+	return false
+}
+
 // Believes asks each server of secure look-ups for the SOA record of the root zone, which is signed. It reports whether
 // secure look-ups can find secure answers: a server that DNS believes has marked the answer as authenticated. A server
 // that is believed but not Authentic makes all its answers insecure, so DANE has no effect with it.

@@ -181,7 +181,7 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string,
 		}
 		sender = strings.ToLower(sender)
 	}
-	w, err := s.choose(ctx, t.d.Domain, sender, tls)
+	w, err := s.choose(ctx, t.d.Domain, sender, tls, s.lastTry(t))
 	r.hops, r.seen, t.rules, *group = w.hops, w.seen, w.destination, w.group
 	if err != nil {
 		if ctx.Err() != nil {

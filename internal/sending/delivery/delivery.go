@@ -48,7 +48,7 @@
 // The package does not decide who may send. Before each try, the package checks the suppressions again, unless they
 // were read in the last few seconds. The package does not process bounces that arrive by mail. The nodes share the
 // connection and rate limits (package nodelimits). Each node tracks separately which hosts are slow or have asked for
-// less mail. MTA-STS and DANE are not supported.
+// less mail. The package neither fetches MTA-STS policies (package tlspolicies) nor validates DNSSEC.
 package delivery
 
 import (
@@ -76,6 +76,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/delivery/routing"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tlspolicies"
 )
 
 // The transports.
@@ -108,6 +109,10 @@ type Config struct {
 	LaneRate           float64         // messages per second to one destination; 0 means no limit
 	MaxConnections     int             // connections to all destinations, including idle ones; 0 means 500
 	ConnectionMessages int             // maximum number of messages sent over one connection; 0 means 1,000
+
+	// DANE says that DNS may authenticate answers by DNSSEC, so that TLSA records are looked up (RFC 7672). DNS is then a
+	// resolve.Secure.
+	DANE bool
 
 	RootCAs  *x509.CertPool // CA certificates used to verify hosts; nil means the system's CAs
 	Timeouts smtpclient.Timeouts
@@ -148,10 +153,12 @@ type Deps struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store        `deps:"optional"` // probed after a file could not be read
-	Outbox   *capture.Outbox    // used by the capture transport
-	Guard    *netguard.Guard    // for releases of captured emails to an address that a user gives
-	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of the limits; nil means the full limits
+	// TLSPolicies finds the MTA-STS policies of recipient domains; nil if they are not obeyed.
+	TLSPolicies *tlspolicies.Service `deps:"optional"`
+	Blobs       *blob.Store          `deps:"optional"` // probed after a file could not be read
+	Outbox      *capture.Outbox      // used by the capture transport
+	Guard       *netguard.Guard      // for releases of captured emails to an address that a user gives
+	Shares      *nodelimits.Shares   `deps:"optional"` // this node's shares of the limits; nil means the full limits
 
 	Broadcasts Broadcasts // decides whether emails from a broadcast may still be sent
 
@@ -168,6 +175,7 @@ type Deps struct {
 type Service struct {
 	c                  Config
 	p                  Deps
+	dnssec             resolve.Secure // nil if DANE does not apply
 	pool               *pool
 	hosts              *hosts
 	shape              *shaper
@@ -224,6 +232,9 @@ func newService(c Config, p Deps) *Service {
 		shape: shape, guard: netguard.New(o),
 		memory: fairshare.New(memory, memoryGreed), preparing: fairshare.NewTurns(c.Workers, c.Workers/8),
 		signing: fairshare.NewTurns(c.Signers, 0), shortGreeting: shortGreeting, suppressionsMaxAge: suppressionsMaxAge}
+	if c.DANE {
+		s.dnssec, _ = p.DNS.(resolve.Secure)
+	}
 	s.Apply(c)
 	shape.limitsOf = func(group string) routing.Limits { return s.routes.Load().Limits(group) }
 	return s

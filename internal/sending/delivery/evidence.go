@@ -152,7 +152,7 @@ func (s *Service) evidence(t *try, out outcome, deciding answer, well bool) []by
 	e := t.seen.Evidence
 	e.Selectors = slices.Clone(e.Selectors)
 	l := out.link
-	e.Source, e.Clear, e.Cert, e.Reused = l.source, l.clear, l.cert, l.reused
+	e.Source, e.Clear, e.Cert, e.Rule, e.Reused = l.source, l.clear, l.cert, out.rule, l.reused
 	if l.source.IsValid() {
 		e.Hello = s.c.Hostname
 	}

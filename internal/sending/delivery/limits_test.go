@@ -537,7 +537,7 @@ func TestConversationOfSeveralHosts(t *testing.T) {
 		n.host(destination, name, uint16(i), "")
 	}
 	s := newService(Config{Dial: n.dial, AllowPrivate: true}, Deps{DNS: n.dns})
-	hops, _, err := s.plan(t.Context(), destination, "")
+	hops, _, err := s.plan(t.Context(), destination, "", false)
 	if err != nil || len(hops) != 3 {
 		t.Fatal(hops, err)
 	}

@@ -24,7 +24,7 @@ type hop struct {
 	name string // host name, used to verify the TLS certificate
 	addr string // with port
 	pref uint16
-	mode smtpclient.TLSMode
+	demand
 
 	relay       *routing.Relay // nil for a host of the destination
 	spare       bool           // whether the path has other relays
@@ -42,14 +42,8 @@ func (h hop) at() string {
 
 func (h hop) key() poolKey { return poolKey{h.at(), h.mode} }
 
-// verifies returns the host name that the certificate of a connection must have, or "" if the TLS mode does not verify
-// certificates.
-func (h hop) verifies() string {
-	if h.mode == smtpclient.TLSRequired || h.mode == smtpclient.TLSImplicit {
-		return h.name
-	}
-	return ""
-}
+// verifies returns what a connection must have verified to carry a message to the hop; see proof.
+func (h hop) verifies() string { return h.proof(h.name) }
 
 // relayName returns the name of the relay, or "" for a host of the destination.
 func (h hop) relayName() string {
@@ -121,13 +115,14 @@ type way struct {
 }
 
 // choose returns how an email to a domain leaves. The parameters sender and tls are the sender's domain and its TLS
-// setting. The looked-up hosts are valid also if choose returns an error.
-func (s *Service) choose(ctx context.Context, domain, sender, tls string) (w way, err error) {
+// setting, and last is whether the email bounces after this try. The looked-up hosts are valid also if choose returns
+// an error.
+func (s *Service) choose(ctx context.Context, domain, sender, tls string, last bool) (w way, err error) {
 	table := s.routes.Load()
 	w.destination = table.Known(domain)
 	path := table.Path(w.destination, domain, sender)
 	if path == nil {
-		if w.hops, w.seen, err = s.plan(ctx, domain, tls); err != nil {
+		if w.hops, w.seen, err = s.plan(ctx, domain, tls, last); err != nil {
 			w.group = table.GroupOf(w.destination, domain, sender)
 			return w, err
 		}
@@ -153,57 +148,68 @@ func (w *way) limitHops(tls string) {
 	}
 	for i := range w.hops {
 		h := &w.hops[i]
-		h.mode, h.connections, h.messages = directMode(tls, w.destination), w.destination.Connections,
-			w.destination.Messages
+		h.connections, h.messages = w.destination.Connections, w.destination.Messages
+		h.operator(tls, w.destination)
 	}
 }
 
 // plan returns the addresses of a domain's mail hosts to try, in order of preference (RFC 5321 section 5.1). The
-// parameter tls is the sending domain's TLS setting. The result seen is valid also if plan returns an error.
-func (s *Service) plan(ctx context.Context, domain, tls string) (hops []hop, seen lookup, err error) {
-	mode := directMode(tls, nil)
+// parameters tls and last are those of choose. The result seen is valid also if plan returns an error.
+func (s *Service) plan(ctx context.Context, domain, tls string, last bool) (hops []hop, seen lookup, err error) {
 	ctx, cancel := context.WithTimeout(ctx, planMax)
 	defer cancel()
-	if seen.hosts, err = resolve.Hosts(ctx, s.p.DNS, domain); err != nil {
+	var by security
+	if seen.hosts, by, err = s.mailHosts(ctx, domain, last); err != nil {
 		return nil, seen, err
 	}
-	var last error
+	var failed error
 	private, ours := false, s.ownPreference(seen.hosts)
 	for _, h := range seen.hosts {
 		if int(h.Pref) >= ours {
 			seen.skip(h.Name, s.skipOf(h))
 			continue
 		}
-		addrs, err := s.p.DNS.Addrs(ctx, h.Name)
+		addrs, err := s.addresses(ctx, h.Name, by)
 		if err != nil {
-			if last == nil || errors.Is(last, resolve.ErrNotFound) { // a temporary failure is not replaced
-				last = fmt.Errorf("look up addresses of %s: %w", h.Name, err)
+			if failed == nil || errors.Is(failed, resolve.ErrNotFound) { // a temporary failure is not replaced
+				failed = fmt.Errorf("look up addresses of %s: %w", h.Name, err)
 			}
 			if seen.skip(h.Name, evidence.LookUpFailed); errors.Is(err, resolve.ErrNotFound) {
 				seen.skip(h.Name, evidence.NoAddress)
 			}
 			continue
 		}
-		usable := s.usable(addrs)
+		usable := s.usable(addrs.Records)
 		if len(usable) == 0 {
 			seen.skip(h.Name, evidence.NotPublic)
 		}
-		private = private || len(usable) < len(addrs)
+		private = private || len(usable) < len(addrs.Records)
+		if len(usable) == 0 {
+			continue
+		}
+		demanded, skipped, err := s.demandOf(ctx, h.Name, addrs, by, tls)
+		if err != nil {
+			seen.skip(h.Name, skipped)
+			if failed == nil || errors.Is(failed, resolve.ErrNotFound) {
+				failed = err
+			}
+			continue
+		}
 		for _, a := range usable[:min(len(usable), maxPerHost)] {
 			hops = append(hops, hop{name: h.Name, addr: netip.AddrPortFrom(a, uint16(s.c.SMTPPort)).String(), pref: h.Pref,
-				mode: mode})
+				demand: demanded})
 		}
 	}
 	switch {
 	case len(hops) > 0:
 		s.prefer(hops)
 		return hops[:min(len(hops), maxHops)], seen, nil
-	case last != nil && !errors.Is(last, resolve.ErrNotFound):
-		return nil, seen, last // some addresses could not be looked up, so the failure is temporary
+	case failed != nil && !errors.Is(failed, resolve.ErrNotFound):
+		return nil, seen, failed // some hosts may be usable later
 	case private:
 		return nil, seen, errPrivate
-	case last != nil:
-		return nil, seen, fmt.Errorf("%w: %w", resolve.ErrNoHost, last)
+	case failed != nil:
+		return nil, seen, fmt.Errorf("%w: %w", resolve.ErrNoHost, failed)
 	}
 	return nil, seen, errOurselves
 }
@@ -297,6 +303,22 @@ func (s *Service) prefer(hops []hop) {
 		rank[h.at()] = n
 	}
 	slices.SortStableFunc(hops, func(a, b hop) int { return cmp.Compare(rank[a.at()], rank[b.at()]) })
+}
+
+// operator applies the operator's TLS mode for the destination. It does not weaken what the recipient's domain demands.
+func (d *demand) operator(tls string, to *routing.Destination) {
+	mode := directMode(tls, to)
+	switch d.rule {
+	case evidence.DANE, evidence.MTASTS:
+	case evidence.DANEUnusable:
+		if mode == smtpclient.TLSRequired {
+			d.mode, d.rule = mode, evidence.OperatorRequires
+		}
+	default:
+		if d.mode = mode; mode == smtpclient.TLSRequired && tls != domains.Enforced {
+			d.rule = evidence.OperatorRequires
+		}
+	}
 }
 
 // directMode returns the TLS mode for connections to the hosts of a destination. The parameter tls is the sending

@@ -64,7 +64,7 @@ func TestPlan(t *testing.T) {
 				s.hosts.claimDial(c.dead, time.Now())
 				s.hosts.endDial(c.dead, noGreeting, answer{}, time.Now())
 			}
-			hops, _, err := s.plan(t.Context(), c.domain, domains.Opportunistic)
+			hops, _, err := s.plan(t.Context(), c.domain, domains.Opportunistic, false)
 			if !errors.Is(err, c.err) {
 				t.Fatalf("error %v", err)
 			}

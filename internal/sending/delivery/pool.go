@@ -16,8 +16,7 @@ import (
 const idleMax = 15 * time.Second
 
 // poolKey is the address, or the key of a relay, and the TLS mode of a connection. A message may reuse an idle
-// connection only if both match, and if its host name is the one that the connection verified, unless the mode verifies
-// none.
+// connection only if both match, and if the connection verified what the message demands (see proof).
 type poolKey struct {
 	addr string
 	mode smtpclient.TLSMode
@@ -27,7 +26,7 @@ type poolKey struct {
 type pooledConn struct {
 	*smtpclient.Conn
 	key     poolKey
-	name    string // host name for which the certificate was verified; "" if the TLS mode verifies none
+	name    string // what the connection verified beyond its TLS mode; see proof
 	opening string // the transcript before the first message
 	since   time.Time
 	socket  *socket // nil if the pool does not count the socket

@@ -8,6 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/evidence"
 )
 
 // outcome is the result of a delivery attempt.
@@ -23,6 +24,7 @@ type outcome struct {
 	spent        time.Duration // how long the last host took in all
 	earlier      time.Duration // how long earlier hosts took
 	link         link
+	rule         evidence.Rule
 }
 
 // record evaluates the outcome of a try and stores it. In one transaction, record finishes or reschedules the job and

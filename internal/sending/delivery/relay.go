@@ -128,8 +128,8 @@ func (h *hosts) backoffs(one *host) (first, longest time.Duration) {
 func (s *Service) relayHops(p *routing.Path, enforced bool) []hop {
 	hops := make([]hop, len(p.Relays))
 	for i, r := range p.Relays {
-		hops[i] = hop{name: hostOf(r.Address), addr: r.Address, pref: uint16(i), mode: relayMode(r, enforced), relay: r,
-			spare: len(p.Relays) > 1}
+		hops[i] = hop{name: hostOf(r.Address), addr: r.Address, pref: uint16(i),
+			demand: demand{mode: relayMode(r, enforced)}, relay: r, spare: len(p.Relays) > 1}
 	}
 	s.prefer(hops)
 	return hops

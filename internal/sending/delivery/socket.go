@@ -65,7 +65,7 @@ func (s *Service) dialer(addr string, got **socket) func(context.Context, string
 
 // modes lists the TLS modes that a pooled connection may have.
 var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired,
-	smtpclient.TLSImplicit}
+	smtpclient.TLSImplicit, smtpclient.TLSEncrypted, smtpclient.TLSDANE}
 
 // unused returns the number of connections to an address that are idle, or that have ended but are not closed yet.
 func (p *pool) unused(addr string) int {

@@ -127,7 +127,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 				return out, nil, again
 			}
 		}
-		out.host, out.relay, l.most = h.String(), h.relayName(), h.messages
+		out.host, out.relay, out.rule, l.most = h.String(), h.relayName(), h.rule, h.messages
 		sending := s.shape.now()
 		result, err := s.send(ctx, l, env, msg)
 		out.took = s.shape.now().Sub(sending)
@@ -190,7 +190,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 		what, l.socket, l.plain, l.name = greeted, counted, plain, h.verifies()
 		return l, out, false
 	}
-	out.host, out.relay = h.String(), h.relayName()
+	out.host, out.relay, out.rule = h.String(), h.relayName(), h.rule
 	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound && h.relay != nil {
 		out.withheld = &relayNameError{err} // the operator's relay cannot be found, which says nothing about this message
 		return nil, out, false
@@ -288,8 +288,8 @@ func answerForError(e *smtpclient.Error) answer {
 	case e.Reply != nil && (e.Reply.Temporary() || e.Reply.Permanent()):
 		a.reply = *e.Reply
 	case errors.Is(e, smtpclient.ErrNoTLS):
-		a.reply = ownReply(454, "4.7.4", "the sending domain's setting `tls` or the operator requires TLS, and the host "+
-			"offers none")
+		a.reply = ownReply(454, "4.7.4", "the sending domain's setting `tls`, the operator, or a policy of the "+
+			"recipient's domain (DANE or MTA-STS) requires TLS, and the host offers none")
 	case e.Stage == smtpclient.StageTLS:
 		a.reply = ownReply(454, "4.7.5", "no secure connection: "+why)
 	case e.Stage == smtpclient.StageAuth:
@@ -314,6 +314,8 @@ func answerForPlanError(err error) answer {
 		a.reply = ownReply(554, "5.4.6", err.Error())
 	case errors.Is(err, errPrivate):
 		a.reply = ownReply(550, "5.4.4", err.Error())
+	case errors.Is(err, errNotInPolicy), errors.Is(err, resolve.ErrBogus):
+		a.reply = ownReply(451, "4.7.5", err.Error())
 	default:
 		a.reply = ownReply(451, "4.4.3", err.Error())
 	}
@@ -345,9 +347,12 @@ const shortGreeting = 30 * time.Second
 // its other mail.
 func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (c *smtpclient.Conn, plain bool,
 	err error) {
-	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
+	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs, DANE: h.dane,
 		Timeouts: s.c.Timeouts,
 		Dial:     s.dialer(h.at(), counted), TranscriptLimit: conversationMax}
+	if h.mode == smtpclient.TLSDANE {
+		o.ServerName, o.DANENames = h.names[0], h.names[1:]
+	}
 	if h.relay != nil {
 		o.Username, o.Password = h.relay.Username, h.relay.Password
 	}
@@ -370,6 +375,8 @@ func describeTLS(t smtpclient.TLSState) string {
 	switch {
 	case !t.On():
 		return ""
+	case t.Method == smtpclient.MethodDANEEE, t.Method == smtpclient.MethodDANETA:
+		return t.Version + " " + t.Cipher + ", certificate verified by DANE"
 	case t.Verified:
 		return t.Version + " " + t.Cipher + ", certificate verified"
 	}

@@ -160,7 +160,7 @@ func TestPlanIsBounded(t *testing.T) {
 		"missing.net": {0, resolve.ErrNoHost},
 		"us.net":      {0, errOurselves}} {
 		s := newService(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Deps{DNS: dns})
-		hops, _, err := s.plan(t.Context(), domain, domains.Opportunistic)
+		hops, _, err := s.plan(t.Context(), domain, domains.Opportunistic, false)
 		if !errors.Is(err, want.err) || len(hops) != want.hops {
 			t.Errorf("%s: %v, %v", domain, hops, err)
 		}

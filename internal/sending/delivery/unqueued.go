@@ -27,7 +27,7 @@ func (s *Service) SendUnqueued(ctx context.Context, teamID, from, to string, mes
 	if err != nil {
 		return err
 	}
-	w, err := s.choose(ctx, mailDomain(to), mailDomain(from), tls)
+	w, err := s.choose(ctx, mailDomain(to), mailDomain(from), tls, false)
 	if err != nil {
 		return fmt.Errorf("find the mail hosts of %s: %w", to, err)
 	}

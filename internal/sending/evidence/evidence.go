@@ -26,6 +26,7 @@ type Evidence struct {
 	Hello    string     // the name in EHLO
 	Clear    Clear      // why the connection was not encrypted
 	Cert     Cert       // whether the certificate was valid
+	Rule     Rule       // what decided how the connection had to be encrypted
 	Hosts    int        // number of addresses that were found for the destination
 	Reused   bool       // whether the connection had carried another message
 
@@ -141,6 +142,19 @@ const (
 	OtherName
 	UnknownIssuer
 	Invalid // for another reason
+)
+
+// Rule says what decided how the connection to a host had to be encrypted. The order must not change, because attempts
+// store the number. 0 means that nothing demanded encryption, or that the rule was not recorded.
+type Rule uint8
+
+const (
+	SenderRequires   Rule = iota + 1 // the sending domain's setting tls
+	OperatorRequires                 // the operator's settings for the destination
+	DANE                             // the TLSA records of the host (RFC 7672)
+	DANEUnusable                     // the host has TLSA records, but none that can be used: TLS without verification
+	MTASTS                           // the MTA-STS policy of the domain, in the mode enforce (RFC 8461)
+	MTASTSTesting                    // the MTA-STS policy of the domain, in the mode testing, which demands nothing
 )
 
 // Outage is a part of this installation.

@@ -40,6 +40,7 @@ const (
 	hasPeer
 	hasPTR
 	hasSame
+	hasRule // comes last, because earlier releases ignore what follows the fields that they know
 )
 
 const (
@@ -109,6 +110,7 @@ func (e *Evidence) Pack() []byte {
 		more, b = e.Trouble.append(b)
 		fields |= more
 	}
+	number(hasRule, int64(e.Rule))
 	return append(binary.AppendUvarint([]byte{version}, fields), b...)
 }
 
@@ -255,6 +257,9 @@ func Unpack(b []byte) (*Evidence, error) {
 	r.history(e, has)
 	if t := r.trouble(has); !t.isZero() {
 		e.Trouble = &t
+	}
+	if has(hasRule) {
+		e.Rule = Rule(r.small())
 	}
 	if r.bad {
 		return nil, ErrDamaged

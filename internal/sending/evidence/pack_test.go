@@ -32,6 +32,7 @@ func TestPack(t *testing.T) {
 	all.Clear, all.Reused, all.Local, all.Runs, all.Enqueued = Broken, true, true, 300, 48*time.Hour
 	all.Outage, all.OutageOf, all.Limits = NameServers, 90*time.Second, TeamShare|RateLimit
 	all.PauseEnd, all.PauseLength, all.PauseReply = time.Second, 15*time.Minute, "421 4.7.28"
+	all.Rule, all.Trouble = MTASTSTesting, &Trouble{Same: Same{Counted: true, Own: 3}}
 	for name, c := range map[string]struct {
 		e   *Evidence
 		max int

@@ -45,6 +45,8 @@ const (
 	NoAddress                    // the host has no address records
 	LookUpFailed                 // the host's addresses could not be looked up
 	NotPublic                    // no address of the host is public
+	TLSAUnknown                  // the TLSA records of the host could not be looked up, so it must not be used
+	NotInPolicy                  // the MTA-STS policy of the domain does not name the host
 )
 
 // Peer describes a certificate that a host presented.

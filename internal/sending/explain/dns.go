@@ -19,7 +19,7 @@ type AttemptHost struct {
 	Name      string          `json:"name"`
 	Pref      int             `json:"preference"`
 	Addresses []AttemptTarget `json:"addresses" doc:"The addresses that were candidates for this attempt."`
-	LeftOut   string          `json:"left_out" enum:",this_server,after_this_server,no_address,look_up_failed,not_public" doc:"Why the host was left out; empty if it was not."`
+	LeftOut   string          `json:"left_out" enum:",this_server,after_this_server,no_address,look_up_failed,not_public,tlsa_unknown,not_in_policy" doc:"Why the host was left out; empty if it was not."`
 	Says      string          `json:"says" doc:"Why the host was left out, in one sentence; empty if it was not."`
 }
 
@@ -43,6 +43,9 @@ var skips = map[evidence.Skip]struct{ key, says string }{
 	evidence.NoAddress:    {"no_address", "The host has no address records."},
 	evidence.LookUpFailed: {"look_up_failed", "The addresses of the host could not be looked up."},
 	evidence.NotPublic:    {"not_public", "The host has no public address."},
+	evidence.TLSAUnknown: {"tlsa_unknown", "The TLSA records of the host (DANE) could not be looked up. Without them, " +
+		"no mail may be sent to the host."},
+	evidence.NotInPolicy: {"not_in_policy", "The MTA-STS policy of the domain does not name the host."},
 }
 
 // dns returns the mail hosts of the attempt, or nil if they were not recorded.

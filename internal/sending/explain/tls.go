@@ -12,6 +12,7 @@ type AttemptTLS struct {
 	State       string `json:"state" enum:"encrypted,clear,not_recorded,no_connection"`
 	Says        string `json:"says"`
 	Protocol    string `json:"protocol" doc:"The TLS version and cipher; empty if the connection was not encrypted."`
+	Rule        string `json:"rule" enum:"none,sender,operator,dane,dane_unusable,mta_sts,mta_sts_testing" doc:"What decided how the connection had to be encrypted: the sending domain's setting tls, the operator, or a policy of the recipient's domain. none also means that the rule was not recorded."`
 	Certificate string `json:"certificate" enum:"valid,expired,other_name,unknown_issuer,invalid,not_recorded,none"`
 
 	Names   []string   `json:"certificate_names" doc:"The first names in the certificate, as far as they were recorded."`
@@ -38,8 +39,34 @@ var certs = map[evidence.Cert]struct{ key, says string }{
 	evidence.Invalid:       {"invalid", "The certificate is not valid."},
 }
 
-// encryption describes the encryption of the attempt's connection.
+// demands explains what decided how a connection had to be encrypted.
+var demands = map[evidence.Rule]struct{ key, says string }{
+	0:                         {"none", ""},
+	evidence.SenderRequires:   {"sender", "The sending domain's setting tls requires a valid certificate."},
+	evidence.OperatorRequires: {"operator", "The operator requires a valid certificate for this destination."},
+	evidence.DANE:             {"dane", "The host's TLSA records (DANE) say which certificate it must have."},
+	evidence.DANEUnusable: {"dane_unusable", "The host has TLSA records (DANE), but none that can be used. So " +
+		"encryption is required, with any certificate."},
+	evidence.MTASTS: {"mta_sts", "The MTA-STS policy of the recipient's domain requires a valid certificate."},
+	evidence.MTASTSTesting: {"mta_sts_testing", "The MTA-STS policy of the recipient's domain is being tested, and " +
+		"requires nothing yet."},
+}
+
+// encryption describes the encryption of the attempt's connection, and the rule that decided about it.
 func (t *Try) encryption() AttemptTLS {
+	x := t.connection()
+	x.Rule = "none"
+	if t.Evidence != nil {
+		if r, ok := demands[t.Evidence.Rule]; ok && r.says != "" {
+			x.Rule = r.key
+			x.Says += " " + r.says
+		}
+	}
+	return x
+}
+
+// connection describes the encryption of the attempt's connection.
+func (t *Try) connection() AttemptTLS {
 	x := t.protocol()
 	x.Names = []string{}
 	if e := t.Evidence; e != nil && e.Trouble != nil {
@@ -79,7 +106,10 @@ func (t *Try) protocol() AttemptTLS {
 	protocol, rest, _ := strings.Cut(t.TLS, ",")
 	x := AttemptTLS{State: "encrypted", Says: "The connection was encrypted (" + protocol + ").", Protocol: protocol,
 		Certificate: "not_recorded"}
-	if e != nil && e.Cert != 0 {
+	if e != nil && e.Cert == evidence.Valid && e.Rule == evidence.DANE {
+		x.Certificate = certs[e.Cert].key
+		x.Says += " The certificate matches a TLSA record of the host."
+	} else if e != nil && e.Cert != 0 {
 		x.Certificate = certs[e.Cert].key
 		x.Says += " " + certs[e.Cert].says
 	} else if strings.HasSuffix(rest, "certificate verified") {

@@ -1,0 +1,151 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/dane"
+	"github.com/postrider/postrider/internal/mail/mtasts"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/evidence"
+)
+
+// demand is what a connection to a mail host must prove before it carries a message. The plan decides it once for each
+// hop. Dialing, the pool of connections and the evidence of the attempt read it, and nothing decides a second time.
+type demand struct {
+	mode smtpclient.TLSMode
+	rule evidence.Rule
+
+	// With TLSDANE, the certificate must match these TLSA records, or be issued by their authority for one of the names.
+	// The first name is the TLSA base name.
+	dane  *dane.Set
+	names []string
+}
+
+// proof returns what a connection with the demand has verified beyond its TLS mode, or "" if the mode verifies no
+// certificate. Two connections to an address with the same mode and proof are equal for every message. The parameter
+// host is the host's name.
+func (d *demand) proof(host string) string {
+	switch d.mode {
+	case smtpclient.TLSRequired, smtpclient.TLSImplicit:
+		return host
+	case smtpclient.TLSDANE:
+		return "dane " + d.dane.Digest(d.names...) + " " + d.names[0]
+	}
+	return ""
+}
+
+// security is what is known about the protection of a recipient domain before its hosts are looked at.
+type security struct {
+	domain string
+	name   string // the domain after aliases
+	signed bool   // whether DNSSEC authenticated the MX records or their absence
+	policy mtasts.Policy
+}
+
+// errNotInPolicy means that the MTA-STS policy of the recipient domain does not name a host. Mail waits until the owner
+// of the domain has mended the policy or the MX records.
+var errNotInPolicy = errors.New("the MTA-STS policy of the domain does not name its mail host")
+
+// mailHosts returns the mail hosts of a domain, and what protects the way to them. If last is set, the email bounces
+// after this try, so the policy is read anew (RFC 8461 section 5.1).
+func (s *Service) mailHosts(ctx context.Context, domain string, last bool) (hosts []resolve.Host, by security,
+	err error) {
+	by = security{domain: domain, name: domain}
+	if s.dnssec == nil {
+		hosts, err = resolve.Hosts(ctx, s.p.DNS, domain)
+	} else {
+		var found resolve.MailHosts
+		found, err = resolve.HostsSecure(ctx, s.dnssec, domain)
+		hosts, by.signed = found.Hosts, found.Secure
+		if found.Name != "" {
+			by.name = found.Name
+		}
+	}
+	if err != nil || s.p.TLSPolicies == nil {
+		return hosts, by, err
+	}
+	if last {
+		by.policy, _ = s.p.TLSPolicies.Renew(ctx, domain)
+	} else {
+		by.policy, _ = s.p.TLSPolicies.For(ctx, domain)
+	}
+	return hosts, by, nil
+}
+
+// addresses returns the addresses of a host. They are looked up securely only if DANE may apply to the host.
+func (s *Service) addresses(ctx context.Context, host string, by security) (resolve.Answer[netip.Addr], error) {
+	if by.signed {
+		return s.dnssec.AddrsSecure(ctx, host)
+	}
+	addrs, err := s.p.DNS.Addrs(ctx, host)
+	return resolve.Answer[netip.Addr]{Records: addrs, Name: host}, err
+}
+
+// demandOf decides what a connection to a host must prove. The parameter tls is the sending domain's TLS setting.
+//
+// Usable TLSA records alone decide, and satisfy the setting "enforced" (RFC 7672 section 2.2). If all are unusable, TLS
+// is demanded, and an MTA-STS policy is obeyed as well. Without TLSA records, the policy decides. An error means that
+// the host must not be used now, whatever else is known about it.
+func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answer[netip.Addr], by security,
+	tls string) (d demand, skip evidence.Skip, err error) {
+	d = demand{mode: directMode(tls, nil)}
+	if tls == domains.Enforced {
+		d.rule = evidence.SenderRequires
+	}
+	if by.signed {
+		found, err := resolve.HostTLSA(ctx, s.dnssec, host, uint16(s.c.SMTPPort), addrs)
+		if err != nil {
+			return d, evidence.TLSAUnknown, fmt.Errorf("look up TLSA records of %s: %w", host, err)
+		}
+		if len(found.Records) > 0 {
+			set := dane.Parse(found.Records)
+			if set.Usable() {
+				return demand{smtpclient.TLSDANE, evidence.DANE, set, by.names(found.Base)}, 0, nil
+			}
+			if d.mode == smtpclient.TLSOpportunistic {
+				d.mode, d.rule = smtpclient.TLSEncrypted, evidence.DANEUnusable
+			}
+		}
+	}
+	switch by.policy.Mode {
+	case mtasts.Enforce:
+		if !by.policy.Matches(host) {
+			return d, evidence.NotInPolicy, fmt.Errorf("%w %s", errNotInPolicy, host)
+		}
+		if d.mode != smtpclient.TLSRequired {
+			d.mode, d.rule = smtpclient.TLSRequired, evidence.MTASTS
+		}
+	case mtasts.Testing:
+		if d.rule == 0 {
+			d.rule = evidence.MTASTSTesting
+		}
+	}
+	return d, 0, nil
+}
+
+// names returns the names for which the certificate of a host may be valid, by RFC 7672 section 3.2.2.
+func (by security) names(base string) []string {
+	all := []string{base, by.domain}
+	if by.name != by.domain {
+		all = append(all, by.name)
+	}
+	return all
+}
+
+// lastTry reports whether an email bounces after this try if the domain does not accept it. A first try is never the
+// last one.
+func (s *Service) lastTry(t *try) bool {
+	if t.job.Tries == 0 {
+		return false
+	}
+	known := *t
+	known.rules = s.routes.Load().Known(t.d.Domain)
+	_, exhausted := s.nextWait(&known, s.p.DB.Now().Add(time.Second))
+	return exhausted
+}

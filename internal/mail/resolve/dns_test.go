@@ -25,14 +25,21 @@ type nameserver struct {
 func serve(t *testing.T, answer func(n *nameserver, w dns.ResponseWriter, q *dns.Msg)) *nameserver {
 	t.Helper()
 	n := new(nameserver)
+	var listener net.Listener
 	var packets net.PacketConn
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
+	for range 20 { // the port of TCP may be in use for UDP
+		var err error
+		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
 		n.addr = listener.Addr().String()
-		packets, err = net.ListenPacket("udp", n.addr)
+		if packets, err = net.ListenPacket("udp", n.addr); err == nil {
+			break
+		}
+		listener.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
+	if packets == nil {
+		t.Fatal("found no port that is free for TCP and UDP")
 	}
 	for _, s := range []*dns.Server{{Listener: listener}, {PacketConn: packets}} {
 		s.Handler = dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {

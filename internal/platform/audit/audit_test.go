@@ -274,7 +274,7 @@ func TestSweepAndErase(t *testing.T) {
 					tx.Queue(t.Context(), `INSERT INTO audit_log (id, team_id, actor_kind, actor_id, actor_name, action,
 						target, detail, address, user_agent, request_id, at) VALUES ($1, $2, '', NULL, '', '', '', '',
 						'', '', '', $3)`,
-						db.ID(id.At(at)), db.ID(teamID), at.UnixMicro())
+						db.ID(id.First(at)[:24]+id.New()[24:]), db.ID(teamID), at.UnixMicro())
 				}
 				return nil
 			})

@@ -248,3 +248,28 @@ func TestAnswerForPolicies(t *testing.T) {
 		t.Errorf("%v: %+v", err, a)
 	}
 }
+
+// An alarm that is sent without the queue obeys TLSA records too.
+func TestSendUnqueuedWithDANE(t *testing.T) {
+	t.Parallel()
+	server := smtptest.NewCA(t).ServerTLS("other.test")
+	record, err := dane.For(server.Certificates[0].Leaf.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mx := smtptest.NewServer(t, smtptest.Config{TLS: server})
+	n := signed(mx.Addr, record)
+	cfg := n.config(1)
+	cfg.DANE = true
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns)
+	message := []byte("From: a@" + from + "\r\nTo: " + address(1) + "\r\nSubject: Alarm\r\n\r\nThe disk is full.\r\n")
+	f.Must(f.service.SendUnqueued(t.Context(), f.Acme.TeamID, "a@"+from, address(1), message))
+	record.Data = make([]byte, len(record.Data))
+	n.dns.TLSARecords[tlsaName] = []dane.Record{record}
+	if err := f.service.SendUnqueued(t.Context(), f.Acme.TeamID, "a@"+from, address(1), message); err == nil {
+		t.Error("a certificate that does not match was accepted")
+	}
+	if got := mx.Messages(); len(got) != 1 || !got[0].TLS {
+		t.Errorf("messages %+v", got)
+	}
+}

@@ -336,6 +336,19 @@ func repeatAnswer(a answer, n int) []answer {
 	return all
 }
 
+// optionsFor returns how to connect to a hop.
+func (s *Service) optionsFor(h hop) smtpclient.Options {
+	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs, DANE: h.dane,
+		Timeouts: s.c.Timeouts, Dial: s.c.Dial}
+	if h.mode == smtpclient.TLSDANE {
+		o.ServerName, o.DANENames = h.names[0], h.names[1:]
+	}
+	if h.relay != nil {
+		o.Username, o.Password = h.relay.Username, h.relay.Password
+	}
+	return o
+}
+
 // shortGreeting is the greeting timeout for a team that holds more than an eighth of all connections.
 const shortGreeting = 30 * time.Second
 
@@ -347,15 +360,8 @@ const shortGreeting = 30 * time.Second
 // its other mail.
 func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (c *smtpclient.Conn, plain bool,
 	err error) {
-	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs, DANE: h.dane,
-		Timeouts: s.c.Timeouts,
-		Dial:     s.dialer(h.at(), counted), TranscriptLimit: conversationMax}
-	if h.mode == smtpclient.TLSDANE {
-		o.ServerName, o.DANENames = h.names[0], h.names[1:]
-	}
-	if h.relay != nil {
-		o.Username, o.Password = h.relay.Username, h.relay.Password
-	}
+	o := s.optionsFor(h)
+	o.Dial, o.TranscriptLimit = s.dialer(h.at(), counted), conversationMax
 	if s.pool.permits.Held(team) > int64(s.c.MaxConnections/8) {
 		o.Timeouts.Greeting = atMost(o.Timeouts.Greeting, s.shortGreeting)
 	}

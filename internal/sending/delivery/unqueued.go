@@ -61,11 +61,7 @@ func (s *Service) signUnqueued(ctx context.Context, teamID, from string, message
 }
 
 func (s *Service) sendUnqueued(ctx context.Context, h hop, env smtpclient.Envelope, message []byte) error {
-	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
-		Timeouts: s.c.Timeouts, Dial: s.c.Dial}
-	if h.relay != nil {
-		o.Username, o.Password = h.relay.Username, h.relay.Password
-	}
+	o := s.optionsFor(h)
 	c, err := smtpclient.Dial(ctx, h.addr, o)
 	if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.RetryPlain && ctx.Err() == nil {
 		o.TLS = smtpclient.TLSNone

@@ -973,8 +973,8 @@ type AttemptTLS struct {
 	Says string `json:"says"`
 	// The TLS version and cipher; empty if the connection was not encrypted.
 	Protocol string `json:"protocol"`
-	// What decided how the connection had to be encrypted: the sending domain's setting tls, the operator, or a
-	// policy of the recipient's domain. none also means that the rule was not recorded. One of: none, sender,
+	// The rule that decided how the connection had to be encrypted: the sending domain's setting tls, the operator,
+	// or a policy of the recipient's domain. none also means that the rule was not recorded. One of: none, sender,
 	// operator, dane, dane_unusable, mta_sts, mta_sts_testing.
 	Rule string `json:"rule"`
 	// Whether the host's certificate was valid. One of: valid, expired, other_name, unknown_issuer, invalid,

@@ -12,7 +12,7 @@ type AttemptTLS struct {
 	State       string `json:"state" enum:"encrypted,clear,not_recorded,no_connection"`
 	Says        string `json:"says"`
 	Protocol    string `json:"protocol" doc:"The TLS version and cipher; empty if the connection was not encrypted."`
-	Rule        string `json:"rule" enum:"none,sender,operator,dane,dane_unusable,mta_sts,mta_sts_testing" doc:"What decided how the connection had to be encrypted: the sending domain's setting tls, the operator, or a policy of the recipient's domain. none also means that the rule was not recorded."`
+	Rule        string `json:"rule" enum:"none,sender,operator,dane,dane_unusable,mta_sts,mta_sts_testing" doc:"The rule that decided how the connection had to be encrypted: the sending domain's setting tls, the operator, or a policy of the recipient's domain. none also means that the rule was not recorded."`
 	Certificate string `json:"certificate" enum:"valid,expired,other_name,unknown_issuer,invalid,not_recorded,none"`
 
 	Names   []string   `json:"certificate_names" doc:"The first names in the certificate, as far as they were recorded."`

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/postrider/postrider/internal/lib/freeport"
 )
 
 // badEndings lists the kinds of misbehaving hosts in badHosts. Each kind of misbehaving host has its own domains.
@@ -23,7 +25,7 @@ var badEndings = []struct {
 // badHosts sends email to well-behaved and misbehaving hosts. A misbehaving host stores a message but never confirms
 // it: after the final dot, the host stalls, closes the connection, or sends an endless response.
 func badHosts(t *testing.T, engine string) sum {
-	_, port, _ := net.SplitHostPort(freeAddr(t))
+	_, port, _ := net.SplitHostPort(freeport.Addr(t))
 	records := []string{"example.net. 60 IN MX 10 example.net.", "example.net. 60 IN A 127.0.0.1"}
 	for b, bad := range badEndings {
 		for d := range bad.domains {

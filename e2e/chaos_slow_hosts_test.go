@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/postrider/postrider/internal/lib/freeport"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // slowHosts sends email to a host that takes half a minute for each message and accepts all of them, and to a host that
 // answers promptly. Each answer of the slow host earns connections, and the mail to the other host does not wait.
 func slowHosts(t *testing.T, engine string) sum {
-	_, port, _ := net.SplitHostPort(freeAddr(t))
+	_, port, _ := net.SplitHostPort(freeport.Addr(t))
 	w := newCluster(t, engine, setup{direct: true, args: []string{"--transport", "direct", "--smtp-port", port,
 		"--dns-servers", serveDNS(t, "example.net. 60 IN MX 10 example.net.", "example.net. 60 IN A 127.0.0.1",
 			"slow.example. 60 IN MX 10 slow.example.", "slow.example. 60 IN A 127.0.2.1")},

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
@@ -76,7 +77,7 @@ func startPatroni(t *testing.T) *patroni {
 	etcd := p.startEtcd()
 	for i := range p.members {
 		m := &p.members[i]
-		m.name, m.api, m.postgres = fmt.Sprintf("pg%d", i+1), freeAddr(t), freeAddr(t)
+		m.name, m.api, m.postgres = fmt.Sprintf("pg%d", i+1), freeport.Addr(t), freeport.Addr(t)
 		m.data, m.config = filepath.Join(p.dir, m.name), filepath.Join(p.dir, m.name+".yml")
 		text := fmt.Sprintf(patroniConfig, m.name, m.api, etcd, int(ttl.Seconds()), m.postgres, m.data, p.bin, p.dir)
 		if err := os.WriteFile(m.config, []byte(text), 0o644); err != nil {
@@ -150,8 +151,8 @@ func (p *patroni) run(attr *syscall.SysProcAttr, output, name string, args ...st
 }
 
 func (p *patroni) startEtcd() (address string) {
-	address = freeAddr(p.t)
-	client, peer := "http://"+address, "http://"+freeAddr(p.t)
+	address = freeport.Addr(p.t)
+	client, peer := "http://"+address, "http://"+freeport.Addr(p.t)
 	c := p.run(p.attr, "etcd.log", "etcd", "--data-dir", filepath.Join(p.dir, "etcd"), "--listen-client-urls", client,
 		"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", "default="+peer)

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
@@ -89,7 +90,7 @@ func start(t *testing.T, env []string, args ...string) *node {
 // prepare returns a node for any build of the program, without starting it.
 func prepare(t *testing.T, program string, env []string, args ...string) *node {
 	t.Helper()
-	n := &node{t: t, program: program, addr: freeAddr(t), env: env}
+	n := &node{t: t, program: program, addr: freeport.Addr(t), env: env}
 	n.args = append([]string{"dev", "--data-dir", t.TempDir(), "--http", n.addr, "--api-key", key, "--rate-limit", "0"},
 		args...)
 	t.Cleanup(func() {

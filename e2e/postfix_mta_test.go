@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/postrider/postrider/internal/lib/freeport"
 )
 
 // postfix is a temporary Postfix instance that uses only loopback and keeps its configuration, queue and log in a
@@ -80,7 +82,7 @@ postlog unix-dgram n - n - 1 postlogd
 // domain.
 func startPostfix(t *testing.T, routes ...string) *postfix {
 	t.Helper()
-	p := &postfix{t: t, dir: t.TempDir(), addr: freeAddr(t)}
+	p := &postfix{t: t, dir: t.TempDir(), addr: freeport.Addr(t)}
 	for _, name := range []string{"..", "", "etc", "spool", "data", "log"} {
 		// The Postfix daemons run as another user, which cannot access the test's temporary folders.
 		path := filepath.Join(p.dir, name)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
@@ -29,7 +30,7 @@ func relayed(t *testing.T) (*node, *postfix) {
 		}
 		return "550 5.1.1 No such user here"
 	}})
-	mx := freeAddr(t)
+	mx := freeport.Addr(t)
 	p := startPostfix(t, "acme.example "+route(mx), ".acme.example "+route(mx), "far.example "+route(far.Addr))
 	names := serveDNS(t, `elsewhere.example. 60 IN TXT "v=spf1 ip4:127.0.0.1 -all"`,
 		`_dmarc.elsewhere.example. 60 IN TXT "v=DMARC1; p=reject"`)

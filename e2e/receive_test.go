@@ -14,6 +14,8 @@ import (
 
 	"github.com/emersion/go-smtp"
 	"github.com/resend/resend-go/v3"
+
+	"github.com/postrider/postrider/internal/lib/freeport"
 )
 
 // inject sends a message to a host as most mail servers do: with TLS if the host offers it, without verifying the
@@ -29,7 +31,7 @@ func inject(host, to string, raw []byte) error {
 
 // TestOfficialClientReceives sends a message to the inbound SMTP port and reads it through the official client.
 func TestOfficialClientReceives(t *testing.T) {
-	mx := freeAddr(t)
+	mx := freeport.Addr(t)
 	n := start(t, nil, "--smtp-in", mx)
 	n.addDomainOf(`{"name":"in.acme.example","capabilities":{"sending":"disabled","receiving":"enabled"}}`)
 	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000),
@@ -88,7 +90,7 @@ func TestKillWhileReceiving(t *testing.T) {
 
 func killReceiving(t *testing.T, env []string) {
 	rounds := setting(t, "POSTRIDER_KILL_ROUNDS", 1)
-	mx := freeAddr(t)
+	mx := freeport.Addr(t)
 	n := start(t, env, "--smtp-in", mx, "--check-authentication=false")
 	n.addDomainOf(`{"name":"in.acme.example","capabilities":{"receiving":"enabled"}}`)
 	var mu sync.Mutex

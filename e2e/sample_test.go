@@ -25,6 +25,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
@@ -59,7 +60,7 @@ var subjects = []struct{ subject, tag, from string }{
 // newSample fills a node with a week of work and leaves it running at the present time.
 func newSample(t *testing.T) *sample {
 	t.Helper()
-	s := &sample{names: startDNS(t), mx: freeAddr(t), id: map[string]string{}}
+	s := &sample{names: startDNS(t), mx: freeport.Addr(t), id: map[string]string{}}
 	s.hosts = smtptest.NewServer(t, smtptest.Config{Domain: "mx.lakeside.example", Rcpt: rcptReply,
 		TLS: smtptest.NewCA(t).ServerTLS("mx.lakeside.example")})
 	_, port, err := net.SplitHostPort(s.hosts.Addr)
@@ -76,7 +77,7 @@ func newSample(t *testing.T) *sample {
 	env := []string{"POSTRIDER_BENCH_LOOPBACK=1", "POSTRIDER_TRANSPORT=direct", "POSTRIDER_SMTP_PORT=" + port,
 		"POSTRIDER_DNS_SERVERS=" + s.names.addr, "POSTRIDER_TRUST_DOMAINS=false", "POSTRIDER_HOSTNAME=mail.postrider.example",
 		"POSTRIDER_TRACKING_HOST=mail.postrider.example",
-		"POSTRIDER_SMTP_SUBMIT_LISTEN=" + freeAddr(t)}
+		"POSTRIDER_SMTP_SUBMIT_LISTEN=" + freeport.Addr(t)}
 	const day = 24 * time.Hour
 	for i, ago := range []time.Duration{6*day + 3*time.Hour, 5 * day, 4*day + 5*time.Hour, 3*day + 2*time.Hour,
 		2*day + 4*time.Hour, day + 6*time.Hour, 5 * time.Hour, 40 * time.Minute, 0} {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
@@ -66,7 +67,7 @@ func TestSubmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sink.Close()
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	n := start(t, nil, "--relay", sink.Addr(), "--smtp-submit", addr)
 	n.addDomain("acme.example")
 	raw := []byte(strings.ReplaceAll(`Subject: As it is
@@ -107,7 +108,7 @@ Message-ID: <x1@acme.example>
 
 // TestImplicitTLS submits a message over a connection with implicit TLS.
 func TestImplicitTLS(t *testing.T) {
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	start(t, []string{"POSTRIDER_SMTP_SUBMITS_LISTEN=" + addr})
 	nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {

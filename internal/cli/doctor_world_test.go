@@ -22,6 +22,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/node/doctor"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -150,7 +151,8 @@ type doctorWorld struct {
 func newDoctorWorld(t *testing.T, p *installation) *doctorWorld {
 	t.Helper()
 	w := &doctorWorld{installation: p, zone: startZone(t), ca: smtptest.NewCA(t)}
-	_, w.port, _ = net.SplitHostPort(stub(t, "127.0.0.2:0", "mx.provider.example"))
+	_, w.port, _ = net.SplitHostPort(freeport.Addr(t)) // the port of three hosts
+	stub(t, "127.0.0.2:"+w.port, "mx.provider.example")
 	stub(t, "127.0.0.3:"+w.port, doctorHost)
 	cert, key := w.files(w.ca.Until(time.Now().Add(90*24*time.Hour), doctorHost))
 	authority := filepath.Join(t.TempDir(), "authority.pem")
@@ -161,7 +163,7 @@ func newDoctorWorld(t *testing.T, p *installation) *doctorWorld {
 		"SMTP_IN_LISTEN": "127.0.0.1:" + w.port, "SMTP_PORT": w.port, "DNS_SERVERS": w.zone.addr, "TRUST_DOMAINS": "false",
 		"ALLOW_LOOPBACK": "true", "TRANSPORT": "direct", "TLS_CERT_FILE": cert, "TLS_KEY_FILE": key,
 		"ACME_CA_FILE": authority, "NOTICE_FROM": "Acme <notices@acme.example>", "TRACKING_HOST": doctorHost,
-		"HTTPS_LISTEN": freePort(t), "HTTP_LISTEN": "127.0.0.1:0", "DOCTOR_MAIL_DOMAINS": "provider.example",
+		"HTTPS_LISTEN": freeport.Addr(t), "HTTP_LISTEN": "127.0.0.1:0", "DOCTOR_MAIL_DOMAINS": "provider.example",
 		"DOCTOR_SIGNED_NAME": "signed.example", "DOCTOR_BOGUS_NAME": "bogus.example",
 		"DOCTOR_CLOCK_URL": timeServer(t, 0), "DOCTOR_ADDRESS_LISTS": "ip.list.example",
 		"DOCTOR_NAME_LISTS": "name.list.example", "SANDBOX_DOMAIN": "resend.dev"} {
@@ -220,17 +222,6 @@ func (w *doctorWorld) files(c tls.Certificate) (cert, key string) {
 		}
 	}
 	return cert, key
-}
-
-// freePort returns an address of this machine that no program uses.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // timeServer is a web server whose clock is ahead by the given time, and returns its URL.

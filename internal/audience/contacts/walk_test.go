@@ -18,7 +18,8 @@ import (
 func walkers(f *filtered, n int) (ids []string) {
 	f.t.Helper()
 	for i := range n {
-		p := &person{Contact: Contact{ID: id.At(f.now.Add(time.Duration(i) * time.Millisecond)), TeamID: f.team,
+		at := f.now.Add(time.Duration(i) * time.Millisecond)
+		p := &person{Contact: Contact{ID: id.First(at)[:24] + id.New()[24:], TeamID: f.team,
 			Address: fmt.Sprintf("%d@x.example", i), CreatedAt: f.now}, texts: map[string]string{"plan": "free"},
 			segments: []bool{true}}
 		if i%10 == 5 {

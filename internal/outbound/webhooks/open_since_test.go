@@ -19,7 +19,7 @@ import (
 func (f *fixture) delivery(t *testing.T, e webhooks.Endpoint, days int, state webhooks.State) (key string) {
 	t.Helper()
 	at := time.Now().AddDate(0, 0, -days)
-	key = id.At(at)
+	key = id.First(at)[:24] + id.New()[24:] // id.At must get the current time
 	must(t, f.DB.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `INSERT INTO webhook_messages (id, team_id, type, payload, created_at)
 			VALUES ($1, $2, 'suppression.added', '{}', $3)`, db.ID(key), db.ID(f.Acme.TeamID), at.UnixMicro())

@@ -13,6 +13,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -83,7 +84,7 @@ type nameserver struct {
 }
 
 func newNameserver(t *testing.T, answers func(q dns.Question, m *dns.Msg)) *nameserver {
-	n := &nameserver{t: t, addr: "127.0.0.1:0", answers: answers}
+	n := &nameserver{t: t, addr: freeport.Addr(t), answers: answers}
 	n.start()
 	t.Cleanup(n.stop)
 	return n

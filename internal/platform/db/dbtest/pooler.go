@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
@@ -30,9 +31,10 @@ func Pooled() bool { return os.Getenv(poolerVariable) != "" }
 
 // Pooler is a PgBouncer on a free loopback port.
 type Pooler struct {
-	addr   string
-	folder *folder
-	cmd    *exec.Cmd
+	addr    string
+	release func() // ends the reservation of the port
+	folder  *folder
+	cmd     *exec.Cmd
 }
 
 // NewPooler starts a pooler that forwards to the server that serverURL names, with at most size sessions for each
@@ -71,12 +73,13 @@ func launchPooler(serverURL, mode string, size int) (_ *Pooler, err error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, release, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}
-	p := &Pooler{addr: "127.0.0.1:" + strconv.Itoa(port)}
+	p := &Pooler{addr: "127.0.0.1:" + strconv.Itoa(port), release: release}
 	if p.folder, err = newFolder(MemoryFolder(), "pgbouncer"); err != nil {
+		release()
 		return nil, err
 	}
 	defer func() {
@@ -141,6 +144,7 @@ func (p *Pooler) remove() {
 		p.cmd.Wait()
 	}
 	p.folder.remove()
+	p.release()
 }
 
 // pooledUser is the user of the shared pooler's sessions, so that tests can tell these sessions from others.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider/internal/lib/freeport"
 )
 
 // Server is a PostgreSQL server on a free loopback port, with a separate data folder.
@@ -25,6 +26,7 @@ type Server struct {
 
 	bin, dir string
 	port     int
+	release  func()   // ends the reservation of the port; nil if the caller chose the port
 	settings []string // additional settings, as name=value
 	folder   *folder
 	attr     *syscall.SysProcAttr
@@ -80,7 +82,7 @@ func launch(dir string, port int, settings []string, fill func(*Server) *exec.Cm
 		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(filling.Path), err, out)
 	}
 	if s.port = port; port == 0 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, s.release, err = freeport.Take(); err != nil {
 			return nil, err
 		}
 	}
@@ -160,6 +162,9 @@ func (s *Server) Stop(how os.Signal) {
 func (s *Server) Remove() {
 	s.Stop(syscall.SIGQUIT)
 	s.folder.remove()
+	if s.release != nil {
+		s.release()
+	}
 }
 
 func waitFor(url string) error {
@@ -206,15 +211,6 @@ func unprivileged() (uid, gid int, err error) {
 		}
 	}
 	return 0, 0, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // OpenSuperuser connects to a server and returns a function that executes a statement outside a transaction, such as

@@ -15,7 +15,10 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"sync"
+
+	"github.com/postrider/postrider/internal/lib/freeport"
 )
 
 // Proxy forwards connections to one server. The methods of a Proxy may be called at any time and from any goroutine.
@@ -43,6 +46,7 @@ type way struct {
 	url      url.URL
 	server   string       // host and port
 	addr     string       // address of the proxy, which never changes
+	release  func()       // ends the reservation of the address's port
 	listener net.Listener // listener for clients; nil while connections are refused
 }
 
@@ -62,7 +66,12 @@ func start(urls ...string) (*Proxy, error) {
 		if u.Hostname() == "" || u.Query().Has("host") {
 			return nil, fmt.Errorf("a proxy needs a URL with one host, not %s", u.Redacted())
 		}
-		w := &way{url: *u, server: u.Host, addr: "127.0.0.1:0"}
+		port, release, err := freeport.Take()
+		if err != nil {
+			p.Close()
+			return nil, err
+		}
+		w := &way{url: *u, server: u.Host, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), release: release}
 		if u.Port() == "" {
 			w.server = net.JoinHostPort(u.Hostname(), "5432")
 		}
@@ -100,6 +109,9 @@ func (p *Proxy) Close() {
 	p.speak()
 	p.mu.Unlock()
 	p.wg.Wait()
+	for _, w := range p.ways {
+		w.release()
+	}
 }
 
 // Pass ends every fault, cancels requested faults that have not happened yet, and accepts connections again.
@@ -212,15 +224,14 @@ func (p *Proxy) Requests() int {
 	return p.requests
 }
 
-// listen opens the listeners, on their previous addresses if they had some. The caller must hold the lock, unless no
-// other goroutine uses p yet.
+// listen opens the listeners. The caller must hold the lock, unless no other goroutine uses p yet.
 func (p *Proxy) listen() error {
 	for _, w := range p.ways {
 		l, err := net.Listen("tcp", w.addr)
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
-		w.listener, w.addr = l, l.Addr().String()
+		w.listener = l
 		p.wg.Go(func() { p.accept(w, l) })
 	}
 	p.open = true

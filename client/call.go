@@ -113,7 +113,7 @@ func (c *Client) send(ctx context.Context, o *operation, options []RequestOption
 			}
 			return response, nil
 		}
-		if attempt >= c.retries || ctx.Err() != nil || !mayRepeat(err, safe, attempt) || !o.form.rewind() {
+		if attempt >= c.retries || ctx.Err() != nil || !mayRepeat(err, safe, attempt) || !o.form.rewind(ctx) {
 			return nil, err
 		}
 		wait := firstWait<<min(attempt, 5) + rand.N(firstWait/2)

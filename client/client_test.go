@@ -313,6 +313,52 @@ func TestListen(t *testing.T) {
 	}
 }
 
+// Listen ends with an error if a further connection would fail for the same reason, and otherwise connects again.
+func TestListenEnds(t *testing.T) {
+	t.Parallel()
+	n, _ := start(t, "sqlite", nil)
+	for want, answer := range map[string]http.HandlerFunc{
+		`names "https://mail.example.com/webhooks/listen"`: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://user:secret@mail.example.com"+r.URL.Path+"?token=secret", http.StatusPermanentRedirect)
+		},
+		"304: the server redirects": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) },
+		"404: the response is not":  http.NotFound,
+		"not a stream of events: check the URL": func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "<html>Welcome</html>")
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := newProxy(t, n, func(i int, w http.ResponseWriter, r *http.Request, _ http.Handler) {
+			if i > 1 {
+				cancel()
+			}
+			answer(w, r)
+		})
+		for _, err := range n.client(t, p.URL).Webhooks.Listen(ctx) {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("want %q: %v", want, err)
+			}
+		}
+		cancel()
+		if requests, _ := p.seen(); len(requests) != 1 {
+			t.Errorf("want %q: the requests are %q", want, requests)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p := newProxy(t, n, func(i int, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		if i == 2 {
+			cancel()
+		}
+		w.WriteHeader(http.StatusRequestTimeout)
+	})
+	for _, err := range n.client(t, p.URL).Webhooks.Listen(ctx) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("after the status 408: %v", err)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	n, c := start(t, "sqlite", nil)

@@ -61,6 +61,10 @@ func readError(r *http.Request, response *http.Response) *Error {
 		RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now()), Method: r.Method, Path: r.URL.Path}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
 	var body struct{ Name, Message string }
+	if response.StatusCode/100 == 3 {
+		e.Message = "the server redirects the request, and the client follows no redirects. " + newAddress(response)
+		return e
+	}
 	if err != nil || json.Unmarshal(text, &body) != nil || body.Message == "" {
 		e.Message = "the response is not from the API: " + strings.TrimSpace(string(text[:min(len(text), 200)]))
 		return e
@@ -72,6 +76,17 @@ func readError(r *http.Request, response *http.Response) *Error {
 		}
 	}
 	return e
+}
+
+// newAddress returns a sentence about the address that a redirect names. It leaves out the query and the password of the
+// address, because they may be secret.
+func newAddress(response *http.Response) string {
+	u, err := response.Location()
+	if err != nil {
+		return "Check the URL of the API."
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return fmt.Sprintf("It names %q. Check the URL of the API, and whether it begins with http:// or https://.", u)
 }
 
 // retryAfter returns the wait in a Retry-After header, which is a number of seconds or a date (RFC 9110, section

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,8 +14,10 @@ type form struct {
 	fileName string
 	fields   []formField
 
-	began bool
-	start int64 // position of the file before the first attempt
+	began    bool
+	seekable bool          // the file can be read again
+	start    int64         // position of the file before the first attempt
+	ended    chan struct{} // closed when the last attempt no longer reads the file
 }
 
 // formField is a field of a form. A value that is not a string is encoded as JSON; nil and "" are left out.
@@ -27,13 +30,18 @@ type formField struct {
 func (f *form) encode() (io.ReadCloser, string) {
 	if s, ok := f.file.(io.Seeker); ok && !f.began {
 		if at, err := s.Seek(0, io.SeekCurrent); err == nil {
-			f.start = at
+			f.start, f.seekable = at, true
 		}
 	}
 	f.began = true
 	r, w := io.Pipe()
 	m := multipart.NewWriter(w)
-	go func() { w.CloseWithError(f.write(m)) }()
+	ended := make(chan struct{})
+	f.ended = ended
+	go func() {
+		defer close(ended)
+		w.CloseWithError(f.write(m))
+	}()
 	return r, m.FormDataContentType()
 }
 
@@ -64,16 +72,21 @@ func (f *form) write(m *multipart.Writer) error {
 	return m.Close()
 }
 
-// rewind prepares the form for another attempt. It returns false if the file cannot be read again. The receiver may be
-// nil.
-func (f *form) rewind() bool {
+// rewind prepares the form for another attempt. First it waits until the last attempt no longer reads the file, because
+// a late read would take a part of the file from the next attempt. The caller must have closed the reader of the last
+// attempt. The result is false if the file cannot be read again, or if ctx ends first. The receiver may be nil.
+func (f *form) rewind(ctx context.Context) bool {
 	if f == nil || !f.began {
 		return true
 	}
-	s, ok := f.file.(io.Seeker)
-	if !ok {
+	if !f.seekable {
 		return false
 	}
-	_, err := s.Seek(f.start, io.SeekStart)
+	select {
+	case <-f.ended:
+	case <-ctx.Done():
+		return false
+	}
+	_, err := f.file.(io.Seeker).Seek(f.start, io.SeekStart)
 	return err == nil
 }

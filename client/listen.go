@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -29,8 +30,8 @@ type LiveEvent struct {
 
 // Listen returns an iterator over the team's events as they happen. Without types, it yields events of all types. If
 // the connection breaks, Listen connects again and continues after the last event; if the server no longer has all
-// events in between, Listen yields an event of type [Gap]. The iterator ends when ctx ends, or when the server refuses
-// the request.
+// events in between, Listen yields an event of type [Gap]. The iterator ends with an error when ctx ends, or when the
+// server refuses the request, redirects it or answers without a stream of events. Otherwise it ends with the loop.
 //
 // GET /webhooks/listen
 func (s *WebhooksService) Listen(ctx context.Context, types ...string) iter.Seq2[LiveEvent, error] {
@@ -41,7 +42,7 @@ func (s *WebhooksService) Listen(ctx context.Context, types ...string) iter.Seq2
 		}
 		for wait := time.Second; !l.stopped; wait = min(2*wait, maxWait) {
 			connected, err := l.stream(ctx)
-			if e, ok := errors.AsType[*Error](err); ok && e.Status/100 == 4 && e.Status != http.StatusTooManyRequests {
+			if isFinal(err) {
 				yield(LiveEvent{}, err)
 				return
 			}
@@ -60,6 +61,22 @@ func (s *WebhooksService) Listen(ctx context.Context, types ...string) iter.Seq2
 		}
 	}
 }
+
+// isFinal reports whether a further connection would fail for the same reason. A redirect and most answers about the
+// request do not change by themselves.
+func isFinal(err error) bool {
+	if errors.Is(err, errNoEvents) {
+		return true
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests {
+		return false
+	}
+	return e.Status/100 == 3 || e.Status/100 == 4
+}
+
+// errNoEvents means that the response is not a stream of events, for example because the URL is that of a website.
+var errNoEvents = errors.New("the response is not a stream of events: check the URL of the API")
 
 // listener reads the stream of events, one connection after another.
 type listener struct {
@@ -81,11 +98,15 @@ func (l *listener) stream(ctx context.Context) (connected bool, err error) {
 	if l.last != "" {
 		o.header = http.Header{"Last-Event-Id": {l.last}}
 	}
-	body, err := download(ctx, l.client, o, nil)
+	response, err := l.client.send(ctx, &o, nil)
 	if err != nil {
 		return false, err
 	}
+	body := response.Body
 	defer body.Close()
+	if media, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || media != o.accept {
+		return false, fmt.Errorf("%s %s: %w", o.method, o.path, errNoEvents)
+	}
 	alive := time.AfterFunc(silence, func() { cancel(errors.New("the server sent nothing for too long")) })
 	defer alive.Stop()
 	for m, err := range readMessages(body) {

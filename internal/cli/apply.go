@@ -69,7 +69,13 @@ func applyFile(ctx context.Context, e *env, o applyOptions) error {
 	if err != nil {
 		return err
 	}
-	o.path = filepath.Clean(o.path)
+	// The state file is next to FILE, also if FILE is "." or "..". Symbolic links are not resolved, so that a link to the
+	// newest release keeps its state.
+	absolute, err := filepath.Abs(o.path)
+	if err != nil {
+		return fmt.Errorf("find the folder of %s: %w", o.path, err)
+	}
+	o.path, o.state = filepath.Clean(o.path), cmp.Or(o.state, absolute+".state.json")
 	changing := !o.plan && !o.drift
 	if changing {
 		unlock, err := apply.Lock(o.path)
@@ -82,7 +88,7 @@ func applyFile(ctx context.Context, e *env, o applyOptions) error {
 	if err != nil {
 		return err
 	}
-	p, err := apply.New(ctx, setup, apply.Options{API: api, State: cmp.Or(o.state, o.path+".state.json"), Prune: o.prune})
+	p, err := apply.New(ctx, setup, apply.Options{API: api, State: o.state, Prune: o.prune})
 	if err != nil {
 		return err
 	}
@@ -162,7 +168,12 @@ func (r *applyRun) apply(ctx context.Context) error {
 				return r.writeSecret(&s)
 			}
 			r.result.Secrets = append(r.result.Secrets, s)
-			return r.print("The secret of %s %s, which is shown only once: %s\n", s.Kind, s.Name, s.Value)
+			out := r.e.out
+			if r.e.json { // the result comes after the last change, and a kill before it must not cost the secret
+				out = r.e.errOut
+			}
+			_, err := fmt.Fprintf(out, "The secret of %s %s, which is shown only once: %s\n", s.Kind, s.Name, s.Value)
+			return err
 		}})
 	if err != nil {
 		return err
@@ -242,12 +253,15 @@ func writePlan(w io.Writer, p *apply.Plan) {
 
 // shorten returns a value as JSON of at most maxShown characters.
 func shorten(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
+	var b strings.Builder
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(v); err != nil {
 		return fmt.Sprint(v)
 	}
-	if r := []rune(string(text)); len(r) > maxShown {
+	text := strings.TrimSuffix(b.String(), "\n")
+	if r := []rune(text); len(r) > maxShown {
 		return string(r[:maxShown-1]) + "…"
 	}
-	return string(text)
+	return text
 }

@@ -2,10 +2,16 @@ package cli
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/postrider/postrider/client"
 )
 
 // loses applies a file and interrupts the run when it has created a resource and waits for the response.
@@ -85,5 +91,110 @@ func TestApplyShowsSecretOfInterruptedCreation(t *testing.T) {
 			!strings.Contains(out, "No changes: the team matches the file.\n") {
 			t.Errorf("run %d after the interruption prints\n%s", i+1, out)
 		}
+	}
+}
+
+// readOnly starts a proxy that refuses all requests that would change something, and returns its URL.
+func (s *setup) readOnly() string {
+	s.t.Helper()
+	target, err := url.Parse(s.n.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	s.t.Cleanup(p.Close)
+	return p.URL
+}
+
+// Resources of all kinds that an interrupted run has created can be deleted after their tables left the file. A creation
+// that the API refused is forgotten: --prune keeps what somebody creates by hand under its name.
+func TestApplyPrunesInterruptedCreations(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, migratedInstallation(t, "sqlite"), "")
+	before := s.counts()
+	for table, text := range map[string]string{
+		"domains":            "[domains.\"acme.net\"]\n",
+		"contact_properties": "[contact_properties.plan]\ntype = \"string\"\n",
+		"topics":             "[topics.News]\ndefault_subscription = \"opt_in\"\n",
+		"segments":           "[segments.Customers]\n",
+		"templates":          "[templates.order]\nhtml = \"<p>Hello</p>\"\nsubject = \"Hello\"\n",
+	} {
+		s.loses(text)
+		s.write("")
+		if out := s.apply(0); !strings.Contains(out, "? "+table+" ") {
+			t.Errorf("applying the file without %s prints\n%s", table, out)
+		}
+		s.apply(0, "--prune")
+		if got := s.counts(); got != before {
+			t.Errorf("after --prune the team has %s, want %s", got, before)
+		}
+	}
+	s.write("[topics.News]\ndefault_subscription = \"opt_in\"\n")
+	if _, errOut, code := s.command("apply", s.file, "--url", s.readOnly()); code != 1 || !strings.Contains(errOut, "403") {
+		t.Fatalf("exit code %d\n%s", code, errOut)
+	}
+	if got := s.counts(); got != before {
+		t.Fatalf("the team has %s, want %s", got, before)
+	}
+	s.write("")
+	s.apply(0)
+	if _, err := s.api.Topics.Create(t.Context(), client.CreateTopic{Name: "News",
+		DefaultSubscription: "opt_in"}); err != nil {
+		t.Fatal(err)
+	}
+	after := s.counts()
+	s.apply(0, "--prune")
+	if got := s.counts(); got != after {
+		t.Errorf("--prune deletes a topic that was created by hand: %s, want %s", got, after)
+	}
+}
+
+// A resource that was renamed to the name of another table belongs to its own table only. It gets its name back before
+// the other one is created.
+func TestApplyRenamedToAnotherTable(t *testing.T) {
+	t.Parallel()
+	s, ctx := newSetup(t, migratedInstallation(t, "sqlite"), ""), t.Context()
+	const order = "[templates.order]\nname = \"Order\"\nhtml = \"<p>Order</p>\"\n"
+	s.write(order)
+	s.apply(0)
+	made, err := s.api.Templates.Get(ctx, "order")
+	if err == nil {
+		_, err = s.api.Templates.Update(ctx, made.ID, client.UpdateTemplate{Alias: client.Set("invoice")})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write(order + "[templates.invoice]\nname = \"Invoice\"\nhtml = \"<p>Invoice</p>\"\n")
+	if out := s.apply(0); !strings.Contains(out, "Plan: 1 to create, 1 to change") {
+		t.Errorf("applying both tables prints\n%s", out)
+	}
+	s.apply(0, "--drift")
+	for alias, want := range map[string]string{"order": "Order", "invoice": "Invoice"} {
+		got, err := s.api.Templates.Get(ctx, alias)
+		if err != nil || got.Name != want || (got.ID == made.ID) != (alias == "order") {
+			t.Errorf("the template %s is %+v, error %v", alias, got, err)
+		}
+	}
+	state, err := os.ReadFile(s.file + ".state.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := s.api.Templates.Get(ctx, "invoice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := strings.ReplaceAll(string(state), other.ID, made.ID)
+	if err := os.WriteFile(s.file+".state.json", []byte(twice), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.apply(1); !strings.Contains(out, "has the same template for this table and for templates.") {
+		t.Errorf("a state file with one template for two tables: %s", out)
 	}
 }

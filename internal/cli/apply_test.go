@@ -431,7 +431,7 @@ func TestApplyConcurrently(t *testing.T) {
 	s.apply(0, "--plan")
 }
 
-// The key may be in a file, and secrets are printed as JSON if the result is JSON.
+// The key may be in a file. If the result is JSON, it has the secrets, and standard error has each of them at once.
 func TestApplyJSON(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, migratedInstallation(t, "sqlite"), "[api_keys.billing]\npermission = \"sending_access\"\n")
@@ -441,11 +441,12 @@ func TestApplyJSON(t *testing.T) {
 	}
 	delete(s.vars, "POSTRIDER_API_KEY")
 	var result applyResult
-	out := s.apply(0, "--json", "--api-key-file", file)
-	if err := json.Unmarshal([]byte(out), &result); err != nil || len(result.Secrets) != 1 ||
+	out, errOut, code := s.command("apply", s.file, "--url", s.n.url, "--json", "--api-key-file", file)
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.Secrets) != 1 ||
+		!strings.Contains(errOut, "shown only once: "+result.Secrets[0].Value) ||
 		!strings.HasPrefix(result.Secrets[0].Value, "re_") || result.Changes[0].ID == "" ||
 		!slices.Equal(result.Notes, []string{}) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("%d, %v\n%s%s", code, err, out, errOut)
 	}
 	if out := s.apply(2); !strings.Contains(out, "POSTRIDER_API_KEY") {
 		t.Errorf("without a key: %s", out)
@@ -454,5 +455,30 @@ func TestApplyJSON(t *testing.T) {
 	s.write("[api_keys.billing]\npermission = \"full_access\"\n")
 	if out := s.apply(1, "--api-key-file", file); !strings.Contains(out, "team.toml:2: api_keys.billing.permission: ") {
 		t.Errorf("another permission: %s", out)
+	}
+}
+
+// The state file is next to the folder, however the folder is spelled. Each run finds what the first one noted.
+func TestApplySpellings(t *testing.T) {
+	s := newSetup(t, migratedInstallation(t, "sqlite"), "")
+	folder := filepath.Join(s.dir, "team")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "a.toml")
+	if err := os.WriteFile(file, []byte("[topics.A]\ndefault_subscription = \"opt_in\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.file = folder
+	s.apply(0)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(folder)
+	for _, spelling := range []string{".", "./", "../team", folder + "/", filepath.Join(folder, "..") + "/./team"} {
+		s.file = spelling
+		if out := s.apply(0); !strings.Contains(out, "? topics A is no longer in the file") {
+			t.Errorf("apply %s prints\n%s", spelling, out)
+		}
 	}
 }

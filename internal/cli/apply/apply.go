@@ -10,8 +10,9 @@
 //
 // Only resources that the file names, and those that its last run named, are changed. A resource is found by the id
 // that the last run noted in the state file, or else by its natural name: the name of a domain, topic, segment or API
-// key, the alias of a template, the key of a property, and the URL of a webhook. Fields that the file leaves out are
-// neither compared nor changed. Nothing is deleted without [Options.Prune].
+// key, the alias of a template, the key of a property, and the URL of a webhook. A resource that was noted for one table
+// is never found by the name of another one. Fields that the file leaves out are neither compared nor changed. Nothing is
+// deleted without [Options.Prune].
 //
 // The state file has no secrets. It is replaced atomically after each change. Every secret of a new resource is shown,
 // if necessary by a later run.
@@ -169,6 +170,7 @@ type team struct {
 	id      string
 	entries map[string][]entry // by kind
 	state   *teamState
+	setup   *Setup
 }
 
 // idOf returns the id of a resource by its name. If there is none, or if it is not unique, ok is false.
@@ -186,7 +188,7 @@ func (t *team) find(kind, name string) (entry, error) {
 		if e.id == noted {
 			return e, nil
 		}
-		if e.name == name {
+		if e.name == name && !t.isAnothers(kind, name, e.id) {
 			found = append(found, e)
 		}
 	}
@@ -197,4 +199,15 @@ func (t *team) find(kind, name string) (entry, error) {
 		return found[0], nil
 	}
 	return entry{}, fmt.Errorf("the team has %d of this name. Rename or delete all but one", len(found))
+}
+
+// isAnothers reports whether the last run noted a resource under another name, which the set-up still has. Somebody has
+// renamed such a resource since, and it will get its noted name back.
+func (t *team) isAnothers(kind, name, id string) bool {
+	for other, n := range t.state.of(kind) {
+		if n.ID == id && other != name && t.setup.has(kind, other) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,5 +79,35 @@ func TestReadLimited(t *testing.T) {
 	}
 	if _, err := readLimited(file); err == nil {
 		t.Error("a huge file is read")
+	}
+}
+
+// A filter may name a topic with characters that JSON escapes, in a table and in a text.
+func TestNamesInFilters(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{`News & Offers`, `<b>`, `The "best"`, `Früh\jahr`, "a\u2028b"} {
+		field, err := json.Marshal("contact.topics.${topics." + name + "}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, f := range map[string]any{
+			"a table": map[string]any{"type": "rule", "field": "contact.topics.${topics." + name + "}", "operator": "eq",
+				"value": "opt_in"},
+			"a text": `{"type":"rule","field":` + string(field) + `,"operator":"eq","value":"opt_in"}`,
+		} {
+			s := segmentSpec{Filter: f}
+			if _, problems := s.read("Readers", ""); len(problems) > 0 {
+				t.Errorf("%s in %s: %v", name, what, problems)
+			}
+			if all := s.references(); len(all) != 1 || all[0].name != name {
+				t.Errorf("%s in %s: the filter names %+v", name, what, all)
+			}
+			const topic = "01a1fc09-fddf-77dc-9c97-da9c1ee5b2ab"
+			have := &team{entries: map[string][]entry{"topics": {{id: topic, name: name}}}, state: &teamState{},
+				setup: &Setup{}}
+			if in, err := s.filter(have); err != nil || in["field"] != "contact.topics."+topic {
+				t.Errorf("%s in %s: the filter becomes %v, error %v", name, what, in, err)
+			}
+		}
 	}
 }

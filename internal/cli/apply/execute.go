@@ -58,7 +58,7 @@ func (p *Plan) Apply(ctx context.Context, on Events) error {
 // reveal shows the secret of a resource if an interrupted run created the resource without showing the secret. The token
 // of an API key cannot be shown: such a key is replaced, unless somebody has used it and so has seen the token.
 func (p *Plan) reveal(ctx context.Context, d *declaration, id string, on Events) error {
-	if !p.team.state.isUnshown(d.kind.table, d.name) {
+	if !p.team.state.hasBegun(d.kind.table, d.name) {
 		return nil
 	}
 	if d.kind.reveal != nil {
@@ -70,7 +70,7 @@ func (p *Plan) reveal(ctx context.Context, d *declaration, id string, on Events)
 			return err
 		}
 	}
-	p.team.state.shown(d.kind.table, d.name)
+	p.team.state.end(d.kind.table, d.name)
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 			return "", err
 		}
 		delete(p.team.state.of(c.Kind), c.Name)
-		p.team.state.shown(c.Kind, c.Name)
+		p.team.state.end(c.Kind, c.Name)
 		return "", nil
 	case Update:
 		return "", c.wanted.spec.update(ctx, p.team, c.ID, c.Name, c.Fields)
@@ -117,11 +117,9 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 		}
 		p.team.entries[c.Kind] = slices.DeleteFunc(p.team.entries[c.Kind], func(e entry) bool { return e.id == c.ID })
 	}
-	if c.kind.secret {
-		p.team.state.begin(c.Kind, c.Name)
-		if err := p.state.save(); err != nil {
-			return "", err
-		}
+	p.team.state.begin(c.Kind, c.Name)
+	if err := p.state.save(); err != nil {
+		return "", err
 	}
 	m, err := p.create(ctx, c)
 	if err != nil {
@@ -139,7 +137,7 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 		n.Permission, n.Domain = k.Permission, k.Domain
 	}
 	p.note(c.Kind, c.Name, n)
-	p.team.state.shown(c.Kind, c.Name)
+	p.team.state.end(c.Kind, c.Name)
 	return m.note, nil
 }
 

@@ -53,7 +53,8 @@ func New(ctx context.Context, s *Setup, o Options) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{TeamID: who.ID, setup: s, state: st, known: map[*declaration]string{},
-		team: &team{api: o.API, id: who.ID, entries: map[string][]entry{}, state: st.team(who.ID)}}
+		team: &team{api: o.API, id: who.ID, entries: map[string][]entry{}, state: st.team(who.ID),
+			setup: s}}
 	for _, k := range kinds {
 		if err := p.readKind(ctx, k); err != nil {
 			return nil, err
@@ -74,13 +75,25 @@ func New(ctx context.Context, s *Setup, o Options) (*Plan, error) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
+	slices.SortStableFunc(p.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind)), cmp.Compare(a.rank(), b.rank()))
+	})
 	p.findLeft(o.Prune)
 	return p, nil
 }
 
+// rank orders the changes of a kind. A resource that gets its name back comes before others, because one of them may
+// need the name that it gives up.
+func (c *Change) rank() int {
+	if c.Action == Update && has(c.Fields, "name") && len(c.wanted.spec.references()) == 0 {
+		return 0
+	}
+	return 1
+}
+
 // readKind lists the resources of a kind, if the set-up or the last run has some.
 func (p *Plan) readKind(ctx context.Context, k *kind) error {
-	needed := len(p.team.state.of(k.table))+len(p.team.state.Unshown[k.table]) > 0
+	needed := len(p.team.state.of(k.table))+len(p.team.state.Begun[k.table]) > 0
 	for _, d := range p.setup.declarations {
 		needed = needed || d.kind == k
 		for _, r := range d.spec.references() {
@@ -99,12 +112,19 @@ func (p *Plan) readKind(ctx context.Context, k *kind) error {
 	return nil
 }
 
-// adopt notes what an interrupted run has created and the set-up no longer names, so that Prune can delete it.
+// adopt notes what an interrupted run has created and the set-up no longer names, so that Prune can delete it. Adopt
+// forgets creations without an effect, so that Prune keeps what somebody creates under the same name later.
 func (p *Plan) adopt() {
-	for kind, names := range p.team.state.Unshown {
-		for _, name := range names {
-			e, err := p.team.find(kind, name)
-			if err == nil && e.id != "" && (e.unused || kind != "api_keys") && !p.setup.has(kind, name) {
+	for kind, names := range maps.Clone(p.team.state.Begun) {
+		for _, name := range slices.Clone(names) {
+			if p.setup.has(kind, name) {
+				continue
+			}
+			switch e, err := p.team.find(kind, name); {
+			case err != nil:
+			case e.id == "":
+				p.team.state.end(kind, name)
+			case e.unused || kind != "api_keys":
 				p.note(kind, name, noted{ID: e.id})
 			}
 		}
@@ -142,8 +162,14 @@ func (p *Plan) compare(ctx context.Context, d *declaration) (*Change, Problems, 
 		c.Action = Create
 		return c, problems, nil
 	}
+	for other, id := range p.known {
+		if other.kind == d.kind && id == e.id {
+			return nil, append(problems, d.problem("", "the state file has the same %s for this table and for %s, which would "+
+				"change it in turns. Remove one of the tables, or its entry in the state file", d.kind.title, other.key)), nil
+		}
+	}
 	p.known[d] = e.id
-	if d.kind.table == "api_keys" && p.team.state.isUnshown("api_keys", d.name) && e.unused {
+	if d.kind.table == "api_keys" && p.team.state.hasBegun("api_keys", d.name) && e.unused {
 		c.Action = Replace
 		return c, problems, nil
 	}
@@ -208,5 +234,9 @@ func Lock(path string) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock the set-up: %w", err)
 	}
-	return func() { f.Close() }, nil
+	return func() {
+		// A child process that is just being started may have a copy of the descriptor, which would keep the lock.
+		syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+		f.Close()
+	}, nil
 }

@@ -19,7 +19,8 @@ type segmentSpec struct {
 	text string // the filter as JSON with names of topics and segments; "" for none
 }
 
-// named matches the name of a topic or a segment in a filter, such as ${topics.News}.
+// named matches the name of a topic or a segment in a filter, such as ${topics.News}. The name is part of a JSON string
+// and may have escapes ([unescape]).
 var named = regexp.MustCompile(`\$\{(topics|segments)\.([^}]+)\}`)
 
 // someID replaces the ids of resources that do not exist yet, so that a filter can be checked.
@@ -38,7 +39,7 @@ func (s *segmentSpec) read(name, _ string) (string, []error) {
 		if err != nil {
 			return name, append(all, fault.Invalidf("filter", "The `filter` field cannot be written as JSON: %v.", err))
 		}
-		s.text = string(text)
+		s.text = string(text) // names in it may have escapes
 	default:
 		return name, append(all, fault.Invalidf("filter", "The `filter` field must be a table or a text with JSON."))
 	}
@@ -48,9 +49,19 @@ func (s *segmentSpec) read(name, _ string) (string, []error) {
 
 func (s *segmentSpec) references() (all []reference) {
 	for _, m := range named.FindAllStringSubmatch(s.text, -1) {
-		all = append(all, reference{"filter", m[1], m[2]})
+		all = append(all, reference{"filter", m[1], unescape(m[2])})
 	}
 	return all
+}
+
+// unescape returns a part of a JSON string without its escapes. A text that is not part of one stays as it is, so that
+// the error about it shows what the file says.
+func unescape(part string) string {
+	var s string
+	if json.Unmarshal([]byte(`"`+part+`"`), &s) != nil {
+		return part
+	}
+	return s
 }
 
 // resolve returns the filter with ids in the place of names. If a resource does not exist yet, complete is false.
@@ -58,7 +69,7 @@ func (s *segmentSpec) resolve(t *team) (text string, complete bool) {
 	complete = true
 	text = named.ReplaceAllStringFunc(s.text, func(name string) string {
 		m := named.FindStringSubmatch(name)
-		id, ok := t.idOf(m[1], m[2])
+		id, ok := t.idOf(m[1], unescape(m[2]))
 		if !ok {
 			complete = false
 			return name

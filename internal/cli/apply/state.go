@@ -24,9 +24,9 @@ type state struct {
 type teamState struct {
 	// Resources has the resources of the last run by kind and name.
 	Resources map[string]map[string]noted `json:"resources"`
-	// Unshown has the names of API keys and webhooks, by kind, whose creation has begun and whose secrets were not shown
-	// yet.
-	Unshown map[string][]string `json:"unshown,omitempty"`
+	// Begun has the names of resources, by kind, whose creation has begun, and which were not noted with their ids yet.
+	// The secrets of API keys and webhooks among them were not shown yet.
+	Begun map[string][]string `json:"unshown,omitempty"` // the name in files of earlier versions
 }
 
 // noted is a resource of the last run.
@@ -47,28 +47,28 @@ func (t *teamState) set(kind, name string, n noted) {
 	t.Resources[kind][name] = n
 }
 
-// isUnshown reports whether a resource may exist whose secret was not shown.
-func (t *teamState) isUnshown(kind, name string) bool { return slices.Contains(t.Unshown[kind], name) }
+// hasBegun reports whether a resource may exist that an interrupted run created. Its secret was not shown.
+func (t *teamState) hasBegun(kind, name string) bool { return slices.Contains(t.Begun[kind], name) }
 
-// begin notes that the creation of a resource with a secret begins.
+// begin notes that the creation of a resource begins.
 func (t *teamState) begin(kind, name string) {
-	if t.isUnshown(kind, name) {
+	if t.hasBegun(kind, name) {
 		return
 	}
-	if t.Unshown == nil {
-		t.Unshown = map[string][]string{}
+	if t.Begun == nil {
+		t.Begun = map[string][]string{}
 	}
-	t.Unshown[kind] = append(t.Unshown[kind], name)
+	t.Begun[kind] = append(t.Begun[kind], name)
 }
 
-// shown notes that the secret of a resource was shown, or that the resource has none to show.
-func (t *teamState) shown(kind, name string) {
-	if !t.isUnshown(kind, name) {
+// end notes that a resource is noted with its id and that its secret was shown, or that it does not exist.
+func (t *teamState) end(kind, name string) {
+	if !t.hasBegun(kind, name) {
 		return
 	}
-	t.Unshown[kind] = slices.DeleteFunc(t.Unshown[kind], func(other string) bool { return other == name })
-	if len(t.Unshown[kind]) == 0 {
-		delete(t.Unshown, kind)
+	t.Begun[kind] = slices.DeleteFunc(t.Begun[kind], func(other string) bool { return other == name })
+	if len(t.Begun[kind]) == 0 {
+		delete(t.Begun, kind)
 	}
 }
 

@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// A confirmation code is signed and contains a random part and a digest of the caller, its team and the request. Codes
+// A confirmation code is signed and contains an id of its own and a digest of the caller, its team and the request. Codes
 // are not stored in the database. The email's idempotency key is derived from the code. The stored idempotency key
 // therefore shows whether the code has been used.
 const (
@@ -102,35 +103,62 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 
 // confirmSend sends an email that sendEmail described. Each confirmation code sends at most one email.
 func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
+	code, again := in.text(codeName), in.is(againName)
 	request := in.without(codeName, againName)
-	if err := c.verifyCode(in.text(codeName), "POST /emails", request); err != nil {
-		return result{}, err
-	}
-	key := codeKey(in.text(codeName))
-	var sent struct {
-		ID string `json:"id"`
-	}
-	var err error
-	// The approval requirement may have changed since the code was issued or first used. A code that has already been used
-	// returns the result of its first use.
-	if !c.may("POST /emails") {
-		if sent.ID, err = c.s.EarlierResult(ctx, c.TeamID, "POST /emails", key); err == nil && sent.ID == "" {
-			return c.requestApproval(ctx, request, key)
-		}
-	} else {
-		var asked string
-		if asked, err = c.s.EarlierResult(ctx, c.TeamID, "POST /approvals "+c.ID, key); err == nil && asked != "" {
-			return c.requestApproval(ctx, request, key)
-		}
-		if err == nil {
-			err = c.perform(ctx, operation{method: http.MethodPost, path: "/emails", body: request, key: key}, &sent)
-		}
-	}
+	codeID, err := c.verifyCode(code, "POST /emails", request)
 	if err != nil {
 		return result{}, err
 	}
+	// The approval requirement may have changed since the code was issued or first used. A code that has already been used
+	// returns the result of its first use.
+	key := codeKey(code)
+	var sent struct {
+		ID string `json:"id"`
+	}
+	if sent.ID, err = c.s.EarlierResult(ctx, c.TeamID, "POST /emails", key); err != nil {
+		return result{}, err
+	}
+	if sent.ID == "" {
+		keys := []string{key} // of the approvals to which the code may lead
+		if !again {
+			shared, err := c.approvalKey(request, false)
+			if err != nil {
+				return result{}, err
+			}
+			keys = append(keys, shared)
+		}
+		asked, err := c.approvalSince(ctx, codeID, keys)
+		if err != nil {
+			return result{}, err
+		}
+		if asked == "" && !c.may("POST /emails") {
+			asked = keys[len(keys)-1]
+		}
+		if asked != "" {
+			return c.requestApproval(ctx, request, asked)
+		}
+		if err := c.perform(ctx, operation{method: http.MethodPost, path: "/emails", body: request, key: key},
+			&sent); err != nil {
+			return result{}, err
+		}
+	}
 	return result{data: map[string]any{"accepted": true, "id": sent.ID}, notes: []string{"The email was accepted. " +
 		"Use explain_delivery later to see whether it arrived."}}, nil
+}
+
+// approvalSince returns the first of the idempotency keys with which an approval was requested since a code was issued,
+// or "" if there is none.
+func (c *caller) approvalSince(ctx context.Context, codeID string, keys []string) (string, error) {
+	for _, key := range keys {
+		asked, err := c.s.EarlierResult(ctx, c.TeamID, "POST /approvals "+c.ID, key)
+		if err != nil {
+			return "", err
+		}
+		if asked > codeID { // ids sort by time
+			return key, nil
+		}
+	}
+	return "", nil
 }
 
 // codeKey returns the idempotency key of the request that a code confirms.
@@ -272,28 +300,30 @@ func (c *caller) newCode(op string, request arguments) (code string, expires tim
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	expires = c.s.Now().Add(codeLasts).Truncate(time.Second)
-	return c.s.Keys.Sign(codePurpose, expires, rand.Text()[:16], digest), expires, nil
+	now := c.s.Now()
+	expires = now.Add(codeLasts).Truncate(time.Second)
+	return c.s.Keys.Sign(codePurpose, expires, id.At(now), digest), expires, nil
 }
 
-// verifyCode returns an error if the code has expired or was issued for another caller, operation or request.
-func (c *caller) verifyCode(code, op string, request arguments) error {
+// verifyCode returns the id of a code, which sorts by the time of the code. The result is an error if the code has
+// expired or was issued for another caller, operation or request.
+func (c *caller) verifyCode(code, op string, request arguments) (codeID string, err error) {
 	fields, err := c.s.Keys.Verify(codePurpose, code, c.s.Now())
 	switch {
 	case errors.Is(err, keyring.ErrExpired):
-		return fmt.Errorf("the confirmation code has expired, and nothing was sent: call %s again", preparing[op])
+		return "", fmt.Errorf("the confirmation code has expired, and nothing was sent: call %s again", preparing[op])
 	case err != nil || len(fields) != 2:
-		return fmt.Errorf("the confirmation code is not one that %s returned, and nothing was sent", preparing[op])
+		return "", fmt.Errorf("the confirmation code is not one that %s returned, and nothing was sent", preparing[op])
 	}
 	digest, err := c.digest(op, request)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if digest != fields[1] {
-		return fmt.Errorf("the confirmation code is for another request or to another program, and nothing was sent: "+
+		return "", fmt.Errorf("the confirmation code is for another request or to another program, and nothing was sent: "+
 			"confirm with exactly the arguments of %[1]s, or call %[1]s again", preparing[op])
 	}
-	return nil
+	return fields[0], nil
 }
 
 // preparing names the tool that returns codes for an operation.

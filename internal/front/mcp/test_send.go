@@ -56,7 +56,7 @@ func testBroadcast(ctx context.Context, c *caller, in arguments) (result, error)
 // keys, so each call within the ten minutes sends them.
 func confirmBroadcastTest(ctx context.Context, c *caller, in arguments) (result, error) {
 	code, in := in.text(codeName), in.without(codeName)
-	if err := c.verifyCode(code, testOperation, in); err != nil {
+	if _, err := c.verifyCode(code, testOperation, in); err != nil {
 		return result{}, err
 	}
 	var sent map[string]any

@@ -1,7 +1,9 @@
 package contacts
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,7 +37,7 @@ type MergeChoice struct {
 type MergeResult struct {
 	Err       error     // the fault of a row that was refused; all other fields are then unset
 	Created   bool      // the contact is new
-	Completed bool      // the contact existed, and was added to a segment, or its subscriptions changed
+	Completed bool      // the contact existed, and got missing names, values, segments or subscriptions
 	Differs   bool      // the contact existed with other names or values, which it keeps
 	OptedOut  bool      // the contact existed and is now unsubscribed, or opted out of a topic that it was opted in to
 	Since     time.Time // when the contact was created
@@ -44,9 +46,10 @@ type MergeResult struct {
 // Merge writes contacts of another installation in one transaction, and returns the results in the order of the rows.
 // The parameter properties lists the properties of the rows' values. Rows of the same address count as one contact.
 //
-// Existing contacts keep their names and values. They are added to the rows' segments, and get subscriptions to topics
-// about which they have made no choice. If an existing contact and its row differ in whether the contact receives
-// email, the contact is unsubscribed or opted out. Like an import, Merge records no events.
+// Existing contacts keep their names and values, and get those that they do not have. They are added to the rows'
+// segments, and get subscriptions to topics about which they have made no choice. If an existing contact and its row
+// differ in whether the contact receives email, the contact is unsubscribed or opted out. Like an import, Merge records
+// no events. If rows of the same address have different names or values, the first ones count.
 //
 // Merge returns a fault if a segment or topic does not exist.
 func (s *Service) Merge(ctx context.Context, teamID string, properties []Property, rows []MergeRow) (
@@ -112,8 +115,9 @@ type mergeContact struct {
 	at       *Contact
 	created  bool
 	changed  bool
-	segments []string // ids of the segments to which the contact is added
-	topics   []Choice // the subscriptions that are written
+	segments []string                // ids of the segments to which the contact is added
+	topics   []Choice                // the subscriptions that are written
+	values   map[string]scalar.Value // by property id; the values that are written
 }
 
 // newMerger checks rows, and combines those that have the same address.
@@ -132,6 +136,12 @@ func newMerger(teamID string, properties []Property, rows []MergeRow) *merger {
 			continue
 		}
 		first := &m.rows[k]
+		first.FirstName, first.LastName = cmp.Or(first.FirstName, row.FirstName), cmp.Or(first.LastName, row.LastName)
+		if len(row.Values) > 0 {
+			all := maps.Clone(row.Values)
+			maps.Copy(all, first.Values)
+			first.Values = all
+		}
 		first.Unsubscribed = first.Unsubscribed || row.Unsubscribed
 		first.Segments = slices.Concat(first.Segments, row.Segments)
 		first.Topics = slices.Concat(first.Topics, row.Topics)
@@ -311,7 +321,8 @@ func (m *merger) compareTopic(row *mergeContact, had Subscription, t MergeChoice
 	}
 }
 
-// compareValues finds the existing contacts whose names and values differ from those of their rows.
+// compareValues decides which names and values the contacts of rows get, and finds the existing contacts that keep other
+// ones.
 func (m *merger) compareValues(ctx context.Context, r db.Reader, older []string) error {
 	ids := map[scalar.Type][]string{}
 	for _, p := range m.properties {
@@ -328,10 +339,12 @@ func (m *merger) compareValues(ctx context.Context, r db.Reader, older []string)
 	for i := range m.rows {
 		row := &m.rows[i]
 		if row.created {
+			row.values = row.Values
 			continue
 		}
-		differs := row.FirstName != "" && row.FirstName != row.at.FirstName ||
-			row.LastName != "" && row.LastName != row.at.LastName
+		row.values = map[string]scalar.Value{}
+		differs := row.fill(&row.at.FirstName, row.FirstName)
+		differs = row.fill(&row.at.LastName, row.LastName) || differs
 		for propertyID, v := range row.Values {
 			key := valueKey{row.at.ID, propertyID}
 			had, ok := texts[key]
@@ -339,11 +352,22 @@ func (m *merger) compareValues(ctx context.Context, r db.Reader, older []string)
 				n, has := numbers[key]
 				had, ok = scalar.OfNumber(n).Text, has
 			}
-			differs = differs || !ok || had != v.Text
+			if !ok {
+				row.values[propertyID], row.changed = v, true
+			}
+			differs = differs || ok && had != v.Text
 		}
 		m.results[row.result].Differs = differs
 	}
 	return nil
+}
+
+// fill sets a name of an existing contact that has none. It reports whether the contact has another name.
+func (row *mergeContact) fill(name *string, theirs string) (differs bool) {
+	if *name == "" && theirs != "" {
+		*name, row.changed = theirs, true
+	}
+	return theirs != "" && theirs != *name
 }
 
 // conclude applies the row's global subscription, and sets the rest of its result.
@@ -358,7 +382,7 @@ func (m *merger) conclude(row *mergeContact) {
 		row.at.Unsubscribed, row.at.source = true, ""
 		result.OptedOut = true
 	}
-	row.changed = result.OptedOut || len(row.segments) > 0 || len(row.topics) > 0
+	row.changed = row.changed || result.OptedOut || len(row.segments) > 0 || len(row.topics) > 0
 	result.Completed = row.changed
 }
 
@@ -376,14 +400,12 @@ func (m *merger) write(ctx context.Context, tx *db.Tx) {
 	var changed []*Contact
 	for i := range m.rows {
 		row := &m.rows[i]
-		if row.created {
-			for propertyID, v := range row.Values {
-				key := valueKey{row.at.ID, propertyID}
-				if v.Type == scalar.Number {
-					numbers.add(key, v.Number())
-				} else {
-					texts.add(key, v.Text)
-				}
+		for propertyID, v := range row.values {
+			key := valueKey{row.at.ID, propertyID}
+			if v.Type == scalar.Number {
+				numbers.add(key, v.Number())
+			} else {
+				texts.add(key, v.Text)
 			}
 		}
 		for _, segmentID := range row.segments {

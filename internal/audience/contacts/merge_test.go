@@ -28,7 +28,7 @@ func summary(r contacts.MergeResult) string {
 }
 
 // Merge creates contacts with all of their data, completes existing ones, and never overwrites names and values. A
-// second call with the same rows changes nothing.
+// second call with the same rows changes nothing. Ann has other names, and Bob has none.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -56,13 +56,15 @@ func TestMerge(t *testing.T) {
 			{Address: "Ann <Ann@example.net>", FirstName: "Anna", Values: values("pro", 2), Segments: []string{segment.ID},
 				Topics: []contacts.MergeChoice{{Choice: out}, byDefault(offers.ID, contacts.OptOut)}},
 			{Address: "bob@example.net", Topics: []contacts.MergeChoice{byDefault(news.ID, contacts.OptIn)}},
+			{Address: "bob@example.net", FirstName: "Bob", Values: values("pro", 3)},
+			{Address: "bob@example.net", FirstName: "Robert", LastName: "Lee", Values: values("free", 4)},
 			{Address: "cleo@example.net", FirstName: "Cleo", Values: values("pro", 1.5), Segments: []string{segment.ID},
 				Topics: []contacts.MergeChoice{{Choice: out}, byDefault(offers.ID, contacts.OptOut)}},
 			{Address: "cleo@example.net", Unsubscribed: true},
 			{Address: "nobody"},
 		}
 		properties := []contacts.Property{plan, seats}
-		want := []string{"completed, differs, opted out", "", "created", "", "refused"}
+		want := []string{"completed, differs, opted out", "completed", "", "", "created", "", "refused"}
 		check := func(name string, results []contacts.MergeResult, err error, want []string) {
 			t.Helper()
 			var got []string
@@ -82,14 +84,20 @@ func TestMerge(t *testing.T) {
 		merged, err := w.Contacts.Merge(ctx, w.team, properties, rows)
 		check("merge", merged, err, want)
 		again, err := w.Contacts.Merge(ctx, w.team, properties, rows)
-		check("again", again, err, []string{"differs", "", "", "", "refused"})
+		check("again", again, err, []string{"differs", "", "", "", "", "", "refused"})
 		if all := w.seen.Take(); len(all) > 0 {
 			t.Errorf("recorded %v", all)
 		}
 
 		ann := testnode.Must(w.Contacts.Member(ctx, w.team, segment.ID, "ann@example.net"))
-		if ann.FirstName != "Ann" || ann.Unsubscribed || ann.Properties["plan"].Text != "free" || len(ann.Properties) != 1 {
+		if ann.FirstName != "Ann" || ann.Unsubscribed || ann.Properties["plan"].Text != "free" ||
+			ann.Properties["seats"].Text != "2" {
 			t.Errorf("Ann is %+v", ann)
+		}
+		bob := testnode.Must(w.Contacts.Member(ctx, w.team, "", "bob@example.net"))
+		if bob.FirstName != "Bob" || bob.LastName != "Lee" || !bob.Unsubscribed || bob.Properties["plan"].Text != "pro" ||
+			bob.Properties["seats"].Text != "3" {
+			t.Errorf("Bob is %+v", bob)
 		}
 		cleo := testnode.Must(w.Contacts.Member(ctx, w.team, segment.ID, "cleo@example.net"))
 		if cleo.FirstName != "Cleo" || !cleo.Unsubscribed || cleo.Properties["seats"].Text != "1.5" {

@@ -419,7 +419,7 @@ func TestConsent(t *testing.T) {
 		}}
 		got, _, err := w.run(other, false)
 		w.check("import", []string{"segments: 1 created", "topics: 1 differing", "contacts: 1 created",
-			"contacts: 1 completed", "contacts: 1 differing", "contacts: 1 opted out"}, got, err)
+			"contacts: 2 completed", "contacts: 1 opted out"}, got, err)
 		want := map[string]contacts.Subscription{"ann": contacts.OptOut, "bob": contacts.OptIn, "cleo": contacts.OptIn}
 		for name, subscription := range want {
 			for _, s := range testnode.Must(w.Contacts.Subscriptions(ctx, w.team, name+"@example.net")) {
@@ -433,6 +433,28 @@ func TestConsent(t *testing.T) {
 		}
 		if n := w.Count(`SELECT COUNT(*) FROM segments WHERE name = 'A B  C'`); n != 1 {
 			t.Error("the segment has another name")
+		}
+	})
+}
+
+// An unsubscribe that comes without a name does not keep the contact from getting one from a later page. What is set
+// stays.
+func TestFillsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		a := &account{pages: map[importfrom.Kind][]importfrom.Page{importfrom.Contacts: {
+			{Contacts: []importfrom.Contact{{Address: "ann@example.net", Unsubscribed: true}}},
+			{Contacts: []importfrom.Contact{{Address: "ann@example.net", FirstName: "Ann",
+				Values: map[string]scalar.Value{"city": scalar.OfText("Graz")}}}},
+			{Contacts: []importfrom.Contact{{Address: "ann@example.net", FirstName: "Anna", LastName: "Lee",
+				Values: map[string]scalar.Value{"city": scalar.OfText("Linz"), "seats": scalar.OfNumber(2)}}}}}}}
+		got, _, err := w.run(a, false)
+		w.check("import", []string{"properties: 2 created", "contacts: 1 created", "contacts: 1 completed",
+			"contacts: 1 differing"}, got, err)
+		ann := testnode.Must(w.Contacts.Member(t.Context(), w.team, "", "ann@example.net"))
+		if ann.FirstName != "Ann" || ann.LastName != "Lee" || !ann.Unsubscribed || ann.Properties["city"].Text != "Graz" ||
+			ann.Properties["seats"].Text != "2" {
+			t.Errorf("Ann is %+v", ann)
 		}
 	})
 }

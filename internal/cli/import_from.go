@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -148,7 +147,7 @@ func definePostmark(flags *pflag.FlagSet) sourceOpener {
 		if err != nil || *accountFile == "" {
 			return postmark.New(server, nil), *base, err
 		}
-		token, err := readImportKey(e, *accountFile)
+		token, err := readImportKey(e, "--account-key-file", *accountFile)
 		if err != nil {
 			return nil, "", err
 		}
@@ -205,7 +204,7 @@ func importFrom(flags *pflag.FlagSet, p product) action {
 		if err != nil {
 			return err
 		}
-		key, err := readImportKey(e, *keyFile)
+		key, err := readImportKey(e, "--key-file", *keyFile)
 		if err != nil {
 			return err
 		}
@@ -251,8 +250,8 @@ func runImport(ctx context.Context, e *env, n *node.Node, team string, o importf
 	return nil
 }
 
-// readImportKey reads the key of the other product.
-func readImportKey(e *env, file string) (string, error) {
+// readImportKey reads the key of the other product from a file, which a flag names, or from the environment if file is "".
+func readImportKey(e *env, flag, file string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(e.getenv(importKeyVariable)), nil
 	}
@@ -261,18 +260,18 @@ func readImportKey(e *env, file string) (string, error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return "", fmt.Errorf("--key-file: %w", err)
+			return "", fmt.Errorf("%s: %w", flag, err)
 		}
 		defer f.Close()
 		from = f
 	}
 	text, err := io.ReadAll(io.LimitReader(from, maxKey))
 	if err != nil {
-		return "", fmt.Errorf("--key-file: %w", err)
+		return "", fmt.Errorf("%s: %w", flag, err)
 	}
 	key := strings.TrimSpace(string(text))
 	if key == "" || strings.ContainsAny(key, "\r\n") {
-		return "", errors.New("--key-file: the file must contain the key in one line, and nothing else")
+		return "", fmt.Errorf("%s: the file must contain the key in one line, and nothing else", flag)
 	}
 	return key, nil
 }

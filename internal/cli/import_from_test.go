@@ -237,6 +237,8 @@ func TestImportFromRefuses(t *testing.T) {
 	p.refused("without encryption", "import-from", "resend", "--team", "Acme", "--from-url", "http://api.example.com")
 	p.refused(`"emails" is not a kind`, "import-from", "resend", "--team", "Acme", "--only", "emails")
 	p.refused("check the key", "import-from", "resend", "--team", "Acme", "--from-url", source.url, "--dry-run")
+	p.refused("--account-key-file", "import-from", "postmark", "--team", "Acme", "--account-key-file", "absent")
+	p.refused("--key-file", "import-from", "postmark", "--team", "Acme", "--key-file", "absent")
 	p.refused("unknown subcommand", "import-from", "hotmail")
 }
 

@@ -62,9 +62,8 @@ func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProper
 		if err != nil {
 			return fmt.Errorf("count properties: %w", err)
 		}
-		if count >= MaxProperties {
-			return fault.Invalidf("", "A team has at most %d properties of contacts. Delete one that is not needed.",
-				MaxProperties)
+		if err := CheckPropertyCount(count); err != nil {
+			return err
 		}
 		p.ID, p.CreatedAt = id.At(tx.Now()), tx.Now()
 		insertProperty(ctx, tx, &p)
@@ -77,10 +76,12 @@ func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProper
 	return p, err
 }
 
-// CheckProperty returns the fault that CreateProperty would return, except for a name that another property has.
-func CheckProperty(n NewProperty) error {
-	p := Property{Name: n.Name, Type: n.Type, Fallback: n.Fallback}
-	return p.check()
+// CheckPropertyCount returns an Invalid fault if a team that has so many properties cannot have another one.
+func CheckPropertyCount(have int) error {
+	if have < MaxProperties {
+		return nil
+	}
+	return fault.Invalidf("", "A team has at most %d properties of contacts. Delete one that is not needed.", MaxProperties)
 }
 
 func (p *Property) check() error {

@@ -58,8 +58,8 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 		if err != nil {
 			return fmt.Errorf("count topics: %w", err)
 		}
-		if n >= MaxTopics {
-			return fault.Invalidf("", "A team has at most %d topics. Delete one that is not needed.", MaxTopics)
+		if err := CheckTopicCount(n); err != nil {
+			return err
 		}
 		t.ID, t.CreatedAt = id.At(tx.Now()), tx.Now()
 		insertTopic(ctx, tx, &t)
@@ -67,6 +67,14 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 		return nil
 	})
 	return t, err
+}
+
+// CheckTopicCount returns an Invalid fault if a team that has so many topics cannot have another one.
+func CheckTopicCount(have int) error {
+	if have < MaxTopics {
+		return nil
+	}
+	return fault.Invalidf("", "A team has at most %d topics. Delete one that is not needed.", MaxTopics)
 }
 
 func (t *Topic) check() error {

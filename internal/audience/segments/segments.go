@@ -87,8 +87,8 @@ func (s *Service) Create(ctx context.Context, teamID string, n Definition) (Segm
 		if err != nil {
 			return err
 		}
-		if count >= Max {
-			return fault.Invalidf("", "A team has at most %d segments. Delete one that is not needed.", Max)
+		if err := CheckCount(count); err != nil {
+			return err
 		}
 		g.ID, g.CreatedAt = id.At(tx.Now()), tx.Now()
 		insertSegment(ctx, tx, &g)
@@ -96,6 +96,14 @@ func (s *Service) Create(ctx context.Context, teamID string, n Definition) (Segm
 		return nil
 	})
 	return g, err
+}
+
+// CheckCount returns an Invalid fault if a team that has so many segments cannot have another one.
+func CheckCount(have int) error {
+	if have < Max {
+		return nil
+	}
+	return fault.Invalidf("", "A team has at most %d segments. Delete one that is not needed.", Max)
 }
 
 // Get returns a segment, or a NotFound fault.

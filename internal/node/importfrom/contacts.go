@@ -1,7 +1,10 @@
 package importfrom
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
@@ -57,9 +60,16 @@ func (m *importer) property(ctx context.Context, p *Property) error {
 // createProperty creates a property, and counts it. A property that breaks a rule is remembered as refused.
 func (m *importer) createProperty(ctx context.Context, p *Property) error {
 	n := contacts.NewProperty{Name: p.Key, Type: p.Type, Fallback: p.Fallback}
-	err := contacts.CheckProperty(n)
-	made := contacts.Property{ID: id.New(), Name: p.Key, Type: p.Type}
-	if err == nil && !m.o.DryRun {
+	made, err := contacts.Property{ID: id.New(), Name: p.Key, Type: p.Type}, error(nil)
+	if m.o.DryRun {
+		have := 0
+		for _, other := range m.properties {
+			if !other.refused {
+				have++
+			}
+		}
+		err = cmp.Or(n.Check(), contacts.CheckPropertyCount(have))
+	} else {
 		made, err = m.Contacts.CreateProperty(ctx, m.o.TeamID, n)
 	}
 	if fault.Ours(err) {
@@ -81,6 +91,7 @@ func (m *importer) contacts(ctx context.Context, kind Kind, all []Contact) error
 	if err := m.readTopics(ctx); err != nil {
 		return err
 	}
+	m.nameValues(all)
 	for some := range slices.Chunk(all, maxRows) {
 		rows := make([]contacts.MergeRow, len(some))
 		var used []contacts.Property
@@ -89,18 +100,14 @@ func (m *importer) contacts(ctx context.Context, kind Kind, all []Contact) error
 			if rows[i], err = m.row(ctx, &some[i]); err != nil {
 				return err
 			}
-			for key := range some[i].Values {
-				if p := m.properties[key]; p != nil && !p.refused &&
+			for name := range some[i].Values {
+				if p := m.properties[m.st.Keys[name]]; p != nil && !p.refused &&
 					!slices.ContainsFunc(used, func(u contacts.Property) bool { return u.ID == p.ID }) {
 					used = append(used, p.Property)
 				}
 			}
 		}
-		merge := m.Contacts.Merge
-		if m.o.DryRun {
-			merge = m.Contacts.PlanMerge
-		}
-		results, err := merge(ctx, m.o.TeamID, used, rows)
+		results, err := m.merge(ctx, used, rows)
 		if err != nil {
 			return err
 		}
@@ -110,6 +117,80 @@ func (m *importer) contacts(ctx context.Context, kind Kind, all []Contact) error
 	}
 	return nil
 }
+
+// merge writes rows. If segments or topics were deleted here since the rows were made, it writes the rows without them.
+func (m *importer) merge(ctx context.Context, used []contacts.Property, rows []contacts.MergeRow) (
+	[]contacts.MergeResult, error) {
+	if m.o.DryRun {
+		return m.Contacts.PlanMerge(ctx, m.o.TeamID, used, rows)
+	}
+	results, err := m.Contacts.Merge(ctx, m.o.TeamID, used, rows)
+	if err == nil || fault.Ours(err) {
+		return results, err
+	}
+	gone, forgetErr := m.forgetDeleted(ctx)
+	if forgetErr != nil || len(gone) == 0 {
+		return nil, cmp.Or(forgetErr, err)
+	}
+	for i := range rows {
+		rows[i].Segments = slices.DeleteFunc(rows[i].Segments, func(segmentID string) bool {
+			if gone[segmentID] {
+				m.st.Report.leaveOut(withoutSegment)
+			}
+			return gone[segmentID]
+		})
+		rows[i].Topics = slices.DeleteFunc(rows[i].Topics, func(c contacts.MergeChoice) bool {
+			if gone[c.TopicID] {
+				m.st.Report.leaveOut(withoutTopic)
+			}
+			return gone[c.TopicID]
+		})
+	}
+	return m.Contacts.Merge(ctx, m.o.TeamID, used, rows)
+}
+
+// forgetDeleted forgets the segments and topics that were deleted here since the import began, and returns their ids. A
+// segment that got a filter is forgotten, too.
+func (m *importer) forgetDeleted(ctx context.Context) (gone map[string]bool, err error) {
+	m.segments, m.topics = nil, nil
+	if err := m.readSegments(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.readTopics(ctx); err != nil {
+		return nil, err
+	}
+	gone = map[string]bool{}
+	for _, x := range []struct {
+		kind   Kind
+		chosen map[string]string
+		have   *index
+	}{{Segments, m.st.Segments, m.segments}, {Topics, m.st.Topics, m.topics}} {
+		have := map[string]bool{}
+		for _, all := range x.have.byKey {
+			for _, o := range all {
+				have[o.id] = !o.closed
+			}
+		}
+		before := len(x.chosen)
+		maps.DeleteFunc(x.chosen, func(_, chosenID string) bool {
+			if !have[chosenID] {
+				gone[chosenID] = true
+			}
+			return !have[chosenID]
+		})
+		if len(x.chosen) < before {
+			m.st.Report.note(fmt.Sprintf("Some %s were deleted here during the import, and were not created again. Import again to "+
+				"have them.", x.kind))
+		}
+	}
+	return gone, nil
+}
+
+// Data that is left out because it refers to objects that this installation does not have.
+const (
+	withoutSegment = "members of segments that were not imported"
+	withoutTopic   = "subscriptions to topics that were not imported"
+)
 
 // merged counts a contact.
 func (m *importer) merged(kind Kind, address string, r contacts.MergeResult) {
@@ -134,7 +215,12 @@ func (m *importer) merged(kind Kind, address string, r contacts.MergeResult) {
 func (m *importer) row(ctx context.Context, c *Contact) (contacts.MergeRow, error) {
 	row := contacts.MergeRow{Address: c.Address, FirstName: shorten(oneLine(c.FirstName), 255),
 		LastName: shorten(oneLine(c.LastName), 255), Unsubscribed: c.Unsubscribed}
-	for key, v := range c.Values {
+	for name, v := range c.Values {
+		key, named := m.st.Keys[name]
+		if !named {
+			m.st.Report.leaveOut("values whose names cannot become keys of properties")
+			continue
+		}
 		p := m.properties[key]
 		if p == nil {
 			if err := m.createProperty(ctx, &Property{Key: key, Type: v.Type}); err != nil {
@@ -156,13 +242,13 @@ func (m *importer) row(ctx context.Context, c *Contact) (contacts.MergeRow, erro
 		if segmentID := m.st.Segments[sourceID]; segmentID != "" {
 			row.Segments = append(row.Segments, segmentID)
 		} else {
-			m.st.Report.leaveOut("members of segments that were not imported")
+			m.st.Report.leaveOut(withoutSegment)
 		}
 	}
 	for _, t := range c.Topics {
 		topicID := m.st.Topics[t.TopicID]
 		if topicID == "" {
-			m.st.Report.leaveOut("subscriptions to topics that were not imported")
+			m.st.Report.leaveOut(withoutTopic)
 			continue
 		}
 		row.Topics = append(row.Topics, contacts.MergeChoice{

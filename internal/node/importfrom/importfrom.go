@@ -11,8 +11,9 @@
 //
 // Nothing is overwritten. Run finds an object that exists by its natural key: the name of a domain, a segment or a
 // topic, the alias or else the name of a template, the key of a property, the address of a contact or a suppression,
-// the URL of a webhook. An existing object stays as it is. A contact is the exception: it is added to the segments of
-// the source, and where the two differ, the contact is unsubscribed or opted out.
+// the URL of a webhook. An existing object stays as it is. A contact is the exception: it gets the names and values that
+// it does not have, it is added to the segments of the source, and where the two differ, the contact is unsubscribed or
+// opted out.
 //
 // An import sends nothing and creates no API keys. Domains are created without verified records, and webhooks are
 // created disabled. Imported contacts and suppressions record no events.
@@ -24,7 +25,8 @@
 // # Failures
 //
 // A record that breaks a rule is refused and counted with the reason, and the import continues. If the source or the
-// database fails, Run returns the error, and the next call of Run continues with the same page.
+// database fails, Run returns the error, and the next call of Run continues with the same page. A segment or topic that
+// is deleted here during an import is not created again; the import continues without it.
 //
 // # Out of scope
 //
@@ -127,6 +129,7 @@ type Topic struct {
 
 // Template is a template whose placeholders are in the syntax of Postrider.
 type Template struct {
+	ID        string // in the source, or ""
 	Name      string
 	Alias     string
 	From      string
@@ -158,7 +161,7 @@ type Contact struct {
 	FirstName    string
 	LastName     string
 	Unsubscribed bool
-	Values       map[string]scalar.Value // by the key of the property
+	Values       map[string]scalar.Value // by the name in the source, from which the key of the property is made
 	Segments     []string                // ids in the source
 	Topics       []Choice
 }

@@ -60,6 +60,14 @@ func (x *index) match(key string) (object, bool) {
 	return object{}, false
 }
 
+// total returns the number of objects, if each has one key.
+func (x *index) total() (n int) {
+	for _, all := range x.byKey {
+		n += len(all)
+	}
+	return n
+}
+
 // created adds an object that the import has just created for a record.
 func (x *index) created(key string, o object) {
 	x.matched[o.id] = true

@@ -1,6 +1,7 @@
 package importfrom
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -65,30 +66,26 @@ func (m *importer) domain(ctx context.Context, d *Domain) error {
 }
 
 // segment creates a segment, unless the team has one with its name.
-func (m *importer) segment(ctx context.Context, g *Segment) (err error) {
-	if m.segments == nil {
-		m.segments, err = newIndex(m.st.Matched, func(p page.Page) ([]segments.Segment, bool, error) {
-			return m.Contacts.Segments.List(ctx, m.o.TeamID, p)
-		}, func(s *segments.Segment) ([]string, object) {
-			return []string{s.Name}, object{s.ID, s.CreatedAt, s.Filter != ""}
-		})
-		if err != nil {
-			return err
-		}
+func (m *importer) segment(ctx context.Context, g *Segment) error {
+	if err := m.readSegments(ctx); err != nil {
+		return err
 	}
 	if m.st.Segments[g.ID] != "" {
 		m.add(Segments, g.Name, Kept, g.Note)
 		return nil
 	}
 	o, name, found := m.segments.matchName(oneLine(g.Name), 255)
-	outcome := Created
+	outcome, n := Created, segments.Definition{Name: name}
 	switch {
 	case found:
 		outcome = m.found(o.created, true)
 	case m.o.DryRun:
+		if err := cmp.Or(n.Check(), segments.CheckCount(m.segments.total())); err != nil {
+			return m.refuse(Segments, g.Name, err)
+		}
 		o.id = id.New()
 	default:
-		made, err := m.Contacts.Segments.Create(ctx, m.o.TeamID, segments.Definition{Name: name})
+		made, err := m.Contacts.Segments.Create(ctx, m.o.TeamID, n)
 		if err != nil {
 			return m.refuse(Segments, g.Name, err)
 		}
@@ -100,6 +97,18 @@ func (m *importer) segment(ctx context.Context, g *Segment) (err error) {
 	m.st.Segments[g.ID] = o.id
 	m.add(Segments, name, outcome, g.Note)
 	return nil
+}
+
+// readSegments reads the team's segments once.
+func (m *importer) readSegments(ctx context.Context) (err error) {
+	if m.segments == nil {
+		m.segments, err = newIndex(m.st.Matched, func(p page.Page) ([]segments.Segment, bool, error) {
+			return m.Contacts.Segments.List(ctx, m.o.TeamID, p)
+		}, func(s *segments.Segment) ([]string, object) {
+			return []string{s.Name}, object{s.ID, s.CreatedAt, s.Filter != ""}
+		})
+	}
+	return err
 }
 
 const maxTopicName, maxDescription = 50, 200 // characters
@@ -119,6 +128,7 @@ func (m *importer) topic(ctx context.Context, t *Topic) error {
 		n.Visibility = contacts.Public
 	}
 	o, name, found := m.topics.matchName(oneLine(t.Name), maxTopicName)
+	n.Name = name
 	outcome, note := Created, ""
 	switch {
 	case found:
@@ -127,9 +137,11 @@ func (m *importer) topic(ctx context.Context, t *Topic) error {
 			note = fmt.Sprintf("its default is %s here, and %s there", m.defaults[o.id], t.Default)
 		}
 	case m.o.DryRun:
+		if err := cmp.Or(n.Check(), contacts.CheckTopicCount(m.topics.total())); err != nil {
+			return m.refuse(Topics, t.Name, err)
+		}
 		o.id = id.New()
 	default:
-		n.Name = name
 		made, err := m.Contacts.CreateTopic(ctx, m.o.TeamID, n)
 		if err != nil {
 			return m.refuse(Topics, t.Name, err)
@@ -175,6 +187,13 @@ func (m *importer) template(ctx context.Context, t *Template) (err error) {
 		if err != nil {
 			return err
 		}
+	}
+	if t.ID != "" && m.st.Templates[t.ID] {
+		m.add(Templates, t.Name, Kept, t.Note)
+		return nil
+	}
+	if t.ID != "" {
+		m.st.Templates[t.ID] = true
 	}
 	var o object
 	found := false

@@ -7,7 +7,7 @@ type Outcome string
 
 const (
 	Created   Outcome = "created"
-	Completed Outcome = "completed" // an existing contact was added to a segment, or its subscriptions changed
+	Completed Outcome = "completed" // an existing contact got missing names, values, segments or subscriptions
 	Kept      Outcome = "kept"      // the object existed and is the same
 	Differing Outcome = "differing" // the object existed with other data, and was left as it was
 	Rejected  Outcome = "refused"
@@ -82,6 +82,8 @@ type LeftOut struct {
 const (
 	maxItems     = 2000 // items of domains, segments, topics, properties, templates and webhooks
 	maxBulkItems = 50   // items of contacts, members and suppressions, for each kind and outcome
+	maxShown     = 300  // characters of a name
+	maxNote      = 2000 // characters of a note
 )
 
 func (r *Report) count(kind Kind) *Count {
@@ -94,6 +96,7 @@ func (r *Report) count(kind Kind) *Count {
 // add counts a record, and adds an item for it unless the report has too many.
 func (r *Report) add(i Item) {
 	r.count(i.Kind).add(i.Outcome)
+	i.Name, i.Note = shorten(i.Name, maxShown), shorten(i.Note, maxNote)
 	most, same := maxItems, 0
 	bulk := i.Kind == Contacts || i.Kind == Members || i.Kind == Suppressions
 	if bulk {
@@ -127,6 +130,7 @@ func (r *Report) leaveOut(what string) {
 
 // note adds a note once.
 func (r *Report) note(text string) {
+	text = shorten(text, maxNote)
 	for _, n := range r.Notes {
 		if n == text {
 			return

@@ -118,6 +118,11 @@ func (m *importer) say(format string, args ...any) {
 // run imports the kinds that are not imported yet.
 func (m *importer) run(ctx context.Context) error {
 	have := m.o.Source.Kinds()
+	if len(m.st.Segments)+len(m.st.Topics) > 0 {
+		if _, err := m.forgetDeleted(ctx); err != nil {
+			return err
+		}
+	}
 	for _, kind := range Kinds() {
 		if !slices.Contains(have, kind) || m.o.Only != nil && !slices.Contains(m.o.Only, kind) || m.st.done(kind) {
 			continue
@@ -145,7 +150,7 @@ func (m *importer) kind(ctx context.Context, kind Kind) error {
 	}
 	m.st.Report.count(kind)
 	next := m.fetch(ctx, kind, m.st.Cursor)
-	var cursors fetch.Cursors
+	cursors := fetch.Cursors{Most: mostPages(kind)}
 	if err := cursors.Next(m.st.Cursor); err != nil {
 		return err
 	}
@@ -177,6 +182,15 @@ func (m *importer) kind(ctx context.Context, kind Kind) error {
 			m.say("%s: %d", kind, m.st.Report.count(kind).Total())
 		}
 	}
+}
+
+// mostPages returns the maximum number of pages of a kind, or 0 for kinds with any number of records. The state of the
+// import has an entry for each record of all other kinds.
+func mostPages(kind Kind) int {
+	if kind == Contacts || kind == Members || kind == Suppressions {
+		return 0
+	}
+	return fetch.MaxPages
 }
 
 type fetched struct {

@@ -458,3 +458,77 @@ func TestFillsWhatIsMissing(t *testing.T) {
 		}
 	})
 }
+
+// Segments and topics that are deleted here, or get a filter, before or while the import continues do not stop it.
+func TestDeletedHere(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		contact := func(address string) importfrom.Page {
+			return importfrom.Page{Contacts: []importfrom.Contact{{Address: address, Segments: []string{"1", "2", "3"},
+				Topics: []importfrom.Choice{{TopicID: "a", Subscription: contacts.OptOut},
+					{TopicID: "b", Subscription: contacts.OptOut}}}}}
+		}
+		a := &account{pages: map[importfrom.Kind][]importfrom.Page{
+			importfrom.Segments: {{Segments: []importfrom.Segment{{ID: "1", Name: "One"}, {ID: "2", Name: "Two"},
+				{ID: "3", Name: "Three"}}}},
+			importfrom.Topics: {{Topics: []importfrom.Topic{{ID: "a", Name: "A", Default: contacts.OptIn},
+				{ID: "b", Name: "B", Default: contacts.OptIn}}}},
+			importfrom.Contacts: {contact("a@example.net"), contact("b@example.net"), contact("c@example.net")}}}
+		down := errors.New("down")
+		a.before = func(kind importfrom.Kind, page int) error {
+			if kind == importfrom.Contacts && page == 1 {
+				return down
+			}
+			return nil
+		}
+		if _, _, err := w.run(a, false); !errors.Is(err, down) {
+			t.Fatal(err)
+		}
+		remove := func(segment, topic string) {
+			all, _, err := w.Contacts.Segments.List(ctx, w.team, page.Page{})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, g := range all {
+				if g.Name == segment {
+					if err := w.Contacts.Segments.Delete(ctx, w.team, g.ID); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			topics, _, err := w.Contacts.Topics(ctx, w.team, page.Page{})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, x := range topics {
+				if x.Name == topic {
+					if err := w.Contacts.DeleteTopic(ctx, w.team, x.ID); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+		remove("One", "A")
+		a.before = func(kind importfrom.Kind, page int) error {
+			if kind == importfrom.Contacts && page == 2 {
+				remove("Two", "")
+			}
+			return nil
+		}
+		got, r, err := w.run(a, false)
+		w.check("import", []string{"segments: 3 created", "topics: 2 created", "contacts: 3 created"}, got, err)
+		if len(r.Notes) != 2 || !strings.Contains(r.Notes[0], "segments were deleted here") {
+			t.Errorf("the notes are %q", r.Notes)
+		}
+		all, _, err := w.Contacts.SegmentsOf(ctx, w.team, "c@example.net", page.Page{})
+		if err != nil || len(all) != 1 || all[0].Name != "Three" {
+			t.Errorf("the segments are %+v, %v", all, err)
+		}
+		for _, s := range testnode.Must(w.Contacts.Subscriptions(ctx, w.team, "c@example.net")) {
+			if s.Name != "B" || s.Subscription != contacts.OptOut {
+				t.Errorf("the topics: %+v", s)
+			}
+		}
+	})
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // stateVersion is the version of the format of state files.
-const stateVersion = 1
+const stateVersion = 2
 
 // state is the progress of an import. It contains no keys.
 type state struct {
@@ -28,6 +28,10 @@ type state struct {
 	Began    int64             `json:"began"`
 	Segments map[string]string `json:"segments"` // ids of this installation by ids of the source
 	Topics   map[string]string `json:"topics"`
+	// Templates holds the ids of templates of the source, so that a template that it returns again is not created twice.
+	Templates map[string]bool `json:"templates"`
+	// Keys holds the keys of properties by the names that their values have in the source.
+	Keys map[string]string `json:"keys"`
 	// Matched holds the ids of objects of this installation that correspond to an object of the source. No object
 	// corresponds to two.
 	Matched map[string]bool `json:"matched"`
@@ -36,7 +40,8 @@ type state struct {
 
 func newState(source, team string, dry bool) *state {
 	return &state{Version: stateVersion, Source: source, Team: team, Segments: map[string]string{},
-		Topics: map[string]string{}, Matched: map[string]bool{}, Report: Report{Source: source, Team: team, DryRun: dry,
+		Topics: map[string]string{}, Templates: map[string]bool{}, Keys: map[string]string{}, Matched: map[string]bool{},
+		Report: Report{Source: source, Team: team, DryRun: dry,
 			Counts: map[Kind]*Count{}, Items: []Item{}, LeftOut: []LeftOut{}, Notes: []string{}}}
 }
 

@@ -7,8 +7,6 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -17,44 +15,19 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-const maxKey = 50 // characters of the key of a property or variable
-
 // UnsubscribeURL is the placeholder of the address on which a recipient unsubscribes.
 const UnsubscribeURL = "{{{POSTRIDER_UNSUBSCRIBE_URL}}}"
 
-// Key returns a name with only the characters that keys may have.
-func Key(name string) string {
-	key := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, strings.TrimSpace(name))
-	return key[:min(len(key), maxKey)]
-}
-
-// contactFields are names that no property may have.
-var contactFields = []string{"email", "first_name", "last_name", "unsubscribed", "unsubscribe_url", "contact", "this"}
-
-// PropertyKey is like Key, for properties: names of a contact's own fields get an underscore.
-func PropertyKey(name string) string {
-	key := Key(name)
-	if slices.Contains(contactFields, strings.ToLower(key)) {
-		key += "_"
-	}
-	return key
-}
-
-// Values returns the values of a JSON object by the keys of properties. Strings and numbers keep their type; everything
-// else becomes its JSON text. Empty and null values are left out.
+// Values returns the values of a JSON object by their names. Strings and numbers keep their type; everything else
+// becomes its JSON text. Empty and null values are left out.
 func Values(object map[string]json.RawMessage) map[string]scalar.Value {
 	values := map[string]scalar.Value{}
-	for _, name := range slices.Sorted(maps.Keys(object)) {
+	for name, text := range object {
 		var decoded any
-		if PropertyKey(name) == "" || json.Unmarshal(object[name], &decoded) != nil {
+		if json.Unmarshal(text, &decoded) != nil {
 			continue
 		}
-		v := scalar.OfText(string(object[name]))
+		v := scalar.OfText(string(text))
 		switch d := decoded.(type) {
 		case nil:
 			continue
@@ -65,7 +38,7 @@ func Values(object map[string]json.RawMessage) map[string]scalar.Value {
 		case float64:
 			v = scalar.OfNumber(d)
 		}
-		values[PropertyKey(name)] = v
+		values[name] = v
 	}
 	if len(values) == 0 {
 		return nil
@@ -91,7 +64,7 @@ type Translator struct {
 // Variable returns the placeholder of a variable, given its name in the product, such as user.name. If escape is set,
 // the value is escaped for HTML. The fallback may be ""; the first other one is that of the variable.
 func (t *Translator) Variable(name, fallback string, escape bool) string {
-	key := Key(name)
+	key := importfrom.Key(name)
 	if templates.IsReserved(key) {
 		key += "_"
 	}
@@ -99,6 +72,10 @@ func (t *Translator) Variable(name, fallback string, escape bool) string {
 		t.keys, t.fallbacks = map[string]string{}, map[string]string{}
 	}
 	if _, known := t.keys[name]; !known {
+		if len(t.keys) == templates.MaxVariables {
+			t.Refuse(fmt.Sprintf("it has more than %d variables", templates.MaxVariables))
+			return ""
+		}
 		for other, k := range t.keys {
 			if k == key {
 				t.Refuse(fmt.Sprintf("its variables %s and %s would have the same key", other, name))

@@ -2,6 +2,8 @@ package convert_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,6 +50,24 @@ func TestHandlebars(t *testing.T) {
 	}
 }
 
+// A template with more variables or text than templates may have is refused without much work.
+func TestHugeTemplates(t *testing.T) {
+	t.Parallel()
+	var many strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&many, "{{v%d}}", i)
+	}
+	for want, text := range map[string]string{"it has more than 50 variables": many.String(),
+		"it has more than 4 MB of text": strings.Repeat("x", 4<<20+1)} {
+		var tr convert.Translator
+		var of importfrom.Template
+		tr.Handlebars(text, true)
+		if reason := tr.Finish(&of); reason != want {
+			t.Errorf("%s: %s", want, reason)
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	t.Parallel()
 	var object map[string]json.RawMessage
@@ -56,7 +76,8 @@ func TestValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]scalar.Value{"city": scalar.OfText("Graz"), "age": scalar.OfNumber(7), "good": scalar.OfText("true"),
-		"stack": scalar.OfText(`{"a":[1]}`), "E_Mail": scalar.OfText("x"), "email_": scalar.OfText("y")}
+		"stack": scalar.OfText(`{"a":[1]}`), "E-Mail": scalar.OfText("x"), "email": scalar.OfText("y"),
+		"": scalar.OfNumber(1)}
 	if diff := cmp.Diff(want, convert.Values(object)); diff != "" {
 		t.Error(diff)
 	}

@@ -1,9 +1,15 @@
 package convert
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/postrider/postrider/internal/sending/templates"
 )
+
+// TooLarge is the reason for a template with more text than templates may have.
+var TooLarge = fmt.Sprintf("it has more than %d MB of text", templates.MaxSize>>20)
 
 var (
 	comment = regexp.MustCompile(`(?s)\{\{!--.*?--\}\}|\{\{![^}]*\}\}`)
@@ -17,6 +23,10 @@ var (
 // Handlebars translates a text with placeholders of Handlebars, Mustache or Mustachio. The names in unsubscribe stand
 // for the address on which a recipient unsubscribes. In HTML, {{name}} is escaped, as in these languages.
 func (t *Translator) Handlebars(text string, html bool, unsubscribe ...string) string {
+	if len(text) > templates.MaxSize {
+		t.Refuse(TooLarge)
+		return ""
+	}
 	text = comment.ReplaceAllString(text, "")
 	return tag.ReplaceAllStringFunc(text, func(found string) string {
 		m := tag.FindStringSubmatch(found)

@@ -111,22 +111,16 @@ func (s *Source) readLists(ctx context.Context) error {
 		return nil
 	}
 	found := []list{}
-	cursors := fetch.Cursors{Most: fetch.MaxPages}
-	for cursor := ""; ; {
+	err := fetch.Pages(func(cursor string) (string, error) {
 		all, next, err := results[list](ctx, s.c, "/api/lists", cursor, url.Values{"order_by": {"created_at"},
 			"order": {"ASC"}})
-		if err != nil {
-			return err
-		}
 		found = append(found, all...)
-		if cursor = next; cursor == "" {
-			s.lists = found
-			return nil
-		}
-		if err := cursors.Next(cursor); err != nil {
-			return err
-		}
+		return next, err
+	})
+	if err == nil {
+		s.lists = found
 	}
+	return err
 }
 
 func (s *Source) listPage(kind importfrom.Kind, p *importfrom.Page) {
@@ -178,7 +172,9 @@ func (s *Source) subscribers(ctx context.Context, p *importfrom.Page, cursor str
 	for _, l := range s.lists {
 		double[l.ID] = l.Optin == "double"
 	}
-	all, next, err := results[subscriber](ctx, s.c, "/api/subscribers", cursor, url.Values{"order_by": {"created_at"},
+	// Subscribers that listmonk imported together have the same time. Pages that are ordered by time could overlap, and
+	// leave out others.
+	all, next, err := results[subscriber](ctx, s.c, "/api/subscribers", cursor, url.Values{"order_by": {"id"},
 		"order": {"ASC"}})
 	p.Next = next
 	for _, x := range all {

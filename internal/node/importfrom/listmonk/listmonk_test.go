@@ -31,13 +31,13 @@ var answers = map[string]fixture.Answer{
 		Body: `{"data":{"results":[{"id":839971,"type":"hard","source":"demo","email":"gilles.deleuze@example.app"},
 		{"id":839972,"type":"soft","email":"full@example.app"},{"id":839973,"type":"complaint","email":"no@example.app"}],
 		"total":3,"per_page":500,"page":1}}`},
-	"/api/subscribers?order=ASC&order_by=created_at&page=1&per_page=500": {Page: docs + "subscribers/#get-apisubscribers",
+	"/api/subscribers?order=ASC&order_by=id&page=1&per_page=500": {Page: docs + "subscribers/#get-apisubscribers",
 		Body: `{"data":{"results":[{"id":1,"email":"john@example.com","name":"John Doe","attribs":{"city":"Bengaluru",
 		"good":true,"projects":3},"status":"enabled","lists":[{"subscription_status":"unconfirmed","id":1},
 		{"subscription_status":"unconfirmed","id":2}]},{"id":2,"email":"quadri@example.com","name":"quadri","attribs":{},
 		"status":"enabled","lists":[{"subscription_status":"confirmed","id":1},{"subscription_status":"unsubscribed","id":2}]}],
 		"query":"","total":501,"per_page":500,"page":1}}`},
-	"/api/subscribers?order=ASC&order_by=created_at&page=2&per_page=500": {Page: docs + "subscribers/#get-apisubscribers",
+	"/api/subscribers?order=ASC&order_by=id&page=2&per_page=500": {Page: docs + "subscribers/#get-apisubscribers",
 		Body: `{"data":{"results":[{"id":3,"email":"sugar@example.com","name":"sugar","attribs":{},"status":"blocklisted",
 		"lists":[]}],"query":"","total":501,"per_page":500,"page":2}}`},
 }
@@ -57,7 +57,7 @@ func TestSource(t *testing.T) {
 		importfrom.Segments: {Segments: []importfrom.Segment{{ID: "1", Name: "Default list"}, {ID: "2", Name: "Offers"}}},
 		importfrom.Topics: {Topics: []importfrom.Topic{{ID: "1", Name: "Default list", Default: contacts.OptOut, Public: true},
 			{ID: "2", Name: "Offers", Default: contacts.OptOut}}},
-		importfrom.Templates: {Templates: []importfrom.Template{{Name: "Welcome", Subject: "Hi {{{first_name}}}",
+		importfrom.Templates: {Templates: []importfrom.Template{{ID: "2", Name: "Welcome", Subject: "Hi {{{first_name}}}",
 			HTML: `<p>{{{escape first_name}}} {{{escape order_id}}} <a href="https://a.example">x</a> https://b.example ` +
 				`{{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>`,
 			Note: "its placeholders were translated: read it, and publish it; order.id is order_id",
@@ -96,7 +96,7 @@ func TestSmallPages(t *testing.T) {
 	for n, body := range []string{`[{"email":"a@example.net"},{"email":"b@example.net"}],"total":5,"per_page":2`,
 		`[{"email":"c@example.net"},{"email":"d@example.net"}],"total":5`,
 		`[{"email":"e@example.net","status":"disabled"}],"total":5,"per_page":2`} {
-		answers[fmt.Sprintf("/api/subscribers?order=ASC&order_by=created_at&page=%d&per_page=500", n+1)] = fixture.Answer{
+		answers[fmt.Sprintf("/api/subscribers?order=ASC&order_by=id&page=%d&per_page=500", n+1)] = fixture.Answer{
 			Page: docs + "subscribers/#get-apisubscribers", Body: `{"data":{"results":` + body + `}}`}
 	}
 	url := fixture.API{Name: "listmonk", Answers: answers}.Serve(t)

@@ -3,6 +3,7 @@ package listmonk
 import (
 	"context"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/postrider/postrider/internal/node/importfrom"
@@ -10,6 +11,7 @@ import (
 )
 
 type template struct {
+	ID      int    `json:"id"`
 	Name    string `json:"name"`
 	Type    string `json:"type"`
 	Subject string `json:"subject"`
@@ -25,7 +27,7 @@ func (s *Source) templates(ctx context.Context, p *importfrom.Page) error {
 		return err
 	}
 	for _, t := range answer.Data {
-		of := importfrom.Template{Name: t.Name}
+		of := importfrom.Template{ID: strconv.Itoa(t.ID), Name: t.Name}
 		reason := "it is a layout for campaigns, and broadcasts have no layouts here: copy its HTML into the broadcast"
 		if t.Type == "tx" {
 			var tr convert.Translator

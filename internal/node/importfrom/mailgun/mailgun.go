@@ -5,11 +5,13 @@
 // contacts. Mailgun can limit an unsubscribe to some tags; such recipients are unsubscribed from everything, too, because
 // Postrider cannot tell what they still want.
 //
-// The lists of a domain follow one another: a cursor names the domain and the address of the next page. Mailgun's own
-// addresses of pages are used only below the base of the client, because the key goes with them.
+// The lists of a kind follow one another: a cursor names the list and the address of the next page. If that list is gone
+// when an import continues, all lists of the kind are read again. Mailgun's own addresses of pages are used only below
+// the base of the client, because the key goes with them.
 package mailgun
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -90,30 +92,32 @@ func (s *Source) readDomains(ctx context.Context) error {
 	if s.domains != nil {
 		return nil
 	}
-	found := []domain{}
-	cursors := fetch.Cursors{Most: fetch.MaxPages}
-	for skip := 0; ; {
+	found, skip := []domain{}, 0
+	err := fetch.Pages(func(string) (string, error) {
 		var list struct {
 			Items []domain `json:"items"`
 			Total int      `json:"total_count"`
 		}
 		query := url.Values{"limit": {strconv.Itoa(perPage)}, "skip": {strconv.Itoa(skip)}}
 		if err := s.c.Get(ctx, "/v4/domains", query, &list); err != nil {
-			return err
+			return "", err
 		}
 		for _, d := range list.Items {
 			if d.Type != "sandbox" {
 				found = append(found, d)
 			}
 		}
-		if skip += len(list.Items); len(list.Items) == 0 || skip >= list.Total {
-			s.domains = found
-			return nil
+		if skip += len(list.Items); len(list.Items) == 0 || len(list.Items) < perPage && skip >= list.Total {
+			return "", nil
 		}
-		if err := cursors.Next(strconv.Itoa(skip)); err != nil {
-			return err
-		}
+		return strconv.Itoa(skip), nil
+	})
+	if err != nil {
+		return err
 	}
+	slices.SortFunc(found, func(a, b domain) int { return strings.Compare(a.Name, b.Name) })
+	s.domains = found
+	return nil
 }
 
 // perDomain returns the first pages of some lists of each domain.
@@ -134,38 +138,31 @@ type answer struct {
 	} `json:"paging"`
 }
 
-// walk reads the page at the cursor, which begins with the number of a list, and then has the address of a page. The
-// function read translates the items of the list whose first page is given.
+// walk reads the page at the cursor. The ids of lists are the addresses of their first pages. The function read
+// translates the items of a list.
 func (s *Source) walk(ctx context.Context, p *importfrom.Page, cursor string, lists []string,
 	read func(ctx context.Context, p *importfrom.Page, first string, items []json.RawMessage) error) error {
-	at, address := 0, ""
-	if cursor != "" {
-		number, rest, _ := strings.Cut(cursor, " ")
-		var err error
-		if at, err = strconv.Atoi(number); err != nil {
-			return err
-		}
-		address = rest
-	}
-	if at >= len(lists) {
+	if len(lists) == 0 {
 		return nil
 	}
-	if address == "" {
-		address = lists[at]
-	}
+	at, number, lost := fetch.Find(lists, cursor)
+	address := cmp.Or(at.Page, at.List)
 	var page answer
 	if err := s.c.Get(ctx, address, nil, &page); err != nil {
 		return err
 	}
-	if err := read(ctx, p, lists[at], page.Items); err != nil {
+	if err := read(ctx, p, at.List, page.Items); err != nil {
 		return err
 	}
+	if lost {
+		p.Notes = append(p.Notes, fetch.Reread)
+	}
 	next, err := url.Parse(page.Paging.Next)
-	switch {
-	case err == nil && len(page.Items) > 0 && next.Path != "" && next.RequestURI() != address:
-		p.Next = fmt.Sprintf("%d %s", at, next.RequestURI())
-	case at+1 < len(lists):
-		p.Next = fmt.Sprintf("%d ", at+1)
+	if err == nil && len(page.Items) > 0 && next.Path != "" && next.RequestURI() != address {
+		at.Page = next.RequestURI()
+		p.Next = at.Cursor()
+	} else {
+		p.Next = fetch.After(lists, number)
 	}
 	return nil
 }
@@ -183,24 +180,20 @@ func (s *Source) readLists(ctx context.Context) error {
 		return nil
 	}
 	found := []list{}
-	cursors := fetch.Cursors{Most: fetch.MaxPages}
-	for cursor := ""; ; {
+	err := fetch.Pages(func(cursor string) (string, error) {
 		var p importfrom.Page
 		err := s.walk(ctx, &p, cursor, []string{fmt.Sprintf("/v3/lists/pages?limit=%d", perPage)},
 			func(_ context.Context, _ *importfrom.Page, _ string, items []json.RawMessage) error {
 				return each(items, func(l *list) { found = append(found, *l) })
 			})
-		if err != nil {
-			return err
-		}
-		if cursor = p.Next; cursor == "" {
-			s.lists = found
-			return nil
-		}
-		if err := cursors.Next(cursor); err != nil {
-			return err
-		}
+		return p.Next, err
+	})
+	if err != nil {
+		return err
 	}
+	slices.SortFunc(found, func(a, b list) int { return strings.Compare(a.Address, b.Address) })
+	s.lists = found
+	return nil
 }
 
 // each decodes items.
@@ -270,7 +263,7 @@ func (s *Source) contacts(_ context.Context, p *importfrom.Page, first string, i
 		case at < 0:
 			c.Unsubscribed = true
 			if len(x.Tags) > 0 && !slices.Contains(x.Tags, "*") {
-				p.Notes = []string{"Recipients who unsubscribed from some tags only are unsubscribed from everything here."}
+				p.Notes = append(p.Notes, "Recipients who unsubscribed from some tags only are unsubscribed from everything here.")
 			}
 		case x.Subscribed:
 			c.Segments = []string{s.lists[at].Address}

@@ -1,6 +1,11 @@
 package mailgun_test
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,7 +72,7 @@ func TestSource(t *testing.T) {
 		importfrom.Segments: {Segments: []importfrom.Segment{{ID: list, Name: "Developers"}}},
 		importfrom.Topics: {Topics: []importfrom.Topic{{ID: list, Name: "Developers", Description: "News for developers",
 			Default: contacts.OptOut}}},
-		importfrom.Templates: {Templates: []importfrom.Template{{Name: "welcome", Subject: "Hi {{{fname}}}",
+		importfrom.Templates: {Templates: []importfrom.Template{{ID: "/v3/example.com/templates/welcome", Name: "welcome", Subject: "Hi {{{fname}}}",
 			From: "Acme <hi@example.com>", HTML: "<p>{{{escape fname}}} {{{city}}} {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>",
 			Note: "its placeholders were translated: read it, and publish it",
 			Variables: []importfrom.Variable{{Key: "fname", Type: scalar.String, Fallback: scalar.OfText("")},
@@ -90,6 +95,54 @@ func TestSource(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// An import that continues after domains were added or deleted at Mailgun misses no unsubscribe.
+func TestContinuesWithOtherDomains(t *testing.T) {
+	t.Parallel()
+	source := func(domains ...string) *mailgun.Source {
+		var items []string
+		answers := map[string]fixture.Answer{"/v3/lists/pages?limit=100": {Page: docs + "mailing-lists/get-lists-pages",
+			Body: `{"items":[],"paging":{}}`}}
+		for _, d := range domains {
+			items = append(items, `{"name":"`+d+`","type":"custom"}`)
+			answers["/v3/"+d+"/unsubscribes?limit=100"] = fixture.Answer{
+				Page: docs + "unsubscribe/get-v3--domainid--unsubscribes",
+				Body: `{"items":[{"address":"left@` + d + `","tags":["*"]}],"paging":{}}`}
+		}
+		answers["/v4/domains?limit=100&skip=0"] = fixture.Answer{Page: docs + "domains/get-v4-domains",
+			Body: fmt.Sprintf(`{"total_count":%d,"items":[%s]}`, len(domains), strings.Join(items, ","))}
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, answers[r.URL.RequestURI()].Body)
+		}))
+		t.Cleanup(api.Close)
+		return mailgun.New(fixture.Client(t, api.URL, "Mailgun", nil))
+	}
+	read := func(s *mailgun.Source, cursor string) (addresses []string, next string) {
+		t.Helper()
+		p, err := s.Page(t.Context(), importfrom.Contacts, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range p.Contacts {
+			addresses = append(addresses, c.Address)
+		}
+		return addresses, p.Next
+	}
+	for name, after := range map[string][]string{"one is deleted": {"b.example", "c.example"},
+		"one is added": {"b.example", "a.example", "_.example", "c.example"}, "the next is deleted": {"a.example", "c.example"}} {
+		got, next := read(source("b.example", "c.example", "a.example"), "")
+		for s := source(after...); next != ""; {
+			var some []string
+			some, next = read(s, next)
+			got = append(got, some...)
+		}
+		for _, d := range after {
+			if d != "_.example" && !slices.Contains(got, "left@"+d) {
+				t.Errorf("%s: %s is missing in %v", name, d, got)
+			}
+		}
 	}
 }
 

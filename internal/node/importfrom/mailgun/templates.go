@@ -40,7 +40,7 @@ func (s *Source) templates(ctx context.Context, p *importfrom.Page, first string
 		}
 		v := one.Template.Version
 		var tr convert.Translator
-		of := importfrom.Template{Name: name, Subject: translate(&tr, v.Headers["Subject"], false),
+		of := importfrom.Template{ID: path + "/" + name, Name: name, Subject: translate(&tr, v.Headers["Subject"], false),
 			From: translate(&tr, v.Headers["From"], false), HTML: translate(&tr, v.Template, true)}
 		reason := tr.Finish(&of)
 		if v.Engine == "go" {

@@ -189,23 +189,18 @@ func (s *Source) readProperties(ctx context.Context) error {
 		return nil
 	}
 	found := map[string]scalar.Type{}
-	cursors := fetch.Cursors{Most: fetch.MaxPages}
-	for cursor := ""; ; {
+	err := fetch.Pages(func(cursor string) (string, error) {
 		var p importfrom.Page
-		if err := s.propertyPage(ctx, &p, cursor); err != nil {
-			return err
-		}
+		err := s.propertyPage(ctx, &p, cursor)
 		for _, x := range p.Properties {
 			found[x.Key] = x.Type
 		}
-		if cursor = p.Next; cursor == "" {
-			s.properties = found
-			return nil
-		}
-		if err := cursors.Next(cursor); err != nil {
-			return err
-		}
+		return p.Next, err
+	})
+	if err == nil {
+		s.properties = found
 	}
+	return err
 }
 
 type segment struct {
@@ -251,23 +246,18 @@ func (s *Source) readTopics(ctx context.Context) error {
 		return nil
 	}
 	found := map[string]contacts.Subscription{}
-	cursors := fetch.Cursors{Most: fetch.MaxPages}
-	for cursor := ""; ; {
+	err := fetch.Pages(func(cursor string) (string, error) {
 		var p importfrom.Page
-		if err := s.topicPage(ctx, &p, cursor); err != nil {
-			return err
-		}
+		err := s.topicPage(ctx, &p, cursor)
 		for _, t := range p.Topics {
 			found[t.ID] = t.Default
 		}
-		if cursor = p.Next; cursor == "" {
-			s.defaults = found
-			return nil
-		}
-		if err := cursors.Next(cursor); err != nil {
-			return err
-		}
+		return p.Next, err
+	})
+	if err == nil {
+		s.defaults = found
 	}
+	return err
 }
 
 // suppressions reads suppressions. Accounts without this part of the API have none.
@@ -382,12 +372,8 @@ func (s *Source) complete(ctx context.Context, contactID string, c *importfrom.C
 		ref
 		Subscription string `json:"subscription"`
 	}
-	cursors := fetch.Cursors{Most: fetch.MaxPages}
-	for cursor := ""; ; {
+	return fetch.Pages(func(cursor string) (string, error) {
 		all, next, err := list(ctx, s.c, path+"/topics", cursor, nil, func(x *subscription) string { return x.ID })
-		if err != nil {
-			return err
-		}
 		for _, x := range all {
 			choice := importfrom.Choice{TopicID: x.ID, Subscription: contacts.OptOut} // also for an unknown subscription
 			if x.Subscription == string(contacts.OptIn) {
@@ -396,13 +382,8 @@ func (s *Source) complete(ctx context.Context, contactID string, c *importfrom.C
 			choice.Effective = x.Subscription == string(s.defaults[x.ID])
 			c.Topics = append(c.Topics, choice)
 		}
-		if cursor = next; cursor == "" {
-			return nil
-		}
-		if err := cursors.Next(cursor); err != nil {
-			return err
-		}
-	}
+		return next, err
+	})
 }
 
 // value reads a property's value: a string, a number, or an object with the member value. It returns false if there is
@@ -471,24 +452,19 @@ func (s *Source) readSegments(ctx context.Context) error {
 		return nil
 	}
 	found := []string{}
-	cursors := fetch.Cursors{Most: fetch.MaxPages}
-	for cursor := ""; ; {
+	err := fetch.Pages(func(cursor string) (string, error) {
 		all, next, err := list(ctx, s.c, "/segments", cursor, nil, (*ref).id)
-		if err != nil {
-			return err
-		}
 		for _, g := range all {
 			found = append(found, g.ID)
 		}
-		if cursor = next; cursor == "" {
-			slices.Sort(found)
-			s.segments = found
-			return nil
-		}
-		if err := cursors.Next(cursor); err != nil {
-			return err
-		}
+		return next, err
+	})
+	if err != nil {
+		return err
 	}
+	slices.Sort(found)
+	s.segments = found
+	return nil
 }
 
 func (s *Source) webhooks(ctx context.Context, p *importfrom.Page, cursor string) error {

@@ -114,10 +114,10 @@ func TestSource(t *testing.T) {
 		importfrom.Topics: {Topics: []importfrom.Topic{{ID: "t1", Name: "Newsletter", Description: "Weekly",
 			Default: contacts.OptIn, Public: true}}},
 		importfrom.Templates: {Templates: []importfrom.Template{
-			{Name: "reset-password", Alias: "reset", From: "John Doe <john@example.com>", Subject: "Hello {{{NAME}}}",
+			{ID: "e169aa45", Name: "reset-password", Alias: "reset", From: "John Doe <john@example.com>", Subject: "Hello {{{NAME}}}",
 				HTML: "<h1>{{{NAME}}}</h1>", Text: new("{{{NAME}}}"), Published: true,
 				Variables: []importfrom.Variable{{Key: "NAME", Type: scalar.String, Fallback: scalar.OfText("friend")}}},
-			{Name: "receipt", HTML: "{{{PAID}}}", ReplyTo: []string{"help@example.com"},
+			{ID: "b7f9c2e1", Name: "receipt", HTML: "{{{PAID}}}", ReplyTo: []string{"help@example.com"},
 				Note: "it is a draft: only the version that is not published there can be read; booleans are strings here: PAID",
 				Variables: []importfrom.Variable{{Key: "PAID", Type: scalar.String, Fallback: scalar.OfText("true")},
 					{Key: "SUM", Type: scalar.Number, Fallback: scalar.OfNumber(9.5)}}}},

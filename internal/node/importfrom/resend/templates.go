@@ -16,6 +16,7 @@ var allEvents = []string{"email.sent", "email.scheduled", "email.delivered", "em
 	"domain.deleted", "suppression.added", "suppression.removed"}
 
 type template struct {
+	ID        string          `json:"id"`
 	Name      string          `json:"name"`
 	Alias     string          `json:"alias"`
 	From      string          `json:"from"`
@@ -48,7 +49,7 @@ func (s *Source) templates(ctx context.Context, p *importfrom.Page, cursor strin
 }
 
 func (t *template) neutral() (of importfrom.Template, reason string) {
-	of = importfrom.Template{Name: t.Name, Alias: t.Alias, From: t.From, Subject: t.Subject, HTML: t.HTML, Text: t.Text,
+	of = importfrom.Template{ID: t.ID, Name: t.Name, Alias: t.Alias, From: t.From, Subject: t.Subject, HTML: t.HTML, Text: t.Text,
 		Published: t.Status == "published"}
 	var one string
 	if json.Unmarshal(t.ReplyTo, &of.ReplyTo) != nil && json.Unmarshal(t.ReplyTo, &one) == nil && one != "" {

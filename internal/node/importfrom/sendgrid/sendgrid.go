@@ -7,9 +7,11 @@
 package sendgrid
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,12 +34,14 @@ const (
 type Source struct {
 	c      *fetch.Client
 	people *contactFile // nil without a file
-	groups []group      // nil until they are read
+	groups []group      // by id; nil until they are read
+
+	domainPages, addressPages fetch.Offsets
 }
 
 // New returns a source. The client must have the header of Header. The file of contacts may be "".
 func New(c *fetch.Client, contactsFile string) *Source {
-	s := &Source{c: c}
+	s := &Source{c: c, domainPages: fetch.Offsets{Limit: perTemplates}, addressPages: fetch.Offsets{Limit: perPage}}
 	if contactsFile != "" {
 		s.people = &contactFile{name: contactsFile}
 	}
@@ -77,29 +81,43 @@ func (s *Source) Page(ctx context.Context, kind importfrom.Kind, cursor string) 
 	return p, err
 }
 
-// list reads a part of a list, and returns the offset of the next part, or 0.
-func list[T any](ctx context.Context, c *fetch.Client, path string, at, limit int) (all []T, next int, err error) {
-	query := url.Values{"limit": {strconv.Itoa(limit)}, "offset": {strconv.Itoa(at)}}
-	if err := c.Get(ctx, path, query, &all); err != nil {
-		return nil, 0, err
+// list reads a part of the list at the cursor, one of several that are read one after another. The ids of the lists are
+// their paths.
+func list[T any](ctx context.Context, c *fetch.Client, o *fetch.Offsets, p *importfrom.Page, lists []string,
+	cursor string, idOf func(*T) string) (all []T, path string, err error) {
+	at, number, lost := fetch.Find(lists, cursor)
+	query := url.Values{"limit": {strconv.Itoa(o.Limit)}, "offset": {strconv.Itoa(o.Offset(at))}}
+	if err := c.Get(ctx, at.List, query, &all); err != nil {
+		return nil, "", err
 	}
-	if len(all) == limit {
-		next = at + limit
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = idOf(&all[i])
 	}
-	return all, next, nil
+	skip, next, err := o.Next(at, ids, 0)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case next != nil:
+		p.Next = next.Cursor()
+	default:
+		p.Next = fetch.After(lists, number)
+	}
+	if lost || next != nil && next.Again > at.Again {
+		p.Notes = append(p.Notes, fetch.Reread)
+	}
+	return all[skip:], at.List, nil
 }
 
 func (s *Source) domains(ctx context.Context, p *importfrom.Page, cursor string) error {
-	at, _ := strconv.Atoi(cursor)
-	all, next, err := list[struct {
+	type domain struct {
 		Domain    string `json:"domain"`
 		Subdomain string `json:"subdomain"`
-	}](ctx, s.c, "/v3/whitelabel/domains", at, perTemplates)
+	}
+	all, _, err := list(ctx, s.c, &s.domainPages, p, []string{"/v3/whitelabel/domains"}, cursor,
+		func(d *domain) string { return d.Domain })
 	for _, d := range all {
 		p.Domains = append(p.Domains, importfrom.Domain{Name: d.Domain, ReturnPath: d.Subdomain, Sending: true})
-	}
-	if next > 0 {
-		p.Next = strconv.Itoa(next)
 	}
 	return err
 }
@@ -112,6 +130,9 @@ type group struct {
 
 func (g *group) id() string { return strconv.Itoa(g.ID) }
 
+// path returns the path of the addresses that left the group.
+func (g *group) path() string { return "/v3/asm/groups/" + g.id() + "/suppressions" }
+
 // readGroups reads all unsubscribe groups, of which an account has at most 200, unless they are known.
 func (s *Source) readGroups(ctx context.Context) error {
 	if s.groups != nil {
@@ -121,93 +142,78 @@ func (s *Source) readGroups(ctx context.Context) error {
 	if err := s.c.Get(ctx, "/v3/asm/groups", nil, &found); err != nil {
 		return err
 	}
+	slices.SortFunc(found, func(a, b group) int { return cmp.Compare(a.ID, b.ID) })
 	s.groups = found
 	return nil
 }
 
+const (
+	complaints   = "/v3/suppression/spam_reports"
+	unsubscribes = "/v3/suppression/unsubscribes"
+)
+
 // suppressionLists are the lists of addresses that SendGrid does not mail, in the order in which they are read.
-var suppressionLists = []struct {
-	path   string
-	origin suppressions.Origin
-}{{"/v3/suppression/bounces", suppressions.Bounce}, {"/v3/suppression/invalid_emails", suppressions.Bounce},
-	{"/v3/suppression/spam_reports", suppressions.Complaint}}
+var suppressionLists = []string{"/v3/suppression/bounces", "/v3/suppression/invalid_emails", complaints}
 
 type address struct {
 	Email string `json:"email"`
 }
 
-// suppressed reads a part of a list of suppressions. The cursor is the number of the list and the offset in it.
+func (a *address) id() string { return a.Email }
+
+// suppressed reads a part of a list of suppressions.
 func (s *Source) suppressed(ctx context.Context, p *importfrom.Page, cursor string) error {
-	number, at := cut(cursor)
-	if number >= len(suppressionLists) {
-		return nil
+	all, path, err := list(ctx, s.c, &s.addressPages, p, suppressionLists, cursor, (*address).id)
+	origin := suppressions.Bounce
+	if path == complaints {
+		origin = suppressions.Complaint
 	}
-	of := suppressionLists[number]
-	all, next, err := list[address](ctx, s.c, of.path, at, perPage)
 	for _, a := range all {
-		p.Suppressions = append(p.Suppressions, importfrom.Suppression{Address: a.Email, Origin: of.origin})
-	}
-	switch {
-	case next > 0:
-		p.Next = join(number, next)
-	case number+1 < len(suppressionLists):
-		p.Next = join(number+1, 0)
+		p.Suppressions = append(p.Suppressions, importfrom.Suppression{Address: a.Email, Origin: origin})
 	}
 	return err
 }
 
-func join(number, at int) string { return strconv.Itoa(number) + " " + strconv.Itoa(at) }
+// people is the id of the last list of contacts, which is the file.
+const people = "contacts"
 
-func cut(cursor string) (number, at int) {
-	first, rest, _ := strings.Cut(cursor, " ")
-	number, _ = strconv.Atoi(first)
-	at, _ = strconv.Atoi(rest)
-	return number, at
-}
-
-// contacts reads the global unsubscribes (list 0), the unsubscribes of each group, and at last the file of contacts. The
+// contacts reads the global unsubscribes, the unsubscribes of each group, and at last the file of contacts. The
 // unsubscribes come first, so that no contact is ever subscribed by mistake.
 func (s *Source) contacts(ctx context.Context, p *importfrom.Page, cursor string) error {
 	if err := s.readGroups(ctx); err != nil {
 		return err
 	}
-	number, at := cut(cursor)
-	next := 0
-	switch {
-	case number == 0:
-		all, more, err := list[address](ctx, s.c, "/v3/suppression/unsubscribes", at, perPage)
-		if err != nil {
-			return err
-		}
+	lists := []string{unsubscribes}
+	for i := range s.groups {
+		lists = append(lists, s.groups[i].path())
+	}
+	lists = append(lists, people)
+	at, number, _ := fetch.Find(lists, cursor)
+	switch at.List {
+	case unsubscribes:
+		all, _, err := list(ctx, s.c, &s.addressPages, p, lists, cursor, (*address).id)
 		for _, a := range all {
 			p.Contacts = append(p.Contacts, importfrom.Contact{Address: a.Email, Unsubscribed: true})
 		}
-		next = more
-	case number <= len(s.groups):
-		var all []string
-		g := &s.groups[number-1]
-		if err := s.c.Get(ctx, "/v3/asm/groups/"+g.id()+"/suppressions", nil, &all); err != nil {
-			return err
+		return err
+	case people:
+		if s.people != nil {
+			return s.people.page(p, at)
 		}
-		for _, a := range all {
-			p.Contacts = append(p.Contacts, importfrom.Contact{Address: a,
-				Topics: []importfrom.Choice{{TopicID: g.id(), Subscription: contacts.OptOut}}})
-		}
-	case s.people == nil:
 		p.Notes = append(p.Notes, "Contacts of Marketing Campaigns are imported from a CSV file only: export them, and run the "+
 			"command again with --contacts FILE.")
-	default:
-		var err error
-		if next, err = s.people.page(p, at); err != nil {
-			return err
-		}
+		return nil
 	}
-	switch {
-	case next > 0:
-		p.Next = join(number, next)
-	case number <= len(s.groups):
-		p.Next = join(number+1, 0)
+	var all []string
+	g := &s.groups[number-1]
+	if err := s.c.Get(ctx, g.path(), nil, &all); err != nil {
+		return err
 	}
+	for _, a := range all {
+		p.Contacts = append(p.Contacts, importfrom.Contact{Address: a,
+			Topics: []importfrom.Choice{{TopicID: g.id(), Subscription: contacts.OptOut}}})
+	}
+	p.Next = fetch.After(lists, number)
 	return nil
 }
 
@@ -252,6 +258,7 @@ func (s *Source) templates(ctx context.Context, p *importfrom.Page, cursor strin
 			return err
 		}
 		of, reason := translate(item.Name, full.Versions)
+		of.ID = item.ID
 		if reason != "" {
 			p.Refused = append(p.Refused, importfrom.Refused{Name: item.Name, Reason: reason})
 			continue

@@ -2,8 +2,13 @@ package sendgrid_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/node/importfrom"
+	"github.com/postrider/postrider/internal/node/importfrom/fetch"
 	"github.com/postrider/postrider/internal/node/importfrom/fixture"
 	"github.com/postrider/postrider/internal/node/importfrom/sendgrid"
 	"github.com/postrider/postrider/internal/sending/suppressions"
@@ -76,7 +82,7 @@ func TestSource(t *testing.T) {
 		importfrom.Domains: {Domains: []importfrom.Domain{{Name: "example.com", ReturnPath: "em1234", Sending: true}}},
 		importfrom.Topics: {Topics: []importfrom.Topic{{ID: "100", Name: "Product Suggestions", Description: "Suggestions",
 			Default: contacts.OptIn, Public: true}}},
-		importfrom.Templates: {Templates: []importfrom.Template{{Name: "Receipt", Subject: "{{{subject}}}",
+		importfrom.Templates: {Templates: []importfrom.Template{{ID: "d-1", Name: "Receipt", Subject: "{{{subject}}}",
 			HTML: "{{{escape name}}} {{{POSTRIDER_UNSUBSCRIBE_URL}}}", Text: new("{{{name}}}"),
 			Note: "its placeholders were translated: read it, and publish it",
 			Variables: []importfrom.Variable{{Key: "subject", Type: scalar.String, Fallback: scalar.OfText("")},
@@ -102,33 +108,134 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// An import that continues skips the rows of the file that it has read. A file without addresses is refused.
+// serve starts a server that answers requests by path; it returns a source. The file may be "".
+func serve(t *testing.T, file string, answer func(path string, offset int) string) *sendgrid.Source {
+	t.Helper()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		offset, _ := strconv.Atoi(r.FormValue("offset"))
+		io.WriteString(w, answer(r.URL.Path, offset))
+	}))
+	t.Cleanup(api.Close)
+	return sendgrid.New(fixture.Client(t, api.URL, "SendGrid", nil), file)
+}
+
+// contactPage reads a page of contacts and returns their addresses.
+func contactPage(t *testing.T, s *sendgrid.Source, cursor string) (addresses []string, p importfrom.Page) {
+	t.Helper()
+	p, err := s.Page(t.Context(), importfrom.Contacts, cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range p.Contacts {
+		addresses = append(addresses, c.Address)
+	}
+	return addresses, p
+}
+
+// addresses returns the addresses of a list as JSON.
+func addresses(from, to int) string {
+	var all []string
+	for i := from; i < to; i++ {
+		all = append(all, fmt.Sprintf(`{"email":"p%d@example.net"}`, i))
+	}
+	return "[" + strings.Join(all, ",") + "]"
+}
+
+// An import that continues in the file of contacts skips the rows that it has read, and begins again if the file has
+// changed.
 func TestContactFile(t *testing.T) {
 	t.Parallel()
-	url := fixture.API{Name: "SendGrid", Answers: map[string]fixture.Answer{"/v3/asm/groups": {Page: docs, Body: `[]`}}}.Serve(t)
 	file := filepath.Join(t.TempDir(), "contacts.csv")
-	var text strings.Builder
-	text.WriteString("email\n")
-	for i := range 700 {
-		fmt.Fprintf(&text, "p%d@example.net\n", i)
-	}
-	read := func(cursor string) (importfrom.Page, error) {
+	write := func(from, to int) {
+		t.Helper()
+		var text strings.Builder
+		text.WriteString("email\n")
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&text, "p%03d@example.net\n", i)
+		}
 		if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return sendgrid.New(fixture.Client(t, url, "SendGrid", nil), file).Page(t.Context(), importfrom.Contacts, cursor)
 	}
-	if p, err := read("1 500"); err != nil || len(p.Contacts) != 200 || p.Contacts[0].Address != "p500@example.net" ||
-		p.Next != "" {
-		t.Errorf("%d contacts, then %q, %v", len(p.Contacts), p.Next, err)
+	read := func(cursor string) ([]string, importfrom.Page) {
+		t.Helper()
+		return contactPage(t, serve(t, file, func(string, int) string { return "[]" }), cursor)
 	}
-	if _, err := read("1 900"); err == nil || !strings.Contains(err.Error(), "shorter") {
-		t.Errorf("a shorter file: %v", err)
+	write(0, 700)
+	_, p := read("")
+	got, p := read(p.Next)
+	if len(got) != 500 || p.Next == "" || p.Notes != nil {
+		t.Fatalf("%d rows, %v", len(got), p.Notes)
 	}
-	text.Reset()
-	text.WriteString("name\nx\n")
-	if _, err := read("1 0"); err == nil || !strings.Contains(err.Error(), "no column EMAIL") {
-		t.Errorf("a file without addresses: %v", err)
+	next := p.Next
+	if got, p := read(next); len(got) != 200 || got[0] != "p500@example.net" || p.Next != "" || p.Notes != nil {
+		t.Errorf("%d rows from %v on, then %q, %v", len(got), got[:1], p.Next, p.Notes)
+	}
+	for name, change := range map[string]func(){"another file of the same size": func() { write(1, 701) },
+		"a shorter one": func() { write(1, 400) }, "a longer one": func() { write(1, 900) }} {
+		change()
+		if got, p := read(next); got[0] != "p001@example.net" || len(p.Notes) != 1 {
+			t.Errorf("%s: %v, %v", name, got[:1], p.Notes)
+		}
+	}
+}
+
+// Columns of the same name keep their values apart.
+func TestRepeatedColumns(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "contacts.csv")
+	if err := os.WriteFile(file, []byte("EMAIL,City,CITY,City\na@example.net,Graz,Linz,Wels\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, file, func(string, int) string { return "[]" })
+	_, p := contactPage(t, s, "")
+	_, p = contactPage(t, s, p.Next)
+	want := map[string]scalar.Value{"city": scalar.OfText("Graz"), "city 2": scalar.OfText("Linz"),
+		"city 3": scalar.OfText("Wels")}
+	if diff := cmp.Diff(want, p.Contacts[0].Values); diff != "" || len(p.Notes) != 2 {
+		t.Error(diff, p.Notes)
+	}
+}
+
+// An import that continues misses no unsubscribe if groups or addresses were deleted at SendGrid.
+func TestContinuesWithOtherLists(t *testing.T) {
+	t.Parallel()
+	lists := func(groups string, from int) func(string, int) string {
+		return func(path string, offset int) string {
+			switch path {
+			case "/v3/asm/groups":
+				return groups
+			case "/v3/suppression/unsubscribes":
+				return addresses(min(from+offset, 620), min(from+offset+500, 620))
+			}
+			return `["left@` + strings.Split(path, "/")[4] + `.example"]`
+		}
+	}
+	const one, two, three = `{"id":1,"name":"a"}`, `{"id":2,"name":"b"}`, `{"id":3,"name":"c"}`
+	first := serve(t, "", lists("["+one+","+two+","+three+"]", 0))
+	got, p := contactPage(t, first, "")
+	if len(got) != 500 {
+		t.Fatalf("%d addresses", len(got))
+	}
+	all, middle := got, p.Next
+	for s := serve(t, "", lists("["+one+"]", 90)); p.Next != ""; all = append(all, got...) {
+		got, p = contactPage(t, s, p.Next)
+	}
+	for i := range 620 {
+		if !slices.Contains(all, fmt.Sprintf("p%d@example.net", i)) {
+			t.Fatalf("address %d is missing", i)
+		}
+	}
+	p.Next = middle
+	for !slices.Contains(got, "left@2.example") {
+		got, p = contactPage(t, first, p.Next)
+	}
+	all = nil // the next list is that of group 3
+	for s := serve(t, "", lists("["+three+","+two+"]", 0)); p.Next != ""; all = append(all, got...) {
+		got, p = contactPage(t, s, p.Next)
+	}
+	if !slices.Contains(all, "left@3.example") {
+		t.Errorf("a group is missing in %v", all)
 	}
 }
 
@@ -147,7 +254,8 @@ func TestHostileFiles(t *testing.T) {
 		url := fixture.API{Name: "SendGrid", Answers: map[string]fixture.Answer{
 			"/v3/asm/groups": {Page: docs, Body: `[]`}}}.Serve(t)
 		s := sendgrid.New(fixture.Client(t, url, "SendGrid", nil), name)
-		if p, err := s.Page(t.Context(), importfrom.Contacts, "1 0"); err == nil || !strings.Contains(err.Error(), want) {
+		cursor := fetch.Place{List: "contacts"}.Cursor()
+		if p, err := s.Page(t.Context(), importfrom.Contacts, cursor); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %d contacts, %v", want, len(p.Contacts), err)
 		}
 	}

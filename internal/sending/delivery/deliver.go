@@ -191,7 +191,8 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string,
 			return out, false, fmt.Errorf(noHostError+"%s: %w", t.d.Domain, err)
 		}
 		a := answerForPlanError(err)
-		return outcome{answers: repeatAnswer(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
+		return outcome{answers: repeatAnswer(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n", rule: w.rule}, false,
+			nil
 	}
 	s.routed(t, w)
 	if len(r.hops) > 0 {

@@ -54,6 +54,7 @@ package delivery
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -199,6 +200,9 @@ type Service struct {
 func New(c Config, p Deps) (*Service, error) {
 	if err := fault.Complete(p); err != nil {
 		return nil, err
+	}
+	if _, ok := p.DNS.(resolve.Secure); c.DANE && !ok {
+		return nil, fmt.Errorf("%T does not say whether answers were authenticated, so DANE cannot be obeyed", p.DNS)
 	}
 	return newService(c, p), nil
 }

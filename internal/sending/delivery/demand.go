@@ -40,6 +40,13 @@ func (d *demand) proof(host string) string {
 	return ""
 }
 
+// endedByUs reports whether this node ended a connection because the host offers no TLS or its certificate proves too
+// little. Such an end says nothing about how many conversations the host can have: other domains may have the same host,
+// and their mail needs no proof.
+func endedByUs(e *smtpclient.Error) bool {
+	return errors.Is(e, smtpclient.ErrNoTLS) || e.TLS.Problem != ""
+}
+
 // security is what is known about the protection of a recipient domain before its hosts are looked at.
 type security struct {
 	domain string
@@ -52,10 +59,8 @@ type security struct {
 // of the domain has mended the policy or the MX records.
 var errNotInPolicy = errors.New("the MTA-STS policy of the domain does not name its mail host")
 
-// mailHosts returns the mail hosts of a domain, and what protects the way to them. If last is set, the email bounces
-// after this try, so the policy is read anew (RFC 8461 section 5.1).
-func (s *Service) mailHosts(ctx context.Context, domain string, last bool) (hosts []resolve.Host, by security,
-	err error) {
+// mailHosts returns the mail hosts of a domain, and whether DNSSEC protects the way to them.
+func (s *Service) mailHosts(ctx context.Context, domain string) (hosts []resolve.Host, by security, err error) {
 	by = security{domain: domain, name: domain}
 	if s.dnssec == nil {
 		hosts, err = resolve.Hosts(ctx, s.p.DNS, domain)
@@ -67,15 +72,21 @@ func (s *Service) mailHosts(ctx context.Context, domain string, last bool) (host
 			by.name = found.Name
 		}
 	}
-	if err != nil || s.p.TLSPolicies == nil {
-		return hosts, by, err
+	return hosts, by, err
+}
+
+// policyOf returns the MTA-STS policy of a domain. If last is set, the email bounces after this try, so the policy is
+// read anew (RFC 8461 section 5.1).
+func (s *Service) policyOf(ctx context.Context, domain string, last bool) (p mtasts.Policy, err error) {
+	switch {
+	case s.p.TLSPolicies == nil:
+		return p, nil
+	case last:
+		p, _ = s.p.TLSPolicies.Renew(ctx, domain)
+	default:
+		p, _ = s.p.TLSPolicies.For(ctx, domain)
 	}
-	if last {
-		by.policy, _ = s.p.TLSPolicies.Renew(ctx, domain)
-	} else {
-		by.policy, _ = s.p.TLSPolicies.For(ctx, domain)
-	}
-	return hosts, by, nil
+	return p, nil
 }
 
 // addresses returns the addresses of a host. They are looked up securely only if DANE may apply to the host.
@@ -91,7 +102,7 @@ func (s *Service) addresses(ctx context.Context, host string, by security) (reso
 //
 // Usable TLSA records alone decide, and satisfy the setting "enforced" (RFC 7672 section 2.2). If all are unusable, TLS
 // is demanded, and an MTA-STS policy is obeyed as well. Without TLSA records, the policy decides. An error means that
-// the host must not be used now, whatever else is known about it.
+// the host must not be used now, whatever else is known about it; the demand then has the rule that forbids it.
 func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answer[netip.Addr], by security,
 	tls string) (d demand, skip evidence.Skip, err error) {
 	d = demand{mode: directMode(tls, nil)}
@@ -101,6 +112,7 @@ func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answe
 	if by.signed {
 		found, err := resolve.HostTLSA(ctx, s.dnssec, host, uint16(s.c.SMTPPort), addrs)
 		if err != nil {
+			d.rule = evidence.DANE
 			return d, evidence.TLSAUnknown, fmt.Errorf("look up TLSA records of %s: %w", host, err)
 		}
 		if len(found.Records) > 0 {
@@ -116,6 +128,7 @@ func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answe
 	switch by.policy.Mode {
 	case mtasts.Enforce:
 		if !by.policy.Matches(host) {
+			d.rule = evidence.MTASTS
 			return d, evidence.NotInPolicy, fmt.Errorf("%w %s", errNotInPolicy, host)
 		}
 		if d.mode != smtpclient.TLSRequired {

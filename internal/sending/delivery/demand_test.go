@@ -81,7 +81,7 @@ func TestDemand(t *testing.T) {
 		cfg := n.config(1)
 		cfg.DANE = true
 		s := newService(cfg, Deps{DNS: n.dns})
-		_, by, err := s.mailHosts(t.Context(), destination, false)
+		_, by, err := s.mailHosts(t.Context(), destination)
 		if err != nil || by.signed != (c.records != nil) {
 			t.Fatalf("%s: %+v %v", c.name, by, err)
 		}
@@ -170,6 +170,9 @@ func TestDeliverDANE(t *testing.T) {
 			f.wait(x, want)
 			if got := len(mx.Messages()); got > 0 != (c.reply == "") {
 				t.Errorf("the host has %d messages", got)
+			}
+			if rule := f.evidence(x)[0].Rule; c.bogus && rule != evidence.DANE {
+				t.Errorf("the rule is %d", rule)
 			}
 			if a := f.attempts(x)[0]; !strings.HasPrefix(a.Reply, c.reply) || !strings.HasSuffix(a.TLS, c.tls) ||
 				(a.TLS == "") != (c.tls == "") {

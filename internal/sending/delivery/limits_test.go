@@ -537,11 +537,11 @@ func TestConversationOfSeveralHosts(t *testing.T) {
 		n.host(destination, name, uint16(i), "")
 	}
 	s := newService(Config{Dial: n.dial, AllowPrivate: true}, Deps{DNS: n.dns})
-	hops, _, err := s.plan(t.Context(), destination, "", false)
-	if err != nil || len(hops) != 3 {
-		t.Fatal(hops, err)
+	w, err := s.choose(t.Context(), destination, "", "", false)
+	if err != nil || len(w.hops) != 3 {
+		t.Fatal(w.hops, err)
 	}
-	r := &route{team: "team", hops: hops}
+	r := &route{team: "team", hops: w.hops}
 	if news, err := s.talk(t.Context(), r, smtpclient.Envelope{To: []string{address(1)}}, nil); news != nil || err != nil {
 		t.Fatal(news, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -112,6 +113,7 @@ type way struct {
 	relays      bool                 // whether the hops are relays
 	hops        []hop
 	seen        lookup
+	rule        evidence.Rule // if choose returns an error, the rule that forbids the hosts; 0 if none does
 }
 
 // choose returns how an email to a domain leaves. The parameters sender and tls are the sender's domain and its TLS
@@ -122,23 +124,23 @@ func (s *Service) choose(ctx context.Context, domain, sender, tls string, last b
 	w.destination = table.Known(domain)
 	path := table.Path(w.destination, domain, sender)
 	if path == nil {
-		if w.hops, w.seen, err = s.plan(ctx, domain, tls, last); err != nil {
-			w.group = table.GroupOf(w.destination, domain, sender)
-			return w, err
-		}
-		if table.ByHost() {
+		ctx, cancel := context.WithTimeout(ctx, planMax)
+		defer cancel()
+		var by security
+		if by, err = s.findHosts(ctx, domain, &w.seen); err == nil && table.ByHost() {
+			// The mail of a domain whose hosts name a relay needs neither their addresses nor the domain's policy.
 			w.destination = table.Learn(domain, w.seen.preferred())
 			path = table.Path(w.destination, domain, sender)
 		}
-		if path == nil {
-			w.limitHops(tls)
+		if err == nil && path == nil {
+			err = s.plan(ctx, &w, by, tls, last)
 		}
 	}
 	if path != nil {
 		w.hops, w.relays = s.relayHops(path, directMode(tls, w.destination) == smtpclient.TLSRequired), true
 	}
 	w.group = table.GroupOf(w.destination, domain, sender)
-	return w, nil
+	return w, err
 }
 
 // limitHops sets what the operator has set for the destination.
@@ -153,65 +155,117 @@ func (w *way) limitHops(tls string) {
 	}
 }
 
-// plan returns the addresses of a domain's mail hosts to try, in order of preference (RFC 5321 section 5.1). The
-// parameters tls and last are those of choose. The result seen is valid also if plan returns an error.
-func (s *Service) plan(ctx context.Context, domain, tls string, last bool) (hops []hop, seen lookup, err error) {
-	ctx, cancel := context.WithTimeout(ctx, planMax)
-	defer cancel()
-	var by security
-	if seen.hosts, by, err = s.mailHosts(ctx, domain, last); err != nil {
-		return nil, seen, err
+// findHosts looks up the mail hosts of a domain and leaves out those that would send its mail back to this server.
+func (s *Service) findHosts(ctx context.Context, domain string, seen *lookup) (by security, err error) {
+	if seen.hosts, by, err = s.mailHosts(ctx, domain); err != nil {
+		return by, err
+	}
+	ours, left := s.ownPreference(seen.hosts), 0
+	for _, h := range seen.hosts {
+		if int(h.Pref) < ours {
+			left++
+			continue
+		}
+		seen.skip(h.Name, s.skipOf(h))
+	}
+	if left == 0 {
+		return by, errOurselves
+	}
+	return by, nil
+}
+
+// plan sets the addresses of a domain's mail hosts to try, in order of preference (RFC 5321 section 5.1). The parameters
+// tls and last are those of choose.
+func (s *Service) plan(ctx context.Context, w *way, by security, tls string, last bool) (err error) {
+	if by.policy, err = s.policyOf(ctx, by.domain, last); err != nil {
+		return err
 	}
 	var failed error
-	private, ours := false, s.ownPreference(seen.hosts)
-	for _, h := range seen.hosts {
-		if int(h.Pref) >= ours {
-			seen.skip(h.Name, s.skipOf(h))
+	fail := func(err error, rule evidence.Rule) {
+		if failed == nil || errors.Is(failed, resolve.ErrNotFound) { // a temporary failure is not replaced
+			failed, w.rule = err, rule
+		}
+	}
+	private := false
+	for _, h := range s.lookUpHosts(ctx, &w.seen, by, tls) {
+		if h.err != nil {
+			w.seen.skip(h.name, h.skip)
+			fail(h.err, h.rule)
 			continue
 		}
-		addrs, err := s.addresses(ctx, h.Name, by)
-		if err != nil {
-			if failed == nil || errors.Is(failed, resolve.ErrNotFound) { // a temporary failure is not replaced
-				failed = fmt.Errorf("look up addresses of %s: %w", h.Name, err)
-			}
-			if seen.skip(h.Name, evidence.LookUpFailed); errors.Is(err, resolve.ErrNotFound) {
-				seen.skip(h.Name, evidence.NoAddress)
-			}
+		private = private || len(h.usable) < h.known
+		if len(h.usable) == 0 {
+			w.seen.skip(h.name, evidence.NotPublic)
 			continue
 		}
-		usable := s.usable(addrs.Records)
-		if len(usable) == 0 {
-			seen.skip(h.Name, evidence.NotPublic)
-		}
-		private = private || len(usable) < len(addrs.Records)
-		if len(usable) == 0 {
-			continue
-		}
-		demanded, skipped, err := s.demandOf(ctx, h.Name, addrs, by, tls)
-		if err != nil {
-			seen.skip(h.Name, skipped)
-			if failed == nil || errors.Is(failed, resolve.ErrNotFound) {
-				failed = err
-			}
-			continue
-		}
-		for _, a := range usable[:min(len(usable), maxPerHost)] {
-			hops = append(hops, hop{name: h.Name, addr: netip.AddrPortFrom(a, uint16(s.c.SMTPPort)).String(), pref: h.Pref,
-				demand: demanded})
+		for _, a := range h.usable[:min(len(h.usable), maxPerHost)] {
+			w.hops = append(w.hops, hop{name: h.name, addr: netip.AddrPortFrom(a, uint16(s.c.SMTPPort)).String(),
+				pref: h.pref, demand: h.demand})
 		}
 	}
 	switch {
-	case len(hops) > 0:
-		s.prefer(hops)
-		return hops[:min(len(hops), maxHops)], seen, nil
+	case len(w.hops) > 0:
+		w.rule = 0
+		w.limitHops(tls)
+		s.prefer(w.hops)
+		w.hops = w.hops[:min(len(w.hops), maxHops)]
+		return nil
 	case failed != nil && !errors.Is(failed, resolve.ErrNotFound):
-		return nil, seen, failed // some hosts may be usable later
-	case private:
-		return nil, seen, errPrivate
-	case failed != nil:
-		return nil, seen, fmt.Errorf("%w: %w", resolve.ErrNoHost, failed)
+		return failed // some hosts may be usable later
+	case private, failed == nil:
+		return errPrivate
 	}
-	return nil, seen, errOurselves
+	return fmt.Errorf("%w: %w", resolve.ErrNoHost, failed)
+}
+
+// candidate is a mail host with its addresses and what a connection to it must prove, or with the reason why it cannot
+// be used now.
+type candidate struct {
+	name   string
+	pref   uint16
+	known  int          // number of addresses
+	usable []netip.Addr // those that may be dialed
+	demand
+	skip evidence.Skip
+	err  error
+}
+
+// lookUpHosts looks up the hosts that are not skipped, in order of preference. The hosts of a signed domain are looked
+// up at the same time, because a server that does not answer questions about TLSA records takes long to give up.
+func (s *Service) lookUpHosts(ctx context.Context, seen *lookup, by security, tls string) []candidate {
+	all := make([]candidate, 0, len(seen.hosts))
+	for _, h := range seen.hosts {
+		if _, skipped := seen.skipped[h.Name]; !skipped {
+			all = append(all, candidate{name: h.Name, pref: h.Pref})
+		}
+	}
+	if !by.signed || len(all) == 1 {
+		for i := range all {
+			s.lookUpHost(ctx, &all[i], by, tls)
+		}
+		return all
+	}
+	var asked sync.WaitGroup
+	for i := range all {
+		asked.Go(func() { s.lookUpHost(ctx, &all[i], by, tls) })
+	}
+	asked.Wait()
+	return all
+}
+
+func (s *Service) lookUpHost(ctx context.Context, c *candidate, by security, tls string) {
+	addrs, err := s.addresses(ctx, c.name, by)
+	if err != nil {
+		c.err, c.skip = fmt.Errorf("look up addresses of %s: %w", c.name, err), evidence.LookUpFailed
+		if errors.Is(err, resolve.ErrNotFound) {
+			c.skip = evidence.NoAddress
+		}
+		return
+	}
+	c.known, c.usable = len(addrs.Records), s.usable(addrs.Records)
+	if len(c.usable) > 0 {
+		c.demand, c.skip, c.err = s.demandOf(ctx, c.name, addrs, by, tls)
+	}
 }
 
 // ownPreference returns the best preference at which this server is a host, or a number above all preferences. Hosts of

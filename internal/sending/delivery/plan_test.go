@@ -64,12 +64,12 @@ func TestPlan(t *testing.T) {
 				s.hosts.claimDial(c.dead, time.Now())
 				s.hosts.endDial(c.dead, noGreeting, answer{}, time.Now())
 			}
-			hops, _, err := s.plan(t.Context(), c.domain, domains.Opportunistic, false)
+			w, err := s.choose(t.Context(), c.domain, "", domains.Opportunistic, false)
 			if !errors.Is(err, c.err) {
 				t.Fatalf("error %v", err)
 			}
 			var got []string
-			for _, h := range hops {
+			for _, h := range w.hops {
 				got = append(got, h.addr)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {

@@ -83,7 +83,7 @@ func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) 
 }
 
 func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
-	return outcome{host: h.String(), relay: h.relayName(), answers: repeatAnswer(f.why, recipients),
+	return outcome{host: h.String(), relay: h.relayName(), rule: h.rule, answers: repeatAnswer(f.why, recipients),
 		conversation: fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", h,
 			int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
@@ -198,7 +198,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	e, again := out.interrupt(err, env, smtpclient.Result{})
 	again = again || h.rests(e)
 	out.link.times, out.link.tls = e.Times, e.TLS
-	if !stopped(ctx) {
+	if !stopped(ctx) && !endedByUs(e) {
 		out.setResponse(e)
 	}
 	switch why = out.answers[0]; {

@@ -160,12 +160,12 @@ func TestPlanIsBounded(t *testing.T) {
 		"missing.net": {0, resolve.ErrNoHost},
 		"us.net":      {0, errOurselves}} {
 		s := newService(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Deps{DNS: dns})
-		hops, _, err := s.plan(t.Context(), domain, domains.Opportunistic, false)
-		if !errors.Is(err, want.err) || len(hops) != want.hops {
-			t.Errorf("%s: %v, %v", domain, hops, err)
+		w, err := s.choose(t.Context(), domain, "", domains.Opportunistic, false)
+		if !errors.Is(err, want.err) || len(w.hops) != want.hops {
+			t.Errorf("%s: %v, %v", domain, w.hops, err)
 		}
 		of := map[string]int{}
-		for _, h := range hops {
+		for _, h := range w.hops {
 			of[h.name]++
 		}
 		if domain == "many.net" && (of["a.test"] != maxPerHost || of["b.test"] != maxPerHost) {

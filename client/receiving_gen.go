@@ -236,7 +236,7 @@ type AuthenticationResponse struct {
 	DKIM []VerdictResponse `json:"dkim"`
 	// The result of DMARC.
 	DMARC VerdictResponse `json:"dmarc"`
-	// The policy that the sender's domain publishes.
+	// The policy that the sender's domain requests; one step milder in test mode.
 	DMARCPolicy string `json:"dmarc_policy"`
 	// The result of ARC, which is not evaluated.
 	ARC VerdictResponse `json:"arc"`

@@ -1,12 +1,12 @@
 // Package authres authenticates the origin of a received message using SPF (RFC 7208), DKIM (RFC 6376) and DMARC (RFC
-// 7489).
+// 9989).
 //
 // # Invariants
 //
 //   - A verdict is "pass" only if the check ran to completion and succeeded.
 //   - If a technical failure or the time limit stops a check, its verdict is "temperror", never "fail".
-//   - The work per message is bounded: one time limit for all methods, eight signatures, a header of 256 KiB, and the
-//     look-ups that SPF allows (about a hundred).
+//   - The work per message is bounded: one time limit for all methods, eight signatures, a header of 256 KiB, the
+//     look-ups that SPF allows (about a hundred), and at most 72 look-ups for DMARC, most often one.
 //   - The message is read from its file in small buffers, so the whole body is never in memory at once.
 //
 // # Failures
@@ -50,10 +50,12 @@ const timeout = 10 * time.Second
 // Results holds the verdicts on one message. The result keywords are those of RFC 8601: pass, fail, softfail, neutral,
 // none, temperror and permerror.
 type Results struct {
-	SPF    Verdict
-	DKIM   []Verdict // one verdict per signature, in message order; a single "none" verdict if unsigned
-	DMARC  Verdict
-	Policy string // the policy in the DMARC record: none, quarantine or reject; empty if there is no record
+	SPF   Verdict
+	DKIM  []Verdict // one verdict per signature, in message order; a single "none" verdict if unsigned
+	DMARC Verdict
+	// Policy is the policy that the DMARC record requests for the message: none, quarantine or reject. In test mode, it
+	// is the next milder one. It is empty if DMARC does not apply.
+	Policy string
 	ARC    Verdict
 	// Header is the unfolded value of an Authentication-Results field with these results.
 	Header string
@@ -81,7 +83,7 @@ type Checker interface {
 
 // DNS performs the DNS look-ups for SPF, DKIM and DMARC. The methods of DNS return a *net.DNSError, as those of
 // *net.Resolver do. IsNotFound is set if the name or record does not exist, and IsTemporary is set if the look-up
-// failed.
+// failed. The errors also wrap those of package resolve, as those of resolve.NetForm do.
 type DNS interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)

@@ -136,8 +136,8 @@ func ipTerm(a netip.Addr) string {
 // DMARC is what the DNS says about the policy for a domain.
 type DMARC struct {
 	Domain  string
-	At      string   // the domain with the records: Domain or its organizational domain
-	Records []string // those that begin with v=DMARC1
+	At      string   // the domain with the records, or the one that should have a record
+	Records []string // several only if none of them counts
 	Err     error
 }
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/lib/registrable"
 	"github.com/postrider/postrider/internal/sending/evidence"
 )
 
@@ -129,10 +129,11 @@ func (f *Facts) signing(t *Try) (s AttemptSigning) {
 }
 
 // aligned reports whether two domains belong to one organization, as the relaxed alignment of DMARC demands (RFC 9989
-// section 4.4).
+// section 4.4). An explanation makes no look-ups, so aligned compares registrable domains. A psd tag in a DMARC record
+// can change the result that a receiver gets.
 func aligned(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	return a == b || a != "" && b != "" && authres.Organizational(a) == authres.Organizational(b)
+	return a == b || a != "" && b != "" && registrable.Domain(a) == registrable.Domain(b)
 }
 
 // returnPathDomain returns the domain in the first MAIL FROM command of a transcript, or "". All commands of an attempt

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/lib/registrable"
+	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
@@ -54,6 +54,14 @@ func (a *lookUps) txt(ctx context.Context, name string) ([]string, error) {
 	return ask(a, func(r resolve.Resolver) ([]string, error) { return r.TXT(ctx, name) })
 }
 
+// dmarc makes the queries of a dmarc.Walker. Unlike txt, it returns the errors of absent records.
+func (a *lookUps) dmarc(ctx context.Context, name string) ([]string, error) {
+	if a.dns == nil || a.left.Add(-1) < 0 {
+		return nil, errUnanswered
+	}
+	return a.dns.TXT(ctx, name)
+}
+
 func (a *lookUps) mx(ctx context.Context, name string) ([]resolve.MX, error) {
 	return ask(a, func(r resolve.Resolver) ([]resolve.MX, error) { return r.MX(ctx, name) })
 }
@@ -79,9 +87,10 @@ func lookUp(ctx context.Context, in *Input) (all answers) {
 	var both sync.WaitGroup
 	both.Go(func() { all.spf = spf(ctx, a, in) })
 	both.Go(func() {
-		var found policy
-		all.dmarc, found = dmarc(ctx, a, in)
-		all.alignment = alignment(in, found)
+		walker := dmarc.NewWalker(a.dmarc)
+		var found dmarc.Discovery
+		all.dmarc, found = policy(ctx, walker, in)
+		all.alignment = alignment(ctx, walker, in, found)
 	})
 	both.Wait()
 	return all
@@ -95,76 +104,54 @@ func notLookedUp(id string, in *Input, what, name string) Result {
 	return result(id, Info, "%s of %s could not be looked up. Check again in a moment.", what, name)
 }
 
-// policy holds the alignment modes of a DMARC record; its zero value is the default of RFC 7489.
-type policy struct{ strictDKIM, strictSPF bool }
-
-// dmarc looks up the DMARC record of the domain in From, and if there is none, the record of its organizational domain
-// (RFC 7489 section 6.6.3).
-func dmarc(ctx context.Context, a *lookUps, in *Input) (Result, policy) {
+// policy looks up the DMARC record that applies to the domain in From (RFC 9989 section 4.10.1). The discovery is empty
+// if the look-up fails.
+func policy(ctx context.Context, walker *dmarc.Walker, in *Input) (Result, dmarc.Discovery) {
 	const id = "dmarc"
 	from := in.From.Domain
-	org := authres.Organizational(from)
-	names := []string{from}
-	if org != from {
-		names = append(names, org)
-	}
-	for _, name := range names {
-		records, err := a.txt(ctx, "_dmarc."+name)
-		if err != nil {
-			return notLookedUp(id, in, "The DMARC record", name), policy{}
-		}
-		var candidates []string
-		for _, r := range records {
-			if version, _, _ := strings.Cut(r, ";"); strings.ReplaceAll(version, " ", "") == "v=DMARC1" {
-				candidates = append(candidates, r)
-			}
-		}
-		switch len(candidates) {
-		case 0:
-			continue
-		case 1:
-			return judgeDMARC(name, candidates[0], name != from)
-		}
-		return result(id, Problem, "There are %d DMARC records at _dmarc.%s, and receivers use none of several. Keep one.",
-			len(candidates), name).with(candidates...), policy{}
-	}
-	level := Warning
-	if in.Bulk {
-		level = Problem // large mailbox providers reject bulk mail without a DMARC record
-	}
-	return result(id, level, "There is no DMARC record for %s, which large mailbox providers require of bulk mail. "+
-		"Publish a TXT record at _dmarc.%s, such as `v=DMARC1; p=none; rua=mailto:dmarc@%s`.", from, org, org), policy{}
-}
-
-func judgeDMARC(name, record string, parent bool) (Result, policy) {
-	const id = "dmarc"
-	p, ok := authres.ParseDMARC(record, parent)
-	found := policy{p.StrictDKIM, p.StrictSPF}
+	d, err := walker.Discover(ctx, from)
 	switch {
-	case !ok:
+	case err != nil:
+		return notLookedUp(id, in, "The DMARC record", from), dmarc.Discovery{}
+	case len(d.Discarded) > 0:
+		several := d.Discarded[0]
+		return result(id, Problem, "There are %d DMARC records at _dmarc.%s, and receivers use none of several. Keep one.",
+			len(several.Records), several.Domain).with(several.Records...), d
+	case d.At == "":
+		level := Warning
+		if in.Bulk {
+			level = Problem // large mailbox providers reject bulk mail without a DMARC record
+		}
+		org := registrable.Domain(from)
+		return result(id, level, "There is no DMARC record for %s, which large mailbox providers require of bulk mail. "+
+			"Publish a TXT record at _dmarc.%s, such as `v=DMARC1; p=none; rua=mailto:dmarc@%s`.", from, org, org), d
+	case d.Policy == "":
 		return result(id, Problem, "The DMARC record at _dmarc.%s has no valid policy, so that receivers ignore it. Write "+
-			"`v=DMARC1; p=` and none, quarantine or reject.", name).with(record), policy{}
-	case p.Requested == "none":
+			"`v=DMARC1; p=` and none, quarantine or reject.", d.At).with(d.Text), d
+	case d.Requested == dmarc.None:
 		return result(id, Info,
 			"The DMARC record at _dmarc.%s asks for reports only (p=none). Once they show that your own "+
-				"mail passes, ask for quarantine or reject, so that nobody else can send in your name.", name).with(record), found
+				"mail passes, ask for quarantine or reject, so that nobody else can send in your name.", d.At).with(d.Text), d
+	case d.Record.Testing:
+		return result(id, Info, "The DMARC record at _dmarc.%s asks receivers to %s mail that is not yours, but is in test "+
+			"mode (t=y), so that they treat such mail more mildly. Remove t=y once your own mail passes.", d.At,
+			d.Requested).with(d.Text), d
 	}
 	return result(id, Pass,
-		"The DMARC record at _dmarc.%s asks receivers to %s mail that is not yours.", name, p.Requested).
-		with(record), found
+		"The DMARC record at _dmarc.%s asks receivers to %s mail that is not yours.", d.At, d.Requested).with(d.Text), d
 }
 
-// alignment checks whether the signature and the return path are aligned with the domain in From (RFC 7489 section
-// 3.1).
-func alignment(in *Input, p policy) Result {
+// alignment checks whether the signature and the return path are aligned with the domain in From (RFC 9989 section
+// 4.4).
+func alignment(ctx context.Context, walker *dmarc.Walker, in *Input, d dmarc.Discovery) Result {
 	const id = "alignment"
 	from, s := in.From.Domain, &in.Sender
 	if s.SignedBy == "" && s.ReturnPath == "" {
 		return result(id, Info, "Once the domain %s is added, its signature and its return path will be aligned with the "+
 			"sender.", from)
 	}
-	signature := authres.Aligned(from, s.SignedBy, p.strictDKIM)
-	path := authres.Aligned(from, s.ReturnPath, p.strictSPF)
+	signature := aligned(ctx, walker, &d, from, s.SignedBy, d.Record.StrictDKIM)
+	path := aligned(ctx, walker, &d, from, s.ReturnPath, d.Record.StrictSPF)
 	details := []string{"From: " + from, "signed by: " + s.SignedBy, "return path: " + s.ReturnPath}
 	switch {
 	case signature && path:
@@ -180,4 +167,15 @@ func alignment(in *Input, p policy) Result {
 	return result(id, Problem,
 		"Neither the signature nor the return path is aligned with the sender, so that DMARC fails. "+
 			"Send from the domain that signs.").with(details...)
+}
+
+// aligned compares a domain with that of From. Without a DMARC record or an answer, it supposes a record at the
+// registrable domain, which the check of the record advises.
+func aligned(ctx context.Context, walker *dmarc.Walker, d *dmarc.Discovery, from, domain string, strict bool) bool {
+	if d.At != "" {
+		if same, err := walker.Aligned(ctx, from, domain, strict); err == nil {
+			return same
+		}
+	}
+	return domain != "" && (domain == from || !strict && registrable.Domain(domain) == registrable.Domain(from))
 }

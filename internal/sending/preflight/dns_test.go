@@ -142,7 +142,13 @@ func TestDMARC(t *testing.T) {
 		{"several", "acme.org", map[string][]string{"_dmarc.acme.org": {"v=DMARC1; p=none", "v=DMARC1; p=reject"}}, false,
 			Problem, "2 DMARC records"},
 		{"no policy", "acme.org", map[string][]string{"_dmarc.acme.org": {"v=DMARC1"}}, false, Problem, "no valid policy"},
-		{"no answer of the second", "mail.fails.org", nil, false, Info, "of fails.org could not"},
+		{"no answer of the second", "mail.fails.org", nil, false, Info, "of mail.fails.org could not"},
+		{"test mode", "acme.org", map[string][]string{"_dmarc.acme.org": {"v=DMARC1; p=reject; t=y"}}, false, Info,
+			"reject mail that is not yours, but is in test mode"},
+		{"far above", "a.b.acme.org", map[string][]string{"_dmarc.acme.org": {"v=DMARC1; p=reject"}}, false, Pass,
+			"_dmarc.acme.org"},
+		{"several above", "mail.acme.org", map[string][]string{"_dmarc.acme.org": {"v=DMARC1", "v=DMARC1; p=reject"}}, false,
+			Problem, "at _dmarc.acme.org"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -172,6 +178,7 @@ func TestAlignment(t *testing.T) {
 		{"neither", "relay.net", "send.relay.net", "", Problem},
 		{"neither, strictly", "mail.acme.org", "send.acme.org", "; adkim=s; aspf=s", Problem},
 		{"nothing known", "", "", "", Info},
+		{"a public suffix", "acme.org", "send.acme.org", "; psd=y", Info},
 	} {
 		in := good()
 		in.Sender.SignedBy, in.Sender.ReturnPath = c.signed, c.path

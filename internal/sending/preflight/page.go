@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/lib/registrable"
 	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
@@ -168,8 +168,8 @@ func (p *page) startLink(in *Input, tag string, a attributes) {
 	if to.scheme == "http" {
 		p.insecure.add("%s", href)
 	}
-	org := authres.Organizational(to.host)
-	if org != authres.Organizational(in.From.Domain) {
+	org := registrable.Domain(to.host)
+	if org != registrable.Domain(in.From.Domain) {
 		p.foreignLinks.add("%s", to.host)
 		if shorteners[to.host] || shorteners[org] {
 			p.shortened.add("%s", href)
@@ -200,15 +200,15 @@ func (p *page) endLink(in *Input) {
 	if text == "" {
 		return
 	}
-	shownOrg := authres.Organizational(text)
+	shownOrg := registrable.Domain(text)
 	switch {
-	case shownOrg != authres.Organizational(host):
+	case shownOrg != registrable.Domain(host):
 		found := &p.misleadingTexts
 		if bare {
 			found = &p.maybeMisleading
 		}
 		found.add("%s leads to %s", strings.TrimSpace(string(p.linkText)), link)
-	case in.Sender.Tracking.Clicks && !untouched && shownOrg != authres.Organizational(in.Sender.Tracking.Host):
+	case in.Sender.Tracking.Clicks && !untouched && shownOrg != registrable.Domain(in.Sender.Tracking.Host):
 		p.trackedTexts.add("%s", strings.TrimSpace(string(p.linkText)))
 	}
 }
@@ -234,7 +234,7 @@ func (p *page) image(in *Input, src string) {
 		case from.scheme == "http":
 			p.insecure.add("%s", src)
 		}
-		if authres.Organizational(from.host) != authres.Organizational(in.From.Domain) {
+		if registrable.Domain(from.host) != registrable.Domain(in.From.Domain) {
 			p.foreignImages.add("%s", from.host)
 		}
 	case from.scheme == "":
@@ -267,7 +267,7 @@ func (p *page) size(in *Input) Result {
 
 // results returns the results of the checks that read HTML tags.
 func (p *page) results(in *Input) []Result {
-	org := authres.Organizational(in.From.Domain)
+	org := registrable.Domain(in.From.Domain)
 	return []Result{
 		p.dropped.result("html_tags", Warning, "Mail programs drop %s that the HTML has. Leave out scripts, forms, frames "+
 			"and external style sheets; write styles into the email, and link to a page for the rest.",

@@ -10,9 +10,10 @@ import (
 	"sync"
 
 	"blitiri.com.ar/go/spf"
-	"golang.org/x/net/publicsuffix"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/registrable"
+	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/node/doctor"
 )
@@ -118,23 +119,18 @@ func (c *collector) dmarc(ctx context.Context) {
 	}
 }
 
-// policy looks up the DMARC records for a domain: its own, or else those of its organizational domain (RFC 7489 section
-// 6.6.3).
+// policy looks up the DMARC record that applies to a domain (RFC 9989 section 4.10.1). Without a record, the result
+// names the registrable domain as the place for one.
 func (c *collector) policy(ctx context.Context, domain string) doctor.DMARC {
-	d := doctor.DMARC{Domain: domain, At: domain}
-	for {
-		texts, err := c.dns().TXT(ctx, "_dmarc."+d.At)
-		d.Err = err
-		d.Records = slices.DeleteFunc(texts, func(text string) bool {
-			first, _, _ := strings.Cut(text, ";")
-			return strings.Join(strings.Fields(first), "") != "v=DMARC1"
-		})
-		above, errSuffix := publicsuffix.EffectiveTLDPlusOne(domain)
-		if len(d.Records) > 0 || err != nil && !errors.Is(err, resolve.ErrNotFound) || errSuffix != nil || d.At == above {
-			return d
-		}
-		d.At = above
+	found, err := dmarc.NewWalker(c.dns().TXT).Discover(ctx, domain)
+	d := doctor.DMARC{Domain: domain, At: registrable.Domain(domain), Err: err}
+	switch {
+	case len(found.Discarded) > 0:
+		d.At, d.Records = found.Discarded[0].Domain, found.Discarded[0].Records
+	case found.At != "":
+		d.At, d.Records = found.At, []string{found.Text}
 	}
+	return d
 }
 
 // listNames returns this installation's names that are looked up in block lists of names.

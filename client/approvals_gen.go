@@ -95,7 +95,7 @@ func (s *ApprovalsService) Get(ctx context.Context, approvalID string, options .
 //
 // A second request fails, because the approval has already been decided.
 //
-// The API key needs full_access. An OAuth client needs the scope approvals:write.
+// The API key needs full_access. OAuth clients cannot use this operation.
 //
 // Errors:
 //
@@ -116,7 +116,7 @@ func (s *ApprovalsService) Approve(ctx context.Context, approvalID string,
 //
 // A second request fails, because the approval has already been decided.
 //
-// The API key needs full_access. An OAuth client needs the scope approvals:write.
+// The API key needs full_access. OAuth clients cannot use this operation.
 //
 // Errors:
 //

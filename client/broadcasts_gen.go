@@ -291,7 +291,7 @@ func (s *BroadcastsService) Send(ctx context.Context, broadcastID string, in Sen
 //
 // A second request sends the tests again.
 //
-// The API key needs full_access. An OAuth client needs the scope broadcasts:write.
+// The API key needs full_access. An OAuth client needs the scopes broadcasts:write and emails:send.
 //
 // Errors:
 //

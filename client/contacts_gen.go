@@ -376,7 +376,7 @@ func (s *ContactsService) Delete(ctx context.Context, contact string, options ..
 //
 // A second request returns the same erasure while it is unfinished.
 //
-// The API key needs full_access. An OAuth client needs the scope contacts:write.
+// The API key needs full_access. An OAuth client needs the scopes contacts:write and emails:write.
 //
 // Errors:
 //
@@ -393,7 +393,8 @@ func (s *ContactsService) Erase(ctx context.Context, contact string, in Erase,
 // ExportContact returns everything that is stored about a contact or an address as one document. Use it when a
 // person asks for their data. The path has an ID or an address, which need not belong to a contact.
 //
-// The API key needs full_access. An OAuth client needs the scope contacts:read.
+// The API key needs full_access. An OAuth client needs the scopes contacts:read, emails:read, receiving:read,
+// suppressions:read, broadcasts:read and automations:read.
 //
 // Errors:
 //

@@ -38,7 +38,7 @@ func (s *OAuthGrantsService) All(ctx context.Context, params Page,
 //
 // A second request with the same limits changes nothing.
 //
-// The API key needs full_access. An OAuth client needs the scope approvals:write.
+// The API key needs full_access. OAuth clients cannot use this operation.
 //
 // Errors:
 //

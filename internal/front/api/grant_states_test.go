@@ -36,20 +36,10 @@ var (
 	neverAskedByScope = teams.NewScopes(teams.OwnersWrite, teams.ApprovalsWrite)
 )
 
-// Operations that need more than their scope. Their paths are those of the table of operations.
-var (
-	furtherScopes = map[string]teams.Scopes{
-		"GET /contacts/{contact}/export": teams.NewScopes(teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead,
-			teams.BroadcastsRead, teams.AutomationsRead),
-		"POST /contacts/{contact}/erase":       teams.NewScopes(teams.EmailsWrite),
-		"POST /broadcasts/{broadcast_id}/test": teams.NewScopes(teams.EmailsSend),
-	}
-	neverByApps = map[string]bool{"POST /approvals/{approval_id}/approve": true,
-		"POST /approvals/{approval_id}/reject": true, "PATCH /oauth/grants/{oauth_grant_id}": true}
-	notWithLimits = map[string]bool{"POST /broadcasts/{broadcast_id}/test": true,
-		"POST /broadcasts/{broadcast_id}/resume": true, "POST /broadcasts/{broadcast_id}/winner": true,
-		"POST /templates/{template}/publish": true}
-)
+// notWithLimits holds operations that a grant with limits cannot use, whatever its scopes are.
+var notWithLimits = map[string]bool{"POST /broadcasts/{broadcast_id}/test": true,
+	"POST /broadcasts/{broadcast_id}/resume": true, "POST /broadcasts/{broadcast_id}/winner": true,
+	"POST /templates/{template}/publish": true}
 
 // effective returns the scopes that a grant must have, given what the client asked for and the role of the user who
 // consented.
@@ -188,12 +178,12 @@ func (f *fixture) advance(t *testing.T, owner teams.Actor, s grantState, g *gran
 func (g *granted) check(t *testing.T, s grantState, o wire.Operation) (refused int) {
 	t.Helper()
 	set, name := s.effective(g.asked, g.role), o.Method+" "+o.Path
-	limits := s == limited || s == approval
+	limits, further := s == limited || s == approval, teams.NewScopes(o.Further...)
 	want := 0
 	switch {
 	case s == revoked:
 		want = http.StatusUnauthorized
-	case neverByApps[name], limits && notWithLimits[name], set&furtherScopes[name] != furtherScopes[name],
+	case o.RefusesApps, limits && notWithLimits[name], set&further != further,
 		o.Scope != wire.Open && !set.Has(o.Scope) && !(o.Scope == teams.ApprovalsRequest && set.Has(teams.EmailsSend)):
 		want = http.StatusForbidden
 	}

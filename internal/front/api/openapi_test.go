@@ -128,6 +128,7 @@ type docContent map[string]struct {
 }
 
 type docOperation struct {
+	Description string   `json:"description"`
 	OperationID string   `json:"operationId"`
 	Summary     string   `json:"summary"`
 	Tags        []string `json:"tags"`

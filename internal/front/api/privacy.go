@@ -85,8 +85,7 @@ func (a *API) listErasures(ctx context.Context, c *wire.Call, _ wire.None) (wire
 // exportContact streams all data that is stored about an address. The actor needs the scopes for all exported kinds of
 // data.
 func (a *API) exportContact(ctx context.Context, c *wire.Call) (wire.Stream, error) {
-	for _, s := range []teams.Scope{teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead, teams.BroadcastsRead,
-		teams.AutomationsRead} {
+	for _, s := range exportedKinds {
 		if err := c.Require(s); err != nil {
 			return wire.Stream{}, err
 		}

@@ -44,7 +44,7 @@ func TestReferenceIsComplete(t *testing.T) {
 			if err != nil || string(code) != example(&o, "go")+"\n" {
 				t.Errorf("%s has no example in Go that is formatted as gofmt does it, error %v:\n%s", name, err, example(&o, "go"))
 			}
-			if len(o.Examples) < 6 || len(o.Scopes) != 1 || len(o.Errors) < 6 {
+			if len(o.Examples) < 6 || len(o.Scopes) != 1+len(furtherScopes[name]) || len(o.Errors) < 6 {
 				t.Errorf("%s has %d examples, %d scopes and %d errors", name, len(o.Examples), len(o.Scopes), len(o.Errors))
 			}
 			for _, e := range o.Errors {

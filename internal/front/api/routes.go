@@ -24,8 +24,9 @@ type route struct {
 func (a *API) operations() []wire.Operation {
 	var all []wire.Operation
 	for _, r := range a.routes() {
-		all = append(all, wire.Operation{Method: r.method, Path: r.path, Scope: r.scope, Status: r.status, Tag: r.tag,
-			Summary: r.summary, ID: stableIDs[r.summary], Query: r.query, Audit: auditAction(&r),
+		name := r.method + " " + r.path
+		all = append(all, wire.Operation{Method: r.method, Path: r.path, Scope: r.scope, Further: furtherScopes[name],
+			RefusesApps: refusesApps[name], Status: r.status, Tag: r.tag, Summary: r.summary, ID: stableIDs[r.summary], Query: r.query, Audit: auditAction(&r),
 			WhileSuspended: r.whileSuspended(), Handler: a.honorKeys(&r)})
 	}
 	return all

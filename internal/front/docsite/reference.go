@@ -142,6 +142,9 @@ func groupMarkdown(g *wire.ReferenceGroup) string {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "Permission of an API key: `%s`.", o.Permission)
+		if o.RefusesApps {
+			b.WriteString(" OAuth clients cannot use this operation.")
+		}
 		if o.Idempotent {
 			b.WriteString(" The header `Idempotency-Key` makes repetitions safe.")
 		}

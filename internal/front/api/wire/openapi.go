@@ -168,8 +168,12 @@ func (s *Server) describeOperation(o *Operation, text *Text) string {
 	} else if o.Scope != Open {
 		b.WriteString("The API key needs full_access.")
 	}
-	if o.Scope != Open {
-		b.WriteString(" An OAuth client needs the scope " + o.Scope.String() + ".")
+	switch names := o.scopes(); {
+	case len(names) == 0:
+	case o.RefusesApps:
+		b.WriteString(" OAuth clients cannot use this operation.")
+	default:
+		b.WriteString(" An OAuth client needs the " + scopeList(names) + ".")
 	}
 	if len(text.Errors) > 0 {
 		b.WriteString("\n\nErrors:\n")
@@ -178,6 +182,15 @@ func (s *Server) describeOperation(o *Operation, text *Text) string {
 		}
 	}
 	return b.String()
+}
+
+// scopeList returns the names of scopes for a sentence.
+func scopeList(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return "scope " + names[0]
+	}
+	return "scopes " + strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // describeFields adds descriptions to fields that have none.

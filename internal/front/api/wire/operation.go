@@ -18,16 +18,31 @@ const Open = teams.Scope(math.MaxUint8)
 type Operation struct {
 	Method, Path string
 	Scope        teams.Scope // scope that the actor needs, or Open
-	Status       int         // status of a successful response
-	Tag          string      // group in the OpenAPI document; "" omits the operation
-	Summary      string      // summary in the OpenAPI document
-	ID           string      // operation ID in the OpenAPI document; "" derives it from the summary
-	Query        []string    // names of the documented query parameters
-	Audit        AuditAction
+	// Further lists the scopes that the actor needs besides Scope, and RefusesApps means that no OAuth client may use the
+	// operation. Both describe what the handler checks.
+	Further     []teams.Scope
+	RefusesApps bool
+	Status      int      // status of a successful response
+	Tag         string   // group in the OpenAPI document; "" omits the operation
+	Summary     string   // summary in the OpenAPI document
+	ID          string   // operation ID in the OpenAPI document; "" derives it from the summary
+	Query       []string // names of the documented query parameters
+	Audit       AuditAction
 
 	// WhileSuspended means that a suspended team may use the operation.
 	WhileSuspended bool
 	Handler
+}
+
+// scopes returns the names of the scopes that the actor needs.
+func (o *Operation) scopes() (names []string) {
+	if o.Scope == Open {
+		return nil
+	}
+	for _, s := range append([]teams.Scope{o.Scope}, o.Further...) {
+		names = append(names, s.String())
+	}
+	return names
 }
 
 // IsAlias reports whether the operation is an undocumented alternative path to another operation.

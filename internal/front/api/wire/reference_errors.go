@@ -2,6 +2,7 @@ package wire
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -34,7 +35,11 @@ func (s *Server) actorErrors(o *Operation) (all []ReferenceError) {
 	if !teams.SendingAccess.Scopes().Has(o.Scope) {
 		all = append(all, cause(fault.Restricted, "The API key has sending_access, which does not include this operation."))
 	}
-	all = append(all, cause(fault.OutOfScope, "The OAuth token or the user's role lacks the scope "+o.Scope.String()+"."))
+	lacks := "The OAuth token or the user's role lacks the scope " + strings.Join(o.scopes(), " or ") + "."
+	if o.RefusesApps {
+		lacks = "The user's role lacks the " + scopeList(o.scopes()) + ", or the request has an OAuth token."
+	}
+	all = append(all, cause(fault.OutOfScope, lacks))
 	if !o.WhileSuspended {
 		all = append(all, cause(fault.Suspended, "The team is suspended."))
 	}

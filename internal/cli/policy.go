@@ -81,7 +81,9 @@ func writePolicy(out io.Writer, p *tlspolicies.Entry, expired bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, printable(value)) }
 	line("domain", p.Domain)
-	if p.Policy.Mode == "" {
+	if p.Unreadable {
+		line("mode", "the stored policy is invalid; the next email fetches it again")
+	} else if p.Policy.Mode == "" {
 		line("mode", "no policy could be fetched yet")
 	} else {
 		line("mode", string(p.Policy.Mode))

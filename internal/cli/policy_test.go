@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/mail/mtasts/ststest"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/tlspolicies"
 )
 
 // The commands show and forget the cached policy of a domain. Only a change is recorded in the audit log.
@@ -14,12 +16,14 @@ func TestPolicyCommands(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *installation) {
 		n, pr := p.start(), &printer{p, map[string]bool{}}
 		lab := ststest.New(t)
-		s := policiesOf(t, lab, n.DB, nil)
+		s := policiesOf(t, lab, n.DB, nil, tlspolicies.Limits{})
 		const domain = "xn--bcher-kva.example"
 		lab.Set(domain, ststest.Site{TXT: ststest.Record("one"), Policy: ststest.Policy("enforce", 86400, "*.mx.example")})
 		lab.Set("broken.example", ststest.Site{TXT: ststest.Record("1"), Handler: http.NotFound})
 		s.For(t.Context(), domain)
 		s.For(t.Context(), "broken.example")
+		lab.Set("spoilt.example", ststest.Site{TXT: ststest.Record("1"), Policy: ststest.Policy("none", 86400)})
+		s.For(t.Context(), "spoilt.example")
 
 		for _, name := range []string{domain, "Bücher.example"} {
 			out := p.must("policy", "show", name)
@@ -38,6 +42,15 @@ func TestPolicyCommands(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is not in %s", want, out)
 			}
+		}
+		if err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `UPDATE mta_sts_policies SET policy = 'x' WHERE domain = 'spoilt.example'`)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if out := p.must("policy", "show", "spoilt.example"); !strings.Contains(out, "the stored policy is invalid") {
+			t.Errorf("%s", out)
 		}
 		failure, _ := pr.json("policy", "show", "broken.example")["failure"].(map[string]any)
 		if failure["type"] != "sts-policy-fetch-error" || failure["id"] != "1" {

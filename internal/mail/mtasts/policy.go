@@ -32,7 +32,8 @@ type Policy struct {
 	MX []string
 }
 
-// ParsePolicy parses the body of a policy (RFC 8461 section 3.2).
+// ParsePolicy parses the body of a policy (RFC 8461 section 3.2). It refuses a policy whose Text has more than
+// MaxPolicySize bytes, because such a text could be stored but not parsed again.
 func ParsePolicy(body string) (Policy, error) {
 	var p Policy
 	if len(body) > MaxPolicySize {
@@ -79,6 +80,9 @@ func ParsePolicy(body string) (Policy, error) {
 	}
 	if p.MX, err = parsePatterns(patterns); err != nil {
 		return Policy{}, err
+	}
+	if len(p.Text()) > MaxPolicySize {
+		return Policy{}, fmt.Errorf("the policy has more than %d bytes with a space after each colon", MaxPolicySize)
 	}
 	return p, nil
 }

@@ -1,6 +1,7 @@
 package mtasts_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,14 @@ func TestParsePolicy(t *testing.T) {
 		if again, err := mtasts.ParsePolicy(p.Text()); err != nil || !again.Equal(p) {
 			t.Errorf("%s: the text of the policy is read as %+v, %v", name, again, err)
 		}
+	}
+	var long strings.Builder
+	long.WriteString(valid)
+	for i := 0; long.Len() < mtasts.MaxPolicySize-10; i++ {
+		fmt.Fprintf(&long, "mx:%d\n", i)
+	}
+	if p, err := mtasts.ParsePolicy(long.String()); err == nil || !p.Equal(mtasts.Policy{}) {
+		t.Errorf("a policy whose text is larger than the limit: %v", err)
 	}
 	if p, err := mtasts.ParsePolicy(valid + "x: " + strings.Repeat("y", mtasts.MaxPolicySize-len(valid)-3)); err != nil {
 		t.Errorf("a policy of the largest size: %+v, %v", p, err)

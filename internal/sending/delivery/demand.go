@@ -82,11 +82,11 @@ func (s *Service) policyOf(ctx context.Context, domain string, last bool) (p mta
 	case s.p.TLSPolicies == nil:
 		return p, nil
 	case last:
-		p, _ = s.p.TLSPolicies.Renew(ctx, domain)
+		p, _, err = s.p.TLSPolicies.Renew(ctx, domain)
 	default:
-		p, _ = s.p.TLSPolicies.For(ctx, domain)
+		p, _, err = s.p.TLSPolicies.For(ctx, domain)
 	}
-	return p, nil
+	return p, err
 }
 
 // addresses returns the addresses of a host. They are looked up securely only if DANE may apply to the host.

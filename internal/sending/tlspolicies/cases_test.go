@@ -240,7 +240,10 @@ func TestCases(t *testing.T) {
 
 func checkCase(t *testing.T, s *tlspolicies.Service, c policyCase) {
 	t.Helper()
-	p, st := s.For(context.WithoutCancel(t.Context()), strings.ToUpper(domainOf(c.name)))
+	p, st, err := s.For(context.WithoutCancel(t.Context()), strings.ToUpper(domainOf(c.name)))
+	if err != nil {
+		t.Error(err)
+	}
 	origin := tlspolicies.NoPolicy
 	if c.mode != "" {
 		origin = tlspolicies.Live

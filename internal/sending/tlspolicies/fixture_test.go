@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/mail/mtasts/ststest"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -63,7 +64,8 @@ func loopback() *netguard.Guard {
 }
 
 func (f *fixture) config() tlspolicies.Config {
-	return tlspolicies.Config{RootCAs: f.lab.CA.Pool(), Port: f.lab.Port, Now: f.clock.Now}
+	return tlspolicies.Config{RootCAs: f.lab.CA.Pool(), Port: f.lab.Port, Now: f.clock.Now,
+		Limits: tlspolicies.Limits{Fetches: 1e3, SiteFetches: 1e3, FetchesPerMinute: 1e6, SiteFetchesPerMinute: 1e6}}
 }
 
 func (f *fixture) deps(d *db.DB) tlspolicies.Deps {
@@ -94,10 +96,39 @@ func (f *fixture) publish(domain, id, policy string) {
 func (f *fixture) expect(s *tlspolicies.Service, domain string, mode mtasts.Mode, origin tlspolicies.Origin,
 	result mtasts.Result, fetches int) {
 	f.Helper()
-	p, st := s.For(f.Context(), domain)
+	p, st := f.find(s, domain)
 	f.compare(domain, p, st, mode, origin, result)
 	if got := f.lab.Fetches(domain); got != fetches {
 		f.Errorf("%s was asked %d times for its policy, want %d", domain, got, fetches)
+	}
+}
+
+// find returns the policy and the state of a domain.
+func (f *fixture) find(s *tlspolicies.Service, domain string) (mtasts.Policy, tlspolicies.State) {
+	f.Helper()
+	p, st, err := s.For(f.Context(), domain)
+	if err != nil {
+		f.Errorf("the policy of %s: %v", domain, err)
+	}
+	return p, st
+}
+
+// renew is find before a bounce.
+func (f *fixture) renew(s *tlspolicies.Service, domain string) (mtasts.Policy, tlspolicies.State) {
+	f.Helper()
+	p, st, err := s.Renew(f.Context(), domain)
+	if err != nil {
+		f.Errorf("the policy of %s: %v", domain, err)
+	}
+	return p, st
+}
+
+// unknown checks that mail for a domain must wait.
+func (f *fixture) unknown(s *tlspolicies.Service, domain string, outage bool) {
+	f.Helper()
+	p, st, err := s.For(f.Context(), domain)
+	if err == nil || fault.IsOutage(err) != outage || p.Mode != "" || st.Origin != tlspolicies.NoPolicy {
+		f.Errorf("%s: %+v, %+v, outage %v, %v; want an error", domain, p, st, fault.IsOutage(err), err)
 	}
 }
 

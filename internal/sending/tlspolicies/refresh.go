@@ -2,6 +2,7 @@ package tlspolicies
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,8 +18,11 @@ const (
 
 // Refresh fetches the cached policies again that were fetched a day ago. It deletes those that no email has used for
 // 180 days, those that have expired and cannot be had any more, and the entries of domains whose policy could never be
-// had.
+// had. Before, it deletes rows until the cache is within its limits.
 func (s *Service) Refresh(ctx context.Context) error {
+	if err := s.prune(ctx); err != nil {
+		return err
+	}
 	for began := time.Now(); time.Since(began) < refreshTime; {
 		due, err := s.due(ctx, s.c.Now(), refreshBatch)
 		if err != nil || len(due) == 0 {
@@ -45,16 +49,23 @@ func (s *Service) refresh(ctx context.Context, e *Entry) error {
 		return err
 	}
 	e.RefreshAt = next
-	if e.Policy.Mode == "" || now.Sub(e.UsedAt) >= unusedFor {
+	if e.Policy.Mode == "" && !e.Unreadable || now.Sub(e.UsedAt) >= unusedFor {
 		return s.removeUnchanged(ctx, e)
 	}
-	r := lookUp(ctx, s.p.DNS, e.Domain)
+	r := s.lookUp(ctx, e.Domain)
 	reason := r.reason
 	if r.id != "" {
-		if e = s.renew(ctx, e.Domain, r, e, now.Add(-time.Microsecond)); e == nil {
+		renewed, err := s.renew(ctx, e.Domain, r, now.Add(-time.Microsecond))
+		switch {
+		case errors.Is(err, errBusy):
+			reason = err.Error()
+		case err != nil:
+			return err
+		case renewed == nil:
 			return nil // the operator has deleted it
+		default:
+			e, reason = renewed, renewed.Reason
 		}
-		reason = e.Reason
 	}
 	switch {
 	case reason == "" || ctx.Err() != nil:

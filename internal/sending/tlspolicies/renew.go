@@ -2,6 +2,7 @@ package tlspolicies
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -9,24 +10,38 @@ import (
 )
 
 // fetchOnce fetches the policy that a record names, and returns the domain's new entry. Concurrent callers share one
-// fetch, which continues if one of them gives up. The entry before is returned if ctx ends first.
-func (s *Service) fetchOnce(ctx context.Context, domain string, r record, before *Entry) *Entry {
-	flight := s.flights.DoChan(domain+" "+r.id, func() (any, error) {
-		return s.renew(ctx, domain, r, before, time.Time{}), nil
-	})
-	select {
-	case landed := <-flight:
-		return landed.Val.(*Entry)
-	case <-ctx.Done():
-		return before
+// fetch for a domain, which continues if one of them gives up. If the shared fetch was for another id, and its result
+// does not settle the record, fetchOnce fetches again.
+func (s *Service) fetchOnce(ctx context.Context, domain string, r record) (*Entry, error) {
+	for {
+		own := false
+		flight := s.flights.DoChan(domain, func() (any, error) {
+			own = true
+			return s.renew(ctx, domain, r, time.Time{})
+		})
+		select {
+		case landed := <-flight:
+			e := landed.Val.(*Entry)
+			if own || landed.Err != nil || e.settles(r, s.c.Now()) {
+				return e, landed.Err
+			}
+		case <-ctx.Done():
+			return nil, unavailable{ctx.Err()}
+		}
 	}
 }
 
 // renew fetches a policy and stores the outcome. It fetches nothing if another node has fetched the policy meanwhile:
-// after the time since, or, if since is zero, so that it settles the record.
-func (s *Service) renew(ctx context.Context, domain string, r record, before *Entry, since time.Time) *Entry {
+// after the time since, or, if since is zero, so that it settles the record. Without the database, renew fetches
+// nothing and returns an error, because only the database says which policy applies if the fetch fails.
+func (s *Service) renew(ctx context.Context, domain string, r record, since time.Time) (*Entry, error) {
 	ctx, cancel := context.WithTimeout(db.WithoutAddition(context.WithoutCancel(ctx)), flightTime)
 	defer cancel()
+	release, err := s.gate.acquire(ctx, domain)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	settled := func(e *Entry) bool {
 		if since.IsZero() {
 			return e.settles(r, s.c.Now())
@@ -35,25 +50,25 @@ func (s *Service) renew(ctx context.Context, domain string, r record, before *En
 	}
 	e, claimed, err := s.claim(ctx, domain, settled)
 	if err != nil {
-		s.p.Log.Warn("a TLS policy is fetched without the database", "domain", domain, "error", err)
-		e = before
-	} else if !claimed {
-		return e
+		return nil, unavailable{err}
 	}
-	next := s.after(domain, e, r.id, s.fetch(ctx, domain))
+	if !claimed {
+		return e, nil
+	}
+	f := s.fetch(ctx, domain)
+	next := s.after(domain, e, r.id, f)
 	version := s.memory.version()
-	if err == nil {
-		err = s.store(ctx, next)
-	}
-	if err != nil {
+	if err := s.store(ctx, next); err != nil {
 		s.p.Log.Warn("a TLS policy cannot be stored", "domain", domain, "error", err)
-		s.memory.put(domain, next, s.c.Now(), version)
+		if f.result == "" {
+			s.memory.put(domain, next, s.c.Now(), version)
+		}
 	}
-	return next
+	return next, nil
 }
 
 // claim gives this node the right to fetch a domain's policy, and returns the domain's entry. While another node has
-// the right, claim waits. It returns claimed == false if no fetch is needed any more, or if ctx ends first.
+// the right, claim waits. It returns claimed == false if no fetch is needed any more.
 func (s *Service) claim(ctx context.Context, domain string, settled func(*Entry) bool) (e *Entry, claimed bool,
 	err error) {
 	for {
@@ -68,7 +83,7 @@ func (s *Service) claim(ctx context.Context, domain string, settled func(*Entry)
 		case <-news:
 		case <-time.After(time.Second): // hints may be lost
 		case <-ctx.Done():
-			return e, false, nil
+			return nil, false, fmt.Errorf("another node has not fetched the policy in time: %w", ctx.Err())
 		}
 	}
 }

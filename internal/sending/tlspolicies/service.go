@@ -3,6 +3,7 @@ package tlspolicies
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -14,38 +15,94 @@ import (
 )
 
 // For returns the policy that applies to mail for a domain, and explains the result. The zero Policy means that none
-// applies. If the policy must be fetched, For waits for at most a minute. If ctx ends earlier, For returns what is
-// known.
-func (s *Service) For(ctx context.Context, domain string) (mtasts.Policy, State) {
-	return s.find(ctx, domain, s.p.DNS, false)
+// applies. If the policy must be fetched, For waits for at most a minute.
+//
+// An error means that the policy is unknown: mail must wait, because the cache may have a policy that forbids a
+// connection in clear. The error is an outage (fault.IsOutage) unless the domain itself caused too many fetches.
+func (s *Service) For(ctx context.Context, domain string) (mtasts.Policy, State, error) {
+	return s.find(ctx, domain, false)
 }
 
-// Renew is like For, but does not use cached answers of the DNS. Call it before an email bounces because of a policy,
-// and try once more if the result differs from the policy of the last try (RFC 8461 section 5.1).
-func (s *Service) Renew(ctx context.Context, domain string) (mtasts.Policy, State) {
-	return s.find(ctx, domain, s.p.Fresh, true)
+// Renew is like For, but if the policy is enforced, Renew looks up the record again without cached answers of the DNS.
+// Call it before an email bounces because of a policy, and try once more if the result differs from the policy of the
+// last try (RFC 8461 section 5.1).
+func (s *Service) Renew(ctx context.Context, domain string) (mtasts.Policy, State, error) {
+	return s.find(ctx, domain, true)
 }
 
-func (s *Service) find(ctx context.Context, name string, dns resolve.Resolver, fresh bool) (mtasts.Policy, State) {
+func (s *Service) find(ctx context.Context, name string, renew bool) (mtasts.Policy, State, error) {
 	domain, err := mtasts.Domain(name)
 	if err != nil {
-		return mtasts.Policy{}, State{Origin: NoPolicy, Reason: err.Error()}
+		return mtasts.Policy{}, State{Origin: NoPolicy, Reason: err.Error()}, nil
 	}
-	r := lookUp(ctx, dns, domain)
-	r.fresh = fresh
-	e := s.recall(ctx, domain)
-	if !e.settles(r, s.c.Now()) {
-		e = s.fetchOnce(ctx, domain, r, e)
+	p, st, err := s.decide(ctx, domain, s.lookUp(ctx, domain))
+	if err != nil || !renew || p.Mode != mtasts.Enforce {
+		return p, st, err
 	}
-	return judge(domain, e, r, s.c.Now())
+	return s.decide(ctx, domain, s.lookUpFresh(ctx, domain))
 }
 
-// lookUp returns the domain's record.
-func lookUp(ctx context.Context, dns resolve.Resolver, domain string) record {
-	texts, err := dns.TXT(ctx, mtasts.RecordName(domain))
-	if err != nil && !errors.Is(err, resolve.ErrNotFound) {
-		return record{reason: readable("the MTA-STS record cannot be looked up: " + err.Error())}
+// decide returns the policy that applies to a domain with this record.
+func (s *Service) decide(ctx context.Context, domain string, r record) (mtasts.Policy, State, error) {
+	e, err := s.recall(ctx, domain)
+	if err == nil && !e.settles(r, s.c.Now()) {
+		var fetched *Entry
+		if fetched, err = s.fetchOnce(ctx, domain, r); err == nil {
+			e = fetched
+		} else if e.Valid(s.c.Now()) {
+			s.p.Log.Warn("a TLS policy cannot be fetched; the cached one applies", "domain", domain, "error", err)
+			err = nil
+		}
 	}
+	if err != nil {
+		return mtasts.Policy{}, State{Domain: domain, Origin: NoPolicy, Reason: readable(err.Error())},
+			fmt.Errorf("find the TLS policy of %s, so mail waits: %w", domain, err)
+	}
+	p, st := judge(domain, e, r, s.c.Now())
+	if p.Mode == "" && ctx.Err() != nil { // the caller has not waited for the record
+		return p, st, fmt.Errorf("find the TLS policy of %s: %w", domain, context.Cause(ctx))
+	}
+	return p, st, nil
+}
+
+// lookUp returns the domain's record. It repeats no look-up that has just failed.
+func (s *Service) lookUp(ctx context.Context, domain string) record {
+	if r, failed := s.failures.get(domain, s.c.Now()); failed {
+		return r
+	}
+	return s.ask(ctx, s.p.DNS, domain)
+}
+
+// lookUpFresh returns the domain's record without using a cached answer. Concurrent callers share one look-up.
+func (s *Service) lookUpFresh(ctx context.Context, domain string) record {
+	flight := s.lookUps.DoChan(domain, func() (any, error) {
+		return s.ask(context.WithoutCancel(ctx), s.p.Fresh, domain), nil
+	})
+	select {
+	case landed := <-flight:
+		r := landed.Val.(record)
+		r.fresh = true
+		return r
+	case <-ctx.Done():
+		return record{reason: lookUpFailed + ctx.Err().Error()}
+	}
+}
+
+const lookUpFailed = "the MTA-STS record cannot be looked up: "
+
+// ask asks a resolver for the domain's record, and remembers a failure.
+func (s *Service) ask(ctx context.Context, dns resolve.Resolver, domain string) record {
+	within, cancel := context.WithTimeout(ctx, s.c.RecordTimeout)
+	defer cancel()
+	texts, err := dns.TXT(within, mtasts.RecordName(domain))
+	if err != nil && !errors.Is(err, resolve.ErrNotFound) {
+		r := record{reason: readable(lookUpFailed + err.Error())}
+		if ctx.Err() == nil {
+			s.failures.put(domain, r, s.c.Now())
+		}
+		return r
+	}
+	s.failures.remove(domain)
 	id, err := mtasts.FindRecord(texts)
 	if errors.Is(err, mtasts.ErrNoRecord) {
 		return record{reason: domain + " has no MTA-STS record"}
@@ -57,18 +114,24 @@ func lookUp(ctx context.Context, dns resolve.Resolver, domain string) record {
 }
 
 // recall returns the domain's entry, or nil if there is none. If the database fails, recall returns the last known
-// entry.
-func (s *Service) recall(ctx context.Context, domain string) *Entry {
+// entry if its policy is still valid. Otherwise it returns an error, because the database may have a policy.
+func (s *Service) recall(ctx context.Context, domain string) (*Entry, error) {
 	now := s.c.Now()
 	known, fresh := s.memory.get(domain, now)
 	if fresh {
-		return known
+		return known, nil
 	}
 	version := s.memory.version()
 	e, err := find(ctx, s.p.DB.Reader, domain)
 	if err != nil {
-		s.p.Log.Warn("a cached TLS policy cannot be read", "domain", domain, "error", err)
-		return known
+		if !known.Valid(now) {
+			return nil, unavailable{err}
+		}
+		s.p.Log.Warn("a cached TLS policy cannot be read; the last known one applies", "domain", domain, "error", err)
+		return known, nil
+	}
+	if e != nil && e.Unreadable {
+		s.p.Log.Warn("a stored TLS policy is invalid and is fetched again", "domain", domain)
 	}
 	if e != nil && now.Sub(e.UsedAt) >= usedEvery {
 		if err := s.recordUse(ctx, domain, now); err != nil {
@@ -77,8 +140,16 @@ func (s *Service) recall(ctx context.Context, domain string) *Entry {
 		e.UsedAt = now
 	}
 	s.memory.put(domain, e, now, version)
-	return e
+	return e, nil
 }
+
+// unavailable is an error that is our own failure, and not that of a domain.
+type unavailable struct{ error }
+
+func (u unavailable) Unwrap() error { return u.error }
+
+// Outage reports that the database failed, or that this node fetches too many policies (see fault.IsOutage).
+func (unavailable) Outage() bool { return true }
 
 // Show returns the cached entry of a domain, for the operator.
 func (s *Service) Show(ctx context.Context, name string) (Entry, error) {
@@ -120,10 +191,11 @@ func (s *Service) Now() time.Time { return s.c.Now() }
 
 const maxReason = 300 // bytes
 
-// readable shortens a text that may contain data of strangers, and makes its hidden characters visible.
+// readable makes the hidden characters of a text visible that may contain data of strangers, and shortens it.
 func readable(text string) string {
+	text = visible.Show(text[:min(len(text), maxReason+1)])
 	if len(text) > maxReason {
 		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 	}
-	return visible.Show(text)
+	return text
 }

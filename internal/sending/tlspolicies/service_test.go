@@ -2,6 +2,7 @@ package tlspolicies_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -84,8 +85,11 @@ func TestFailuresKeepTheCachedPolicy(t *testing.T) {
 			f.expect(f.s, site, "enforce", cached, c.result, n+1+c.fetches)
 			f.clock.add(time.Microsecond)
 			f.expect(f.s, site, "enforce", cached, c.result, n+1+2*c.fetches)
-			if _, st := f.s.For(t.Context(), site); !strings.Contains(st.Reason, "applies until") {
+			if _, st := f.find(f.s, site); !strings.Contains(st.Reason, "applies until") {
 				t.Errorf("%s: the reason is %q", name, st.Reason)
+			}
+			if c.site.RecordFails {
+				f.clock.add(2 * time.Minute) // failed look-ups are remembered
 			}
 			f.publish(site, "3", ststest.Policy("testing", week, "other.example")) // another id is tried at once
 			f.expect(f.s, site, "testing", live, "", n+2+2*c.fetches)
@@ -133,7 +137,16 @@ func TestModeChanges(t *testing.T) {
 // staleDNS is a resolver whose cache has an old record.
 type staleDNS struct {
 	resolve.Resolver
-	old atomic.Pointer[[]string]
+	old   atomic.Pointer[[]string]
+	fresh atomic.Int32 // look-ups of freshDNS
+}
+
+// freshDNS is the resolver without the cache.
+type freshDNS struct{ *staleDNS }
+
+func (f freshDNS) TXT(ctx context.Context, name string) ([]string, error) {
+	f.fresh.Add(1)
+	return f.Resolver.TXT(ctx, name)
 }
 
 func (s *staleDNS) TXT(ctx context.Context, name string) ([]string, error) {
@@ -150,10 +163,10 @@ func TestRenew(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
 		dns := &staleDNS{Resolver: f.lab.Resolver()}
-		s := f.service(d, func(_ *tlspolicies.Config, p *tlspolicies.Deps) { p.DNS = dns })
+		s := f.service(d, func(_ *tlspolicies.Config, p *tlspolicies.Deps) { p.DNS, p.Fresh = dns, freshDNS{dns} })
 		f.publish(site, "1", enforced)
 		f.expect(s, site, "enforce", live, "", 1)
-		p, st := s.Renew(t.Context(), site)
+		p, st := f.renew(s, site)
 		f.compare(site, p, st, "enforce", live, "")
 		if n := f.lab.Fetches(site); n != 1 {
 			t.Errorf("Renew without a new id fetches the policy: %d", n)
@@ -162,7 +175,7 @@ func TestRenew(t *testing.T) {
 		dns.old.Store(new(ststest.Record("1")))
 		f.publish(site, "2", ststest.Policy("testing", week, "a.example"))
 		f.expect(s, site, "enforce", live, "", 1)
-		p, st = s.Renew(t.Context(), site)
+		p, st = f.renew(s, site)
 		f.compare(site, p, st, "testing", live, "")
 		if st.ID != "2" {
 			t.Errorf("the id is %q", st.ID)
@@ -172,18 +185,23 @@ func TestRenew(t *testing.T) {
 		f.clock.add(time.Hour - time.Microsecond)
 		f.expect(s, site, "testing", live, "", 2)
 
-		f.publish(site, "1", enforced)
-		p, st = s.Renew(t.Context(), site)
-		f.compare(site, p, st, "enforce", live, "")
+		// No email bounces because of a policy that is not enforced.
+		f.publish(site, "3", enforced)
+		asked := dns.fresh.Load()
+		p, st = f.renew(s, site)
+		f.compare(site, p, st, "testing", live, "")
+		if n := dns.fresh.Load() - asked; n != 0 {
+			t.Errorf("Renew asks %d times for the record of a policy in testing", n)
+		}
 		f.clock.add(time.Hour)
+		f.publish(site, "1", enforced)
+		f.expect(s, site, "enforce", live, "", 3)
 		dns.old.Store(nil)
-		f.publish(site, "2", ststest.Policy("testing", week, "a.example"))
-		f.expect(s, site, "testing", live, "", 4)
 
 		// A failure is no news.
 		f.lab.Set(site, ststest.Site{TXT: ststest.Record("5"), Handler: http.NotFound})
-		p, st = s.Renew(t.Context(), site)
-		f.compare(site, p, st, "testing", cached, mtasts.FetchError)
+		p, st = f.renew(s, site)
+		f.compare(site, p, st, "enforce", cached, mtasts.FetchError)
 	})
 }
 
@@ -207,7 +225,7 @@ func TestOneFetchAtATime(t *testing.T) {
 		for _, s := range []*tlspolicies.Service{f.s, other} {
 			for range 10 {
 				wg.Go(func() {
-					p, st := s.For(t.Context(), site)
+					p, st := f.find(s, site)
 					f.compare(site, p, st, "enforce", live, "")
 				})
 			}
@@ -216,8 +234,8 @@ func TestOneFetchAtATime(t *testing.T) {
 		// A delivery that is stopped does not wait, and a transaction is possible.
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		if p, st := f.s.For(ctx, site); p.Mode != "" || st.Origin != none {
-			t.Errorf("a stopped delivery gets %+v, %+v", p, st)
+		if p, st, err := f.s.For(ctx, site); p.Mode != "" || st.Origin != none || !errors.Is(err, context.Canceled) {
+			t.Errorf("a stopped delivery gets %+v, %+v, %v", p, st, err)
 		}
 		if _, err := f.s.Show(t.Context(), site); err != nil {
 			t.Error(err)
@@ -237,7 +255,7 @@ func TestNoRecord(t *testing.T) {
 		f := newFixture(t, d)
 		for name, want := range map[string]string{"plain.example": "plain.example has no MTA-STS record",
 			"[192.0.2.1]": "is an address", "": "is not a domain"} {
-			if p, st := f.s.For(t.Context(), name); p.Mode != "" || st.Origin != none || st.Result != "" ||
+			if p, st := f.find(f.s, name); p.Mode != "" || st.Origin != none || st.Result != "" ||
 				!strings.Contains(st.Reason, want) {
 				t.Errorf("%q: %+v, %+v", name, p, st)
 			}
@@ -258,7 +276,7 @@ func TestGuard(t *testing.T) {
 	f.publish(site, "1", enforced)
 	s := f.service(f.d, func(_ *tlspolicies.Config, p *tlspolicies.Deps) { p.Guard = netguard.New(netguard.Options{}) })
 	f.expect(s, site, "", none, mtasts.FetchError, 0)
-	if _, st := s.For(t.Context(), site); !strings.Contains(st.Reason, netguard.ErrRefused.Error()) {
+	if _, st := f.find(s, site); !strings.Contains(st.Reason, netguard.ErrRefused.Error()) {
 		t.Errorf("the reason is %q", st.Reason)
 	}
 }

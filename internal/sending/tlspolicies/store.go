@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/mtasts"
@@ -13,6 +14,8 @@ import (
 const columns = `domain, id, prior_id, policy, fetched_at, expires_at, used_at, refresh_at, claimed_until, failed_id,
 	failure, reason, failed_at, retry_at`
 
+// scan reads a row. If its policy cannot be parsed, the entry has no policy and is marked as Unreadable, so that one
+// row never stops the work on the others.
 func scan(r db.Row) (*Entry, error) {
 	var e Entry
 	var text, failure string
@@ -29,7 +32,7 @@ func scan(r db.Row) (*Entry, error) {
 	}
 	if text != "" {
 		if e.Policy, err = mtasts.ParsePolicy(text); err != nil {
-			return nil, fmt.Errorf("the stored policy: %w", err)
+			e.Policy, e.ID, e.PriorID, e.Unreadable = mtasts.Policy{}, "", "", true
 		}
 	}
 	return &e, nil
@@ -152,6 +155,40 @@ func (s *Service) removeUnchanged(ctx context.Context, e *Entry) error {
 	})
 	if err != nil {
 		return fmt.Errorf("delete the TLS policy of %s: %w", e.Domain, err)
+	}
+	return nil
+}
+
+// sizes returns rows in the order of their domains, after a domain.
+func (s *Service) sizes(ctx context.Context, after string, limit int) ([]size, error) {
+	now := s.c.Now()
+	rows, err := s.p.DB.Query(ctx, `SELECT domain, LENGTH(policy), SUBSTR(policy, 1, 32), used_at, expires_at
+		FROM mta_sts_policies WHERE domain > $1 ORDER BY domain LIMIT $2`, after, limit)
+	all, err := db.Collect(rows, err, func(r db.Row) (z size, err error) {
+		var head string
+		var used, expires int64
+		err = r.Scan(&z.domain, &z.text, &head, &used, &expires)
+		z.usedAt, z.enforced = db.Time(used), strings.HasPrefix(head, enforceHead) && now.Before(db.Time(expires))
+		return z, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the sizes of TLS policies: %w", err)
+	}
+	return all, nil
+}
+
+// removeUnused deletes rows, except those that were used since they were read and those whose policies are fetched.
+func (s *Service) removeUnused(ctx context.Context, all []size) error {
+	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		for _, z := range all {
+			tx.Queue(ctx, `DELETE FROM mta_sts_policies WHERE domain = $1 AND used_at = $2 AND claimed_until <= $3`, z.domain,
+				db.Micros(z.usedAt), db.Micros(s.c.Now()))
+			tx.AfterCommit(func() { s.p.DB.Hint(topic, z.domain) })
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete unused TLS policies: %w", err)
 	}
 	return nil
 }

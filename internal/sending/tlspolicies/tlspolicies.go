@@ -11,16 +11,21 @@
 // record within five minutes. No transaction is open during a fetch. A fetch takes at most 20 seconds, follows no
 // redirects, and connects only to public addresses.
 //
+// Strangers decide how many domains have policies. [Limits] bounds the rows, their size, and the fetches of a node, in
+// total and for a domain with all its subdomains. Look-ups of a record take at most 5 seconds, and one that failed is
+// not repeated for two minutes.
+//
 // A domain without a record costs no row. If the record and the policy are unchanged, [Service.For] needs no database:
 // the resolver has the record in memory, and this package the row. A node forgets a row when another node changes it,
 // and reads each row again after ten minutes.
 //
 // # Failures
 //
-// For never fails. [State] says which policy applies and why, and what a TLS report mentions. If the database fails, a
-// policy in memory applies; without one, For fetches the policy and keeps it in memory. If the record cannot be found
-// or the policy cannot be had, and the cache has no valid policy, then no policy applies and mail is delivered as to a
-// domain without MTA-STS.
+// [State] says which policy applies and why, and what a TLS report mentions. If the record cannot be found or the policy
+// cannot be had, and the cache has no valid policy, then no policy applies and mail is delivered as to a domain without
+// MTA-STS. If the database fails, a valid policy in memory applies. Without one, For returns an error and mail waits,
+// because the database may have a policy that forbids a connection in clear. Nothing is fetched without the database. A
+// row that cannot be parsed counts as a row without a policy, which is due for a fetch.
 //
 // # Out of scope
 //
@@ -51,6 +56,13 @@ const (
 	// flightTime limits the wait for another node's claim and the fetch that may follow.
 	flightTime = time.Minute
 
+	// recordTime limits the look-up of a record, which each delivery waits for. The resolver's own limit is longer, and
+	// its look-up continues.
+	recordTime = 5 * time.Second
+	// recordRetry is the time in which a look-up that failed is not repeated. It is longer than the resolver's look-up.
+	recordRetry = 2 * time.Minute
+	recordsMax  = 10_000 // domains whose look-up failed, in memory
+
 	retryAfter = 5 * time.Minute // RFC 8461 section 3.3
 	// minLifetime is how long a policy applies whose max_age is shorter. It limits how often such a policy is fetched.
 	minLifetime = 5 * time.Minute
@@ -67,10 +79,13 @@ const (
 
 // Config configures a Service. The zero Config is for production.
 type Config struct {
-	RootCAs *x509.CertPool   // verify the web servers' certificates; nil means the system's
-	Port    int              // of the web servers; 0 means 443
-	Timeout time.Duration    // for a fetch; 0 means 20 s
-	Now     func() time.Time // nil means the database's clock
+	RootCAs *x509.CertPool // verify the web servers' certificates; nil means the system's
+	Port    int            // of the web servers; 0 means 443
+	Timeout time.Duration  // for a fetch; 0 means 20 s
+	// RecordTimeout limits the look-up of a record; 0 means 5 s.
+	RecordTimeout time.Duration
+	Limits        Limits
+	Now           func() time.Time // nil means the database's clock
 }
 
 // Deps holds what a Service uses.
@@ -87,8 +102,12 @@ type Service struct {
 	c       Config
 	p       Deps
 	client  *http.Client
+	gate    *gate
 	memory  *memory
-	flights singleflight.Group
+	flights singleflight.Group // fetches, by domain
+
+	failures failures
+	lookUps  singleflight.Group // look-ups without the DNS cache, by domain
 }
 
 // topic is the topic of hints about changed rows. Their payload is the domain.
@@ -103,7 +122,9 @@ func New(c Config, p Deps) (*Service, error) {
 	if c.Now == nil {
 		c.Now = p.DB.Now
 	}
-	s := &Service{c: c, p: p, memory: newMemory()}
+	c.RecordTimeout = cmp.Or(c.RecordTimeout, recordTime)
+	c.Limits = c.Limits.complete()
+	s := &Service{c: c, p: p, gate: newGate(c.Limits), memory: newMemory(), failures: newFailures()}
 	s.client = s.newClient()
 	p.DB.OnHint(topic, s.memory.forget)
 	p.DB.OnListening(s.memory.clear)
@@ -137,6 +158,9 @@ type Entry struct {
 	ID      string // of the record with which the policy was fetched; "" without a policy
 	PriorID string // the id before
 	Policy  mtasts.Policy
+	// Unreadable is whether the row has a policy that cannot be parsed. The entry then has no policy and no id, and its
+	// policy is due for a fetch.
+	Unreadable bool
 
 	FetchedAt, ExpiresAt time.Time
 	UsedAt               time.Time // with an error of up to a day

@@ -50,6 +50,8 @@ var signedFields = []signedField{
 	{"List-ID", open}, {"List-Help", open}, {"List-Unsubscribe", closed}, {"List-Unsubscribe-Post", closed},
 	{"List-Subscribe", open}, {"List-Post", open}, {"List-Owner", open}, {"List-Archive", open},
 	{"Auto-Submitted", open}, {"Feedback-ID", open},
+	// RFC 8460 section 5.3 requires these of the email with a TLS report.
+	{"TLS-Report-Domain", closed}, {"TLS-Report-Submitter", closed},
 }
 
 // signedField is a field to sign.

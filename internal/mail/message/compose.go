@@ -18,7 +18,7 @@ func (m *Message) Compose() ([]byte, error) {
 	}
 	c := composer{html: planBody(m.HTML, true), text: planBody(m.Text, false), seed: m.boundarySeed()}
 	size := 1024 + c.html.size + c.text.size
-	c.hasHTML = m.HTML != ""
+	c.hasHTML, c.reportType = m.HTML != "", m.ReportType
 	c.hasText = m.Text != "" || !c.hasHTML
 	for i := range m.Attachments {
 		a := &m.Attachments[i]
@@ -64,6 +64,9 @@ func (m *Message) check() error {
 	if strings.ContainsAny(m.Subject, "\r\n\x00") {
 		return &FieldError{Name: "Subject", Reason: "The subject has a line break or a NUL; remove it."}
 	}
+	if m.ReportType != "" && !isDotAtom(m.ReportType) {
+		return errors.New("message: the report type is not a token")
+	}
 	for _, f := range m.Headers {
 		if err := CheckField(f.Name, f.Value); err != nil {
 			return err
@@ -101,6 +104,7 @@ type composer struct {
 	html, text       body
 	hasHTML, hasText bool
 	inline, files    []*Attachment
+	reportType       string
 	seed             string
 }
 
@@ -167,7 +171,11 @@ func (c *composer) mixed() {
 		c.alternative()
 		return
 	}
-	c.open("mixed", "", 'm')
+	if c.reportType != "" {
+		c.open("report", "; report-type="+c.reportType, 'm')
+	} else {
+		c.open("mixed", "", 'm')
+	}
 	c.part('m', true)
 	c.alternative()
 	for _, a := range c.files {

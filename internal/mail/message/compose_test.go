@@ -541,3 +541,35 @@ func FuzzCompose(f *testing.F) {
 		}
 	})
 }
+
+// A report is a multipart/report whose first part is its text.
+func TestComposeReport(t *testing.T) {
+	t.Parallel()
+	m := plainMessage()
+	m.ReportType, m.Attachments = "tlsrpt", []Attachment{{Filename: "a!b.json.gz", ContentType: "application/tlsrpt+gzip",
+		Content: []byte{0x1f, 0x8b}}}
+	r, err := gomessage.Read(bytes.NewReader(compose(t, m)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind, params, err := r.Header.ContentType(); err != nil || kind != "multipart/report" ||
+		params["report-type"] != "tlsrpt" {
+		t.Errorf("%s, %v, %v", kind, params, err)
+	}
+	parts := r.MultipartReader()
+	for _, want := range []string{"text/plain", "application/tlsrpt+gzip"} {
+		part, err := parts.NextPart()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind, _, err := part.Header.ContentType(); err != nil || kind != want {
+			t.Errorf("%s, %v; want %s", kind, err, want)
+		}
+	}
+	for _, kind := range []string{"a b", "a\r\nb", "a;b", `"`} {
+		m.ReportType = kind
+		if _, err := m.Compose(); err == nil {
+			t.Errorf("the report type %q", kind)
+		}
+	}
+}

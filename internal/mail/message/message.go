@@ -49,6 +49,9 @@ type Message struct {
 	// contains a Message-ID, Compose omits it and writes ID instead.
 	Headers     []Field
 	Attachments []Attachment
+	// ReportType makes a message with attachments a multipart/report with this report-type (RFC 6522). It is a token,
+	// such as tlsrpt.
+	ReportType string
 	// Seed is a string that determines the boundaries between parts, for example the email's id. If Seed is empty, ID
 	// is used.
 	Seed string

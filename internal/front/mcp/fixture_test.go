@@ -37,6 +37,7 @@ type fixture struct {
 	*Server
 	services   api.Services
 	url        string
+	clients    atomic.Int64 // number of registered OAuth clients
 	clockAhead atomic.Int64 // offset of the server's clock, in nanoseconds
 }
 
@@ -69,7 +70,12 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 		}}))
 	n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "in.acme.example",
 		Capabilities: domains.Capabilities{Receiving: new(true)}})
-	rest := api.New(api.Options{Services: s, Log: n.Log, Version: "test", PublicURL: testnode.PublicURL})
+	rest := api.New(api.Options{Services: s, Log: n.Log, Version: "test", PublicURL: testnode.PublicURL,
+		Observe: func(ctx context.Context, r api.RequestRecord) {
+			if r.Logged() {
+				s.Logs.Add(ctx, api.LoggedRequest(r))
+			}
+		}})
 	f := &fixture{Node: n, services: s}
 	f.Server = New(Options{API: rest, Keys: n.Keys, Log: n.Log, Version: "test", Authenticate: rest.Authenticate,
 		Scope: rest.Scope, DryRun: api.WithDryRun, Usage: s.Grants.Usage, EarlierResult: n.Emails.EarlierResult,
@@ -95,7 +101,8 @@ func (f *fixture) granted(scopes, resource, narrowed string, limits grants.Limit
 	f.T.Helper()
 	ctx, g := f.T.Context(), f.services.Grants
 	const redirect, verifier = "http://127.0.0.1/callback", "0123456789012345678901234567890123456789012"
-	c, err := g.Register(ctx, grants.NewClient{Name: "Agent", RedirectURIs: []string{redirect}})
+	c, err := g.Register(ctx, grants.NewClient{Name: "Agent", RedirectURIs: []string{redirect},
+		Address: netip.AddrFrom4([4]byte{192, 0, 2, byte(f.clients.Add(1))}).String()}) // each network may register a few
 	f.Must(err)
 	hash := sha256.Sum256([]byte(verifier))
 	r, err := g.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, Scope: scopes,

@@ -341,8 +341,9 @@ func accountTools() []tool {
 			text("endpoint", "Only requests to this path, such as /emails.", 500),
 			text("from", "Only requests at or after this time (ISO 8601).", 64),
 			text("to", "Only requests before this time (ISO 8601).", 64)),
-		shows("get_log", "Show an API request", "GET /logs/{log_id}",
-			"Shows a request to the team's API with its body and response.", uuid("log_id", "The request's id.")),
+		outside(shows("get_log", "Show an API request", "GET /logs/{log_id}",
+			"Shows a request to the team's API with its body and response. A response may have a received email.",
+			uuid("log_id", "The request's id."))),
 		{name: "get_usage", title: "Show usage", hints: reads,
 			description: "Shows how many emails the team has sent and may still send today and this month, and its " +
 				"usage of other resources.",

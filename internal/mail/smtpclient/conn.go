@@ -270,9 +270,12 @@ func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 // refused the message.
 func (c *Conn) Messages() int { return c.messages }
 
-// Usable reports whether another message may be sent on this connection. Usable cannot detect that the host has closed
+// Usable reports whether another message may be sent on this connection. Usable returns false after as many messages as
+// the host accepts over one connection (MAILMAX). Usable cannot detect that the host has closed
 // an idle connection; only a later call to Send can (see Error.Stale).
-func (c *Conn) Usable() bool { return !c.broken }
+func (c *Conn) Usable() bool {
+	return !c.broken && (c.ext.Limits.Messages == 0 || c.messages < c.ext.Limits.Messages)
+}
 
 // Times returns how long the stages of the connection's opening and of the last message took. Usually a connection is
 // opened for its first message only, so the caller must ignore the opening for later messages.

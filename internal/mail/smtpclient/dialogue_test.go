@@ -187,6 +187,19 @@ var dialogues = []dialogue{
 		},
 		{env: smtpclient.Envelope{From: "a@client.example"}, want: "0 [] 0 0", err: "rcpt: without recipients"},
 	}},
+	// The host announces limits.
+	{file: "size-exceeded", after: true, sends: []send{{msg: strings.Repeat("x", 99), want: "552l [0 0] 0 0"},
+		{want: "250 [250 250] 354 250"}}},
+	{file: "limits-rcpt", after: true, sends: []send{
+		{env: smtpclient.Envelope{From: "a@client.example", To: []string{"b@mx.test", "", "c@mx.test", "d@mx.test"}},
+			want: "250 [250 553l 550 452l] 354 250"},
+		{env: smtpclient.Envelope{From: "a@client.example", To: []string{"d@mx.test"}}, want: "250 [250] 354 250"},
+	}},
+	{file: "limits-domain", after: true, sends: []send{{env: smtpclient.Envelope{From: "a@client.example",
+		To: []string{"b@mx.test", "c@other.test", "d@MX.test"}}, want: "250 [250 452l 250] 354 250"}}},
+	{file: "limits-mail", sends: then(then(one("250 [250 250] 354 250", ""), "550 [503 503] 503 0", ""),
+		"0 [0 0] 0 0", "mail temporary stale: hung up")},
+	{file: "limits-tls", mode: required, after: true, sends: one("250 [250 452l] 354 250", "")},
 	{file: "opening-small", after: true, sends: []send{{msg: strings.Repeat("x", 99), want: "552l [0 0] 0 0"}}},
 }
 

@@ -27,6 +27,8 @@ func parseExtensions(text string) Extensions {
 			if n, err := strconv.ParseInt(strings.TrimSpace(params), 10, 64); err == nil && n > 0 {
 				e.Size = n
 			}
+		case "LIMITS":
+			e.Limits = parseLimits(params)
 		case "AUTH":
 			e.Auth = append(e.Auth, strings.Fields(params)...)
 		default:
@@ -39,6 +41,36 @@ func parseExtensions(text string) Extensions {
 	slices.Sort(e.Auth)
 	e.Auth = slices.Compact(e.Auth)
 	return e
+}
+
+// maxLimitDigits is the maximum number of digits in a limit (RFC 9422 section 4).
+const maxLimitDigits = 6
+
+// parseLimits parses the parameters of LIMITS, in upper case. Unknown limits and values that are no positive numbers are
+// ignored, as RFC 9422 requires. If a limit occurs twice, the lower value counts.
+func parseLimits(params string) (l Limits) {
+	for word := range strings.FieldsSeq(params) {
+		name, value, _ := strings.Cut(word, "=")
+		n, err := strconv.ParseUint(value, 10, 32)
+		if err != nil || n == 0 || len(value) > maxLimitDigits {
+			continue
+		}
+		var limit *int
+		switch name {
+		case "MAILMAX":
+			limit = &l.Messages
+		case "RCPTMAX":
+			limit = &l.Recipients
+		case "RCPTDOMAINMAX":
+			limit = &l.Domains
+		default:
+			continue
+		}
+		if *limit == 0 || int(n) < *limit {
+			*limit = int(n)
+		}
+	}
+	return l
 }
 
 // validHello reports whether name may be sent in EHLO: it must be printable ASCII without spaces, and at most 255 bytes

@@ -1,6 +1,10 @@
 package smtpclient
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // maxPath is the maximum length of an address that fits in a 512-byte command line (RFC 5321 section 4.5.3.1.4).
 const maxPath = 500
@@ -15,6 +19,7 @@ func (t *transaction) plan() bool {
 		return false
 	}
 	t.utf8 = t.env.UTF8 || !isASCII(t.env.From)
+	beyond := 0
 	for i, to := range t.env.To {
 		international := !isASCII(to)
 		switch {
@@ -22,6 +27,11 @@ func (t *transaction) plan() bool {
 			t.res.Rcpt[i] = local(553, "5.1.3", fmt.Sprintf("%q is not an address", to))
 		case international && !t.c.ext.SMTPUTF8:
 			t.res.Rcpt[i] = local(550, "5.6.7", "the host does not accept international addresses (SMTPUTF8)")
+		case t.exceedsLimits(to):
+			t.res.Rcpt[i] = local(452, beyondLimits, "the host accepts fewer recipients in one message (LIMITS); these are "+
+				"sent the message separately")
+			beyond++
+			continue // the transcript names their number, because there may be many
 		default:
 			t.utf8 = t.utf8 || international
 			t.unsettled++
@@ -29,11 +39,39 @@ func (t *transaction) plan() bool {
 		}
 		t.c.log.note("not sent: " + t.res.Rcpt[i].String())
 	}
+	if beyond > 0 {
+		t.c.log.note(fmt.Sprintf("not sent to %d of %d recipients: the host accepts fewer in one message (LIMITS)", beyond,
+			len(t.env.To)))
+	}
 	if t.unsettled == 0 {
 		t.res.Mail = local(250, "", "not asked: no recipient can be")
 		return false
 	}
 	return true
+}
+
+// beyondLimits is the enhanced status code of the local reply for a recipient beyond the host's LIMITS.
+const beyondLimits = "4.5.3"
+
+// exceedsLimits reports whether the host accepts no further recipient in this transaction because of its LIMITS. If the
+// host limits the domains of recipients, exceedsLimits counts the domain of the given recipient.
+func (t *transaction) exceedsLimits(to string) bool {
+	l := &t.c.ext.Limits
+	if l.Recipients > 0 && t.unsettled >= l.Recipients {
+		return true
+	}
+	if l.Domains == 0 {
+		return false
+	}
+	domain := strings.ToLower(to[strings.LastIndexByte(to, '@')+1:])
+	if slices.Contains(t.domains, domain) {
+		return false
+	}
+	if len(t.domains) >= l.Domains {
+		return true
+	}
+	t.domains = append(t.domains, domain)
+	return false
 }
 
 // refuseMessage returns the reply that refuses the message for every recipient, or a zero Reply.

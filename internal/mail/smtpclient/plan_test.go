@@ -33,6 +33,13 @@ func TestParseExtensions(t *testing.T) {
 		{"negative size", "mx.test\nSIZE -5", Extensions{}},
 		{"size beyond numbers", "mx.test\nSIZE 99999999999999999999", Extensions{}},
 		{"old AUTH", "mx.test\nAUTH PLAIN\nAUTH=PLAIN LOGIN", Extensions{Auth: []string{"LOGIN", "PLAIN"}}},
+		{"limits", "mx.test\nLIMITS MAILMAX=3 rcptmax=20 RCPTDOMAINMAX=1 OTHER=7\nSIZE 9", Extensions{Size: 9,
+			Limits: Limits{Messages: 3, Recipients: 20, Domains: 1}}},
+		{"limits of nothing", "mx.test\nLIMITS", Extensions{}},
+		{"limits that are none", "mx.test\nLIMITS MAILMAX=0 RCPTMAX=-1 RCPTDOMAINMAX MAILMAX= RCPTMAX=many RCPTMAX=+5 " +
+			"RCPTMAX=1000000 RCPTMAX=99999999999999999999", Extensions{}},
+		{"the highest limit", "mx.test\nLIMITS RCPTMAX=999999", Extensions{Limits: Limits{Recipients: 999999}}},
+		{"limits twice", "mx.test\nLIMITS RCPTMAX=5 RCPTMAX=3 RCPTMAX=4", Extensions{Limits: Limits{Recipients: 3}}},
 		{"longer words are others", "mx.test\nPIPELININGS\nX-8BITMIME", Extensions{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -25,6 +25,10 @@ type Reply struct {
 	Local    bool   // whether this package created the reply, based on the extensions that the host offers
 }
 
+// BeyondLimits reports whether this package created the reply for a recipient beyond the host's LIMITS. The message can
+// be sent to this recipient in a further transaction at once.
+func (r Reply) BeyondLimits() bool { return r.Local && r.Code == 452 && r.Enhanced == beyondLimits }
+
 // Positive reports whether the command was accepted (2xx).
 func (r Reply) Positive() bool { return r.Code/100 == 2 }
 

@@ -115,7 +115,8 @@ func TestReplyString(t *testing.T) {
 func FuzzReply(f *testing.F) {
 	for _, seed := range []string{
 		"250 ok\r\n", "250-a\r\n250 b\r\n", "550 5.1.1 no\r\n", "550-5.7.1 a\r\n550 5.7.1 b\r\n", "250-a\r\n251 b\r\n",
-		"\xff\xfe", "250 \x00\xff\r\n", "250-mx\r\n250-SIZE 10\r\n250 AUTH=A B\r\n", "250-\r\n250", "999 x\r\n", "250\n",
+		"\xff\xfe", "250 \x00\xff\r\n", "250-mx\r\n250-SIZE 10\r\n250 AUTH=A B\r\n",
+		"250-mx\r\n250 LIMITS RCPTMAX=1 MAILMAX=999999 RCPTDOMAINMAX=0 =\r\n", "250-\r\n250", "999 x\r\n", "250\n",
 		strings.Repeat("250-x\n", 200),
 	} {
 		f.Add([]byte(seed))
@@ -144,8 +145,14 @@ func FuzzReply(f *testing.F) {
 		if strings.ContainsAny(r.String(), "\r\n") {
 			t.Fatalf("more than a line: %q", r.String())
 		}
-		if e := parseExtensions(r.Text); e.Size < 0 || len(e.Auth) > len(r.Text) {
+		e := parseExtensions(r.Text)
+		if e.Size < 0 || len(e.Auth) > len(r.Text) {
 			t.Fatalf("extensions %+v of %q", e, r.Text)
+		}
+		for _, limit := range []int{e.Limits.Messages, e.Limits.Recipients, e.Limits.Domains} {
+			if limit < 0 || limit > 999999 || limit > 0 && !strings.Contains(strings.ToUpper(r.Text), "LIMITS ") {
+				t.Fatalf("limits %+v of %q", e.Limits, r.Text)
+			}
 		}
 	})
 }

@@ -38,7 +38,7 @@ func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, e
 	if !t.plan() {
 		return t.res, nil
 	}
-	if c.broken || c.r.Buffered() > 0 {
+	if !c.Usable() || c.r.Buffered() > 0 {
 		c.broken = true
 		return t.res, &Error{Stage: StageMail, Temporary: true, Stale: true, Err: ErrUnusable}
 	}
@@ -60,11 +60,12 @@ type transaction struct {
 	traits traits
 	res    Result
 
-	utf8      bool  // whether MAIL has the SMTPUTF8 parameter
-	mailDone  bool  // whether the reply to MAIL has arrived
-	accepted  int   // number of recipients that the host accepted
-	unsettled int   // number of recipients without a reply, including those for which RCPT has not been sent yet
-	goodbye   Reply // a 421 reply; the host may not send any replies after it (RFC 5321 section 3.8)
+	domains   []string // of recipients, in lower case, if the host limits them
+	utf8      bool     // whether MAIL has the SMTPUTF8 parameter
+	mailDone  bool     // whether the reply to MAIL has arrived
+	accepted  int      // number of recipients that the host accepted
+	unsettled int      // number of recipients without a reply, including those for which RCPT has not been sent yet
+	goodbye   Reply    // a 421 reply; the host may not send any replies after it (RFC 5321 section 3.8)
 }
 
 // run sends the envelope and, if the host accepted a recipient, the message.

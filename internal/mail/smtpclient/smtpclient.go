@@ -1,4 +1,5 @@
-// Package smtpclient sends email to a host over SMTP (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531). It connects,
+// Package smtpclient sends email to a host over SMTP (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531,
+// 9422). It connects,
 // negotiates TLS, authenticates, and sends any number of messages on one connection.
 //
 // # Invariants
@@ -10,6 +11,8 @@
 //   - The transcript never contains secrets or message text.
 //   - With a TLS mode that demands encryption, no envelope and no message is sent before the TLS handshake has
 //     succeeded as the mode demands.
+//   - A message that is larger than the host's SIZE, and recipients beyond its LIMITS, are not sent. Their replies are
+//     Local.
 //
 // # Failures
 //
@@ -121,7 +124,15 @@ type Extensions struct {
 	EnhancedCodes bool
 	StartTLS      bool
 	Size          int64    // maximum message size in bytes; 0 means unknown or unlimited
+	Limits        Limits   // what LIMITS announces
 	Auth          []string // SASL mechanisms in upper case
+}
+
+// Limits holds the limits that a host announces for a session (RFC 9422); 0 means none.
+type Limits struct {
+	Messages   int // MAILMAX: transactions over one connection
+	Recipients int // RCPTMAX: recipients of one transaction
+	Domains    int // RCPTDOMAINMAX: different domains among these recipients
 }
 
 // TLSState describes the encryption of the connection. The zero value means that the connection is not encrypted.

@@ -30,6 +30,8 @@ type Config struct {
 	UTF8     bool              // offers SMTPUTF8
 	Domain   string            // the server's name; empty is "mx.test"
 
+	MaxRecipients int // of a message, announced in LIMITS (RFC 9422); 0 means no limit
+
 	Greet func() string                // a reply that replaces the greeting and ends the connection
 	Mail  func(from string) string     // the reply to MAIL
 	Rcpt  func(from, to string) string // the reply to RCPT
@@ -83,6 +85,7 @@ func NewServer(t testing.TB, config Config) *Server {
 	s.server.AllowInsecureAuth = true
 	s.server.EnableSMTPUTF8 = config.UTF8
 	s.server.MaxMessageBytes = config.MaxSize
+	s.server.MaxRecipients = config.MaxRecipients
 	s.server.ErrorLog = log.New(io.Discard, "", 0) // otherwise the library logs every connection that a test closes
 	s.greet = &greeter{Listener: listener, s: s}
 	listener = s.greet

@@ -108,6 +108,17 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 		now := s.shape.now()
 		s.hosts.end(at, team, out.response, now.Sub(began), now)
 	}()
+	if out, news, again = s.converse(ctx, h, team, env, msg); news == nil && out.withheld == nil {
+		s.sendFurther(ctx, h, team, &out, env, msg)
+	}
+	return out, news, again
+}
+
+// converse sends the message to the recipients that one transaction may have. It is for tryHost, which describes the
+// results.
+func (s *Service) converse(ctx context.Context, h hop, team string, env smtpclient.Envelope,
+	msg [][]byte) (out outcome, news <-chan struct{}, again bool) {
+	at := h.at()
 	for {
 		l := s.pool.get(h.key(), h.verifies(), h.messages)
 		kept := l != nil

@@ -188,6 +188,9 @@ func (m *ReplyMeaning) place(p evidence.Provider, local bool) {
 
 func translate(p evidence.Provider, stage string, r reply, local bool) ReplyMeaning {
 	switch {
+	case local && r.enhanced == "4.5.3": // package smtpclient has the text
+		return ReplyMeaning{Class: Unreachable,
+			Says: "The host accepts fewer recipients in one message, and a further message could not begin at once."}
 	case local:
 		return ReplyMeaning{Class: ownClass(r)}
 	case r.code/100 == 2:

@@ -19,6 +19,8 @@ const (
 	minTTL     = 5 * time.Second
 	maxTTL     = time.Hour
 	defaultTTL = 60 * time.Second // TTL for answers that have none
+	// failureTTL is how long the failure of a look-up for HostTLSA is cached.
+	failureTTL = 2 * time.Minute
 	// flightTimeout is the time limit for a look-up that several callers may share. A shared look-up continues even if
 	// its first caller gives up, because other callers may be waiting for it.
 	flightTimeout = time.Minute
@@ -41,8 +43,11 @@ type timed interface {
 }
 
 // Cached is a Secure that caches the answers and the definite errors of another Resolver. Each answer is cached for its
-// TTL, but for at least five seconds and at most one hour. Temporary failures are not cached. Concurrent callers with
-// the same question share one look-up, which continues even if one of them gives up.
+// TTL, but for at least five seconds and at most one hour. Concurrent callers with the same question share one look-up,
+// which continues even if one of them gives up.
+//
+// Temporary failures are not cached, except those of TLSA and CNAMESecure, which HostTLSA calls for each email to a
+// host. They are cached for two minutes, unless our own servers failed.
 //
 // Secure look-ups have entries of their own, because other look-ups may ask servers that do not validate. If the other
 // Resolver is no Secure, the answers are insecure.
@@ -63,6 +68,7 @@ const (
 	mxSecureKind    = "secure mx"
 	addrSecureKind  = "secure addr"
 	cnameSecureKind = "secure cname"
+	tlsaKind        = "tlsa"
 )
 
 type entry struct {
@@ -118,7 +124,7 @@ func (c *Cached) CNAMESecure(ctx context.Context, name string) (Answer[string], 
 
 // TLSA implements Secure.
 func (c *Cached) TLSA(ctx context.Context, name string) (Answer[TLSA], error) {
-	return getAnswer(ctx, c, "tlsa", name, c.r.tlsa)
+	return getAnswer(ctx, c, tlsaKind, name, c.r.tlsa)
 }
 
 // getAnswer is get for secure look-ups. The caller may modify the list of records.
@@ -175,6 +181,8 @@ func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(c
 		value, ttl, err := lookup(ctx, k.name)
 		if err == nil || errors.Is(err, ErrNotFound) {
 			c.add(entry{key: k, value: value, err: err, expires: time.Now().Add(min(max(ttl, minTTL), maxTTL))})
+		} else if (kind == tlsaKind || kind == cnameSecureKind) && !errors.Is(err, ErrNoServer) {
+			c.add(entry{key: k, value: value, err: err, expires: time.Now().Add(failureTTL)})
 		}
 		return value, err
 	})

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/miekg/dns"
 	"golang.org/x/sync/singleflight"
 )
@@ -31,9 +32,10 @@ const (
 // at most four servers, and returns a temporary failure after each of them has failed twice. DNS accepts a response
 // only if its source address and port, its id and its question match the query.
 //
-// Each query asks whether the answer was authenticated (the AD bit, RFC 6840 section 5.7). DNS believes only validating
-// servers that it was given, and servers on a loopback address. Secure look-ups ask only these servers, if there are
-// any. Otherwise an attacker who makes a validating server fail could have its question answered by another one.
+// Each query asks whether the answer was authenticated (the AD bit, RFC 6840 section 5.7). DNS may believe only
+// validating servers that it was given, and servers on a loopback address. Secure look-ups ask only these servers, if
+// there are any. Otherwise an attacker who makes a validating server fail could have its question answered by another
+// one. DNS believes such a server after it has passed the self-check (see Believes).
 type DNS struct {
 	servers []*server
 	secure  []*server // those that secure look-ups ask
@@ -42,16 +44,26 @@ type DNS struct {
 	// Observe, if set, is called after each secure look-up with its kind: mx, addr, cname or tlsa. It must be set before
 	// the first look-up.
 	Observe func(kind string, o Outcome)
+	// SignedZone is a signed zone for whose SOA record the self-check asks; "" means the root zone. It is for networks
+	// that cannot reach the root zone, and must be set before the first look-up.
+	SignedZone string
 
-	mu    sync.Mutex
-	known [maxKnown]question // questions with positive answers about different domains, the last one first
+	counts counts
+
+	mu        sync.Mutex
+	known     [maxKnown]question // questions with positive answers about different domains, the last one first
+	checked   bool               // whether the self-check has run
+	wasSecure *simplelru.LRU[question, struct{}]
 }
 
 // server is a DNS server.
 type server struct {
-	addr       string
-	believed   bool      // whether its AD bit counts
-	answeredAt time.Time // time of its last answer, positive or negative; guarded by the mutex of DNS
+	addr     string
+	believed bool // whether its AD bit counts after the self-check
+
+	// The mutex of DNS guards the following fields.
+	standing   standing
+	answeredAt time.Time // time of its last answer, positive or negative
 }
 
 // NewDNS returns a resolver that queries the given servers, in the form "address:port", or the servers in
@@ -65,6 +77,7 @@ func NewDNS(servers []string, validating ...string) (*DNS, error) {
 		}
 	}
 	d := new(DNS)
+	d.wasSecure, _ = simplelru.NewLRU[question, struct{}](maxSecure, nil) // the error is for sizes below 1
 	var err error
 	if d.servers, err = newServers(servers, false); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,13 +16,17 @@ import (
 // records, is empty (in which case ask returns no error), or is ErrNoName. The server that gives the answer decides
 // whether it is secure.
 //
-// If secure is set, ask queries the servers for secure look-ups. If a server that is believed finds wrong signatures,
-// ask returns ErrBogus at once: a server that does not validate might answer the question.
+// If secure is set, ask queries the servers for secure look-ups. If a server that may be believed finds wrong
+// signatures, ask fails at once: a server that does not validate might answer the question. The error is ErrBogus, or
+// ErrNoServer if the server finds wrong signatures in another zone too.
 func (d *DNS) ask(ctx context.Context, q question, secure bool) (answer, error) {
 	if err := checkName(q.name); err != nil {
 		return answer{}, err
 	}
 	var last error
+	if secure {
+		d.firstCheck(ctx)
+	}
 	servers, since, silent := d.serversFor(secure), time.Now(), true
 	for range rounds {
 		for _, s := range servers {
@@ -35,7 +40,12 @@ func (d *DNS) ask(ctx context.Context, q question, secure bool) (answer, error) 
 			case definite(m):
 				d.remember(s, q, m)
 				a := newAnswer(m)
-				a.secure = s.believed && m.AuthenticatedData
+				if secure {
+					if a.secure, err = d.authentic(ctx, s, q, m); err != nil {
+						silent, last = false, err
+						continue
+					}
+				}
 				if m.Rcode == dns.RcodeNameError {
 					return a, fmt.Errorf("%w: %s", ErrNoName, q.name)
 				}
@@ -44,7 +54,7 @@ func (d *DNS) ask(ctx context.Context, q question, secure bool) (answer, error) 
 				silent = false
 				last = fmt.Errorf("server %s answers %d %s", s.addr, m.Rcode, dns.RcodeToString[m.Rcode])
 				if secure && s.believed && wrongSignatures(ctx, s.addr, q, m) {
-					return answer{}, fmt.Errorf("%w: %s %s: %w", ErrBogus, dns.TypeToString[q.qtype], q.name, last)
+					return answer{}, d.bogus(ctx, s, q, last)
 				}
 			}
 		}
@@ -52,12 +62,18 @@ func (d *DNS) ask(ctx context.Context, q question, secure bool) (answer, error) 
 	return answer{}, d.failure(ctx, q, secure, since, silent, last)
 }
 
-// serversFor returns the servers that secure or other look-ups query.
+// serversFor returns the servers that secure or other look-ups query. If a server has passed the self-check, secure
+// look-ups do not query those that have failed it, because their answers are insecure.
 func (d *DNS) serversFor(secure bool) []*server {
-	if secure {
+	if !secure {
+		return d.servers
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.ContainsFunc(d.secure, func(s *server) bool { return s.standing == validates }) {
 		return d.secure
 	}
-	return d.servers
+	return slices.DeleteFunc(slices.Clone(d.secure), func(s *server) bool { return s.standing == ignoresSignatures })
 }
 
 // wrongSignatures reports whether a server failed because the signatures of the answer are wrong. The server says so

@@ -10,13 +10,14 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ErrNoServer means that this installation's DNS servers do not work at present. It is always wrapped together with
+// ErrNoServer means that this installation's DNS servers do not work at present, or that a validating one finds all
+// signatures wrong. It is always wrapped together with
 // ErrTemporary. If only the name servers of the domain that was looked up do not work, the error is not ErrNoServer.
 var ErrNoServer error = outage{}
 
 type outage struct{}
 
-func (outage) Error() string { return "our DNS servers do not answer any questions" }
+func (outage) Error() string { return "our DNS servers do not work" }
 
 // Outage reports that the DNS servers failed, and not the domain that was looked up (see fault.IsOutage).
 func (outage) Outage() bool { return true }

@@ -5,7 +5,8 @@
 //
 // - Names in arguments and results are ASCII (A-labels) without a trailing dot; names in results are in lower case.
 // - Every look-up is bounded: attempts, CNAME hops and records are limited, and the context limits the total time.
-// - An answer or an absence is secure only if one server that may be believed has authenticated all of it (DNSSEC).
+// - An answer or an absence is secure only if a server has authenticated all of it (DNSSEC) that may be believed and has
+// passed the self-check.
 //
 // # Failures
 //
@@ -14,7 +15,7 @@
 // as SERVFAIL, a refusal, a missing response or an invalid one, the error is ErrTemporary. After a temporary failure,
 // the caller repeats the look-up later, and no mail bounces. If our own DNS servers failed, and not those of the
 // domain, the error is also ErrNoServer. If a server found wrong DNSSEC signatures, the error of a secure look-up is
-// also ErrBogus.
+// also ErrBogus, or ErrNoServer if the server finds them wrong everywhere.
 //
 // # Out of scope
 //

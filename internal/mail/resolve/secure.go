@@ -36,12 +36,13 @@ type TLSA = dane.Record
 type Answer[T any] struct {
 	Records []T
 	Name    string // the name that has the records, after aliases
-	// Secure is whether a server that DNS believes has authenticated the records and each alias that led to them.
+	// Secure is whether a server that DNS believes after a self-check has authenticated the records and each alias that led to them.
 	Secure bool
 }
 
 // ErrBogus is an ErrTemporary: a DNS server found that the signatures of the answer are wrong (DNSSEC). Either the
-// domain is set up wrongly, or the answer is forged.
+// domain is set up wrongly, or the answer is forged. If the server finds all signatures wrong, the error is ErrNoServer
+// in its place.
 var ErrBogus = fmt.Errorf("%w: the DNSSEC signatures are not valid", ErrTemporary)
 
 // authenticated is the error for an absence that was authenticated.
@@ -143,6 +144,7 @@ func (d *DNS) tlsa(ctx context.Context, name string) (Answer[TLSA], time.Duratio
 }
 
 func observe[T any](d *DNS, kind string, a Answer[T], err error) {
+	d.counts.add(OutcomeOf(a, err))
 	if d.Observe != nil {
 		d.Observe(kind, OutcomeOf(a, err))
 	}

@@ -25,7 +25,8 @@ type HostRecords struct {
 // fail such queries. If the host is an alias, the records are at the target of the aliases, or else at the host itself.
 // If only the alias is secure, and not its target, they can only be at the host itself.
 //
-// An error is ErrTemporary and means that the state is unknown: the caller must not deliver to the host.
+// An error is ErrTemporary and means that the state is unknown: the caller must not deliver to the host. A Cached
+// remembers such a failure for two minutes. HostTLSA may be called for several hosts at the same time.
 func HostTLSA(ctx context.Context, r Secure, host string, port uint16, addrs Answer[netip.Addr]) (HostRecords, error) {
 	host = clean(host)
 	found := HostRecords{Outcome: OutcomeInsecure}

@@ -56,49 +56,6 @@ func validation(ctx context.Context, server, signed, bogus string) Validation {
 	return v
 }
 
-// Belief is the result of the self-check for one server that secure look-ups ask.
-type Belief struct {
-	Server string
-	// Believed is whether DNS believes the server: it was named as a validating one, or it is on a loopback address.
-	Believed bool
-	// Authentic is whether the server marked the answer as authenticated.
-	Authentic bool
-	Err       error // the server did not answer
-}
-
-// MayBelieve reports whether DNS believes a server of secure look-ups. Otherwise no answer is secure.
-func (d *DNS) MayBelieve() bool {
-	for _, s := range d.secure {
-		if s.believed {
-			return true
-		}
-	}
-	return false
-}
-
-// Believes asks each server of secure look-ups for the SOA record of the root zone, which is signed. It reports whether
-// secure look-ups can find secure answers: a server that DNS believes has marked the answer as authenticated. A server
-// that is believed but not Authentic makes all its answers insecure, so DANE has no effect with it.
-func (d *DNS) Believes(ctx context.Context) (works bool, servers []Belief) {
-	servers = make([]Belief, len(d.secure))
-	var asked sync.WaitGroup
-	for i, s := range d.secure {
-		asked.Go(func() {
-			b := &servers[i]
-			b.Server, b.Believed = s.addr, s.believed
-			m, err := try(ctx, s.addr, question{".", dns.TypeSOA}, false)
-			if b.Err = err; err == nil {
-				b.Authentic = m.Rcode == dns.RcodeSuccess && len(m.Answer) > 0 && m.AuthenticatedData
-			}
-		})
-	}
-	asked.Wait()
-	for _, b := range servers {
-		works = works || b.Believed && b.Authentic
-	}
-	return works, servers
-}
-
 // Servers returns the addresses and ports of the DNS servers.
 func (d *DNS) Servers() (addrs []string) {
 	for _, s := range d.servers {

@@ -1,0 +1,305 @@
+package resolve_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/miekg/dns"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+type handler = func(*nameserver, dns.ResponseWriter, *dns.Msg)
+
+// switched returns a handler that a test can replace.
+func switched(first handler) (answer handler, change func(handler)) {
+	var now atomic.Pointer[handler]
+	now.Store(&first)
+	return func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) { (*now.Load())(n, w, q) },
+		func(next handler) { now.Store(&next) }
+}
+
+func TestBelieves(t *testing.T) {
+	t.Parallel()
+	validating, plain, missing := serve(t, signed(zone())), serve(t, rootZone), serve(t, zone())
+	failing, dead := serve(t, rcode(dns.RcodeServerFailure)), serve(t, silence)
+	believed := resolve.Belief{Server: validating.addr, MayBelieve: true, Authentic: true, Believed: true}
+	for _, c := range []struct {
+		servers []string
+		works   bool
+		want    []resolve.Belief
+	}{
+		{[]string{validating.addr}, true, []resolve.Belief{believed}},
+		{[]string{plain.addr}, false, []resolve.Belief{{Server: plain.addr, MayBelieve: true}}},
+		{[]string{missing.addr}, false, []resolve.Belief{{Server: missing.addr, MayBelieve: true}}},
+		{[]string{elsewhere(validating)}, false, []resolve.Belief{{Server: elsewhere(validating), Authentic: true}}},
+		{[]string{failing.addr, validating.addr}, true, []resolve.Belief{{Server: failing.addr, MayBelieve: true,
+			Err: cmpopts.AnyError}, believed}},
+	} {
+		r, err := resolve.NewDNS(c.servers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		works, got := r.Believes(t.Context())
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateErrors()); works != c.works || diff != "" {
+			t.Errorf("%v: works: %v (-want +got):\n%s", c.servers, works, diff)
+		}
+	}
+	if works, got := resolver(t, dead).Believes(t.Context()); works || got[0].Err == nil {
+		t.Errorf("%v, %+v", works, got)
+	}
+}
+
+// The self-check asks for the zone that is named in place of the root zone.
+func TestBelievesByAnotherZone(t *testing.T) {
+	t.Parallel()
+	answer := zone(`lab.test. 300 IN SOA a.lab.test. b.lab.test. 1 2 3 4 5`, `lab.test. 300 IN MX 1 mx.lab.test.`)
+	r := resolver(t, serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) { answer(n, marking{w, q, nil}, q) }))
+	r.SignedZone = "Lab.test."
+	a, err := r.MXSecure(t.Context(), "lab.test")
+	if err != nil || !a.Secure {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// Of several servers that were named as validating, only those that passed the self-check are believed, although all
+// mark their answers. Those that failed it are not asked.
+func TestBeliefNeedsTheSelfCheck(t *testing.T) {
+	t.Parallel()
+	// The liar marks each answer, but not the one about the root zone.
+	liar := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Name == "." {
+			rootZone(n, w, q)
+			return
+		}
+		zone(`example.com. 300 IN MX 10 evil.test.`)(n, marking{w, q, nil}, q)
+	})
+	good := serve(t, signed(secureZone))
+	for _, check := range []bool{false, true} {
+		r := resolver(t, liar, good)
+		if check {
+			if works, got := r.Believes(t.Context()); !works || got[0].Believed || got[0].Authentic || !got[1].Believed {
+				t.Errorf("%v, %+v", works, got)
+			}
+		}
+		a, err := r.MXSecure(t.Context(), "example.com")
+		if err != nil || !a.Secure || a.Records[0].Host != "mx.example.com" {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	a, err := resolver(t, liar).MXSecure(t.Context(), "example.com")
+	if err != nil || a.Secure {
+		t.Errorf("the liar alone: %+v, %v", a, err)
+	}
+}
+
+// A server that stops validating is not believed after the next self-check. Answers that were secure before are
+// counted. A server that gives no answer to the check stays believed, so that its other answers cannot be downgraded.
+func TestBeliefIsLost(t *testing.T) {
+	t.Parallel()
+	answer, change := switched(signed(secureZone))
+	server := serve(t, answer)
+	r := resolver(t, server)
+	expect := func(when string, secure bool, lapsed uint64) {
+		t.Helper()
+		a, err := r.MXSecure(t.Context(), "example.com")
+		if n := r.Counts().Lapsed; err != nil || a.Secure != secure || n != lapsed {
+			t.Errorf("%s: %+v, %v; %d lapsed, want %d", when, a, err, n, lapsed)
+		}
+	}
+	expect("validating", true, 0)
+	change(func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Name == "." {
+			rcode(dns.RcodeServerFailure)(n, w, q)
+			return
+		}
+		signed(secureZone)(n, w, q)
+	})
+	if works, got := r.Believes(t.Context()); works || got[0].Err == nil || !got[0].Believed || got[0].Lost {
+		t.Errorf("no answer: %v, %+v", works, got)
+	}
+	expect("no answer to the check", true, 0)
+	change(func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Name == "." {
+			rootZone(n, w, q)
+			return
+		}
+		signed(secureZone)(n, w, q)
+	})
+	expect("before the check", true, 0)
+	if works, got := r.Believes(t.Context()); works || !got[0].Lost || got[0].Believed {
+		t.Errorf("not validating: %v, %+v", works, got)
+	}
+	if works, got := r.Believes(t.Context()); works || got[0].Lost || got[0].Believed {
+		t.Errorf("not validating any more: %v, %+v", works, got)
+	}
+	expect("not validating", false, 1)
+	expect("not validating", false, 1)
+	change(signed(secureZone))
+	expect("before the next check", false, 1)
+	if works, _ := r.Believes(t.Context()); !works {
+		t.Error("a server that validates again is not believed")
+	}
+	expect("validating again", true, 1)
+}
+
+// While it is unknown whether a server validates, its marked answers are neither secure nor insecure.
+func TestUncheckedServer(t *testing.T) {
+	t.Parallel()
+	answer, change := switched(func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Name == "." {
+			rcode(dns.RcodeRefused)(n, w, q)
+			return
+		}
+		signed(secureZone, "plain.test.")(n, w, q)
+	})
+	r := resolver(t, serve(t, answer))
+	if a, err := r.MXSecure(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if _, err := r.TLSA(t.Context(), "_25._tcp.example.com"); !errors.Is(err, resolve.ErrTemporary) {
+		t.Errorf("an absence: %v", err)
+	}
+	if a, err := r.MXSecure(t.Context(), "plain.test"); err != nil || a.Secure {
+		t.Errorf("an insecure answer: %+v, %v", a, err)
+	}
+	if _, err := r.MX(t.Context(), "example.com"); err != nil {
+		t.Errorf("another look-up: %v", err)
+	}
+	change(signed(secureZone))
+	if a, err := r.MXSecure(t.Context(), "example.com"); err != nil || !a.Secure {
+		t.Errorf("the server answers the check: %+v, %v", a, err)
+	}
+}
+
+// A validating server with a wrong clock finds the signatures of every signed zone wrong. That is an outage of ours and
+// no verdict about the domain, although unsigned domains are found.
+func TestWrongClock(t *testing.T) {
+	t.Parallel()
+	for name, wrong := range map[string]handler{
+		"extended error": func(_ *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+			m := new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
+			m.SetEdns0(1232, false)
+			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeSignatureExpired}}
+			w.WriteMsg(m)
+		},
+		"failure unless unchecked": func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+			if !q.CheckingDisabled {
+				rcode(dns.RcodeServerFailure)(n, w, q)
+			} else if q.Question[0].Name == "." {
+				rootZone(n, w, q)
+			} else {
+				secureZone(n, w, q)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clockIsWrong atomic.Bool
+			r := resolver(t, serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+				if clockIsWrong.Load() && !strings.HasSuffix(q.Question[0].Name, "plain.test.") {
+					wrong(n, w, q)
+					return
+				}
+				signed(secureZone, "plain.test.")(n, w, q)
+			}))
+			for _, name := range []string{"example.com", "plain.test"} {
+				if _, err := r.MXSecure(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			clockIsWrong.Store(true)
+			_, err := r.TLSA(t.Context(), "_25._tcp.mx.example.com")
+			if !errors.Is(err, resolve.ErrNoServer) || !fault.IsOutage(err) || errors.Is(err, resolve.ErrBogus) ||
+				!errors.Is(err, resolve.ErrTemporary) || !strings.Contains(err.Error(), "check its clock") {
+				t.Errorf("error %v", err)
+			}
+			if _, err := r.MXSecure(t.Context(), "plain.test"); err != nil {
+				t.Error(err)
+			}
+			if works, got := r.Believes(t.Context()); works || !errors.Is(got[0].Err, resolve.ErrBogus) || got[0].Lost {
+				t.Errorf("the self-check: %v, %+v", works, got)
+			}
+			clockIsWrong.Store(false)
+			if a, err := r.TLSA(t.Context(), "_25._tcp.mx.example.com"); err != nil || !a.Secure {
+				t.Errorf("the clock is right again: %+v, %v", a, err)
+			}
+		})
+	}
+}
+
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	r := resolver(t, serve(t, withRoot(func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Name == "bogus.test." && !q.CheckingDisabled || q.Question[0].Name == "broken.test." {
+			rcode(dns.RcodeServerFailure)(n, w, q)
+			return
+		}
+		signed(secureZone, "plain.test.")(n, w, q)
+	})))
+	r.MXSecure(t.Context(), "example.com")
+	r.MXSecure(t.Context(), "plain.test")
+	r.MXSecure(t.Context(), "no.plain.test")
+	r.AddrsSecure(t.Context(), "no.example.com")
+	r.TLSA(t.Context(), "bogus.test")
+	r.TLSA(t.Context(), "broken.test")
+	r.MX(t.Context(), "example.com")
+	want := resolve.Counts{Secure: 1, Absent: 1, Insecure: 2, Bogus: 1, Failed: 1}
+	if diff := cmp.Diff(want, r.Counts()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Failed look-ups of TLSA records and of an alias are cached, so that not each email to the host pays for them. Failures
+// of other look-ups are not cached.
+func TestCachedKeepsFailuresOfHostTLSA(t *testing.T) {
+	t.Parallel()
+	answer, change := switched(withRoot(rcode(dns.RcodeServerFailure)))
+	server := serve(t, answer)
+	c := resolve.NewCached(resolver(t, server), 10)
+	for range 3 {
+		if _, err := c.TLSA(t.Context(), "_25._tcp.mx.test"); !errors.Is(err, resolve.ErrTemporary) {
+			t.Errorf("error %v", err)
+		}
+		if _, err := c.CNAMESecure(t.Context(), "mx.test"); !errors.Is(err, resolve.ErrTemporary) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if n := server.udp.Load(); n != 8 { // in two rounds, with a query without validation each
+		t.Errorf("%d queries, want 8", n)
+	}
+	if _, err := c.MXSecure(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) {
+		t.Errorf("error %v", err)
+	}
+	change(signed(secureZone))
+	if a, err := c.MXSecure(t.Context(), "example.com"); err != nil || !a.Secure {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if _, err := c.TLSA(t.Context(), "_25._tcp.mx.test"); !errors.Is(err, resolve.ErrTemporary) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A failure of our own servers is not cached.
+func TestCachedForgetsOutages(t *testing.T) {
+	t.Parallel()
+	answer, change := switched(signed(secureZone))
+	r := resolver(t, serve(t, answer))
+	c := resolve.NewCached(r, 10)
+	if _, err := c.MXSecure(t.Context(), "plain.test"); err != nil {
+		t.Fatal(err)
+	}
+	change(rcode(dns.RcodeServerFailure))
+	if _, err := c.TLSA(t.Context(), "_25._tcp.mx.example.com"); !errors.Is(err, resolve.ErrNoServer) {
+		t.Errorf("error %v", err)
+	}
+	change(signed(secureZone))
+	if a, err := c.TLSA(t.Context(), "_25._tcp.mx.example.com"); err != nil || !a.Secure {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/dmarcrpt"
 	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -104,6 +105,7 @@ func parsers() []hostile {
 	}
 	originParsers(add)
 	hostParsers(add)
+	aggregateParsers(add)
 	add("signing", sign(), head+"\r\n", lines...)
 	add("signing of a field", sign(), head+"To: ", marks...)
 	add("SMTP commands", talk(), "EHLO a\r\n", "NOOP\r\n", "MAIL FROM:<a@b.example>\r\nRSET\r\n", "x\r\n", "\r\n",
@@ -215,6 +217,20 @@ func originParsers(add func(string, func(string), string, ...string)) {
 			"ip4:192.0.2.2 ", "exists:%{l}.b.example ", "%", "%{", "redirect=b.example ", "mx ", "ptr ", "p=reject;",
 			"rua=mailto:a@b,", "A", "AAAA", "\x00", "é")
 	}
+}
+
+// aggregateParsers adds the parser of DMARC aggregate reports.
+func aggregateParsers(add func(string, func(string), string, ...string)) {
+	read := func(s string) {
+		dmarcrpt.Read(strings.NewReader(s), int64(len(s)), func(dmarcrpt.Row) error { return nil })
+	}
+	add("DMARC report", read, "<feedback>", "<record><row><source_ip>::1</source_ip><count>1</count></row><identifiers>"+
+		"<header_from>a.example</header_from></identifiers></record>", "<record>", "<x>", "<x/>", "<a:x a='b' c='d'/>",
+		"<!-- -->", "<![CDATA[a]]>", "&amp;", "a", " ", "<a", "</", "<?a ?>", "<!a>", "\xff")
+	add("value of a DMARC report", read, "<feedback><report_metadata><report_id>", "a", " a", "<x>", "<x/>", "<!---->",
+		"<![CDATA[a]]>", "&#65;", "</report_id><report_id>")
+	add("list of a DMARC report", read, "<feedback><record><auth_results>", "<dkim/>", "<spf><domain>a</domain></spf>",
+		"<dkim><domain>a</domain><domain>a</domain></dkim>")
 }
 
 // answers is a DNS resolver in which every name has exactly one record, a TXT record.

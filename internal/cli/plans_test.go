@@ -86,6 +86,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 		d.everything(other)
 		d.examination()
 		d.policies()
+		d.tlsReports()
 		p.must("teams", "delete", "Other", "--yes")
 		eventually(t, "the other team is erased", func() bool {
 			return n.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'teams.erase' AND tries = 0`) == 0

@@ -13,6 +13,8 @@ import (
 func (n *Node) registerJobs() {
 	if n.Has("delivery") {
 		n.runner.Handle(n.Delivery.Kind())
+		// Only nodes that send mail have the addresses and the network for it.
+		n.runner.Cron(jobs.Cron{Name: "tls reports", Every: 5 * time.Minute, Run: n.TLSReports.Send})
 	}
 	if n.Has("jobs") {
 		n.runner.Handle(n.Domains.Kind())

@@ -44,10 +44,12 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	g.Go(func() error {
 		err := n.runner.Run(ctx)
 		n.Delivery.Run(ctx) // closes all idle connections, because ctx has ended
+		n.storeSessions(ctx)
 		return err
 	})
 	if n.Has("delivery") {
 		g.Go(func() error { return n.Delivery.Run(ctx) })
+		g.Go(func() error { return n.TLSReports.Run(ctx) })
 	}
 	err := g.Wait()
 	if to := n.movedTo.Load(); to != nil {

@@ -38,6 +38,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/tlspolicies"
+	"github.com/postrider/postrider/internal/sending/tlsreports"
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
@@ -62,6 +63,7 @@ type workers struct {
 	RequestLog    *requestlog.Service
 	Privacy       *privacy.Service
 	TLSPolicies   *tlspolicies.Service
+	TLSReports    *tlsreports.Service
 	Exports       *exports.Service
 	Alarms        *alarms.Service // nil unless alert_to is set
 
@@ -127,7 +129,7 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 	n.Notifications = notifications.New(notifications.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.DB,
 		n.Queue, n.Emails, n.Teams, n.Log)
 	for _, build := range []func(resources.Hooks) error{n.newWebhooks, n.newBroadcasts, n.newAutomations,
-		n.newTLSPolicies, n.newDelivery,
+		n.newTLSPolicies, n.newTLSReports, n.newDelivery,
 		n.newReceiving, n.newImports, n.newPrivacy} {
 		if err := build(h); err != nil {
 			return err

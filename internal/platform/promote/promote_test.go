@@ -549,7 +549,7 @@ func TestForeignInstallation(t *testing.T) {
 func (f *fixture) asReleased() {
 	f.Helper()
 	for _, text := range []string{`DROP TABLE installation, certificate_values, certificate_locks, certificate_failures,
-		mta_sts_policies`,
+		mta_sts_policies, tls_reports, tls_report_policies, tls_report_sessions`,
 		`DELETE FROM migrations WHERE name > '0008'`} {
 		f.execTarget(text)
 	}

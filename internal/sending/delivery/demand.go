@@ -106,7 +106,10 @@ func (s *Service) addresses(ctx context.Context, host string, by security) (reso
 func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answer[netip.Addr], by security,
 	tls string) (d demand, skip evidence.Skip, err error) {
 	d = demand{mode: directMode(tls, nil)}
-	if tls == domains.Enforced {
+	switch tls {
+	case reportTLS:
+		return d, 0, nil
+	case domains.Enforced:
 		d.rule = evidence.SenderRequires
 	}
 	if by.signed {

@@ -177,8 +177,10 @@ func (s *Service) findHosts(ctx context.Context, domain string, seen *lookup) (b
 // plan sets the addresses of a domain's mail hosts to try, in order of preference (RFC 5321 section 5.1). The parameters
 // tls and last are those of choose.
 func (s *Service) plan(ctx context.Context, w *way, by security, tls string, last bool) (err error) {
-	if by.policy, err = s.policyOf(ctx, by.domain, last); err != nil {
-		return err
+	if tls != reportTLS {
+		if by.policy, err = s.policyOf(ctx, by.domain, last); err != nil {
+			return err
+		}
 	}
 	var failed error
 	fail := func(err error, rule evidence.Rule) {

@@ -14,18 +14,37 @@ import (
 // unqueuedTime is the time limit for SendUnqueued.
 const unqueuedTime = 2 * time.Minute
 
+// reportTLS takes the place of the TLS setting of the sender's domain for reports. Connections are encrypted if the host
+// offers TLS, and prove nothing.
+const reportTLS = "report"
+
 // SendUnqueued sends a message to one address at once. It is for alarms while the database can store nothing, for
 // example because the disk is full. SendUnqueued tries each host once, and stores nothing. It fails if the team may not
 // send from the sender's domain. The limits of destinations do not apply.
 func (s *Service) SendUnqueued(ctx context.Context, teamID, from, to string, message []byte) error {
+	return s.sendNow(ctx, teamID, from, to, message, false)
+}
+
+// SendReport is like SendUnqueued, but for TLS reports. It disregards what the recipient's domain and the sender's
+// domain demand of connections, because the domain would otherwise never learn that its policy is broken (RFC 8460
+// section 5.3.1). If the host may have the message in spite of an error, the error wraps a *smtpclient.Error whose Sent
+// is true, and SendReport tries no other host.
+func (s *Service) SendReport(ctx context.Context, teamID, from, to string, message []byte) error {
+	return s.sendNow(ctx, teamID, from, to, message, true)
+}
+
+func (s *Service) sendNow(ctx context.Context, teamID, from, to string, message []byte, report bool) error {
 	if s.c.Transport == Capture {
-		return errors.New("send an email without the database: the transport is capture")
+		return errors.New("send an email without the queue: the transport is capture")
 	}
 	ctx, cancel := context.WithTimeout(ctx, unqueuedTime)
 	defer cancel()
 	message, tls, err := s.signUnqueued(ctx, teamID, from, message)
 	if err != nil {
 		return err
+	}
+	if report {
+		tls = reportTLS
 	}
 	w, err := s.choose(ctx, mailDomain(to), mailDomain(from), tls, false)
 	if err != nil {
@@ -36,7 +55,11 @@ func (s *Service) SendUnqueued(ctx context.Context, teamID, from, to string, mes
 		if err = s.sendUnqueued(ctx, h, smtpclient.Envelope{From: from, To: []string{to}}, message); err == nil {
 			return nil
 		}
-		failed = errors.Join(failed, fmt.Errorf("send an email without the database through %s: %w", h, err))
+		err = fmt.Errorf("send an email without the queue through %s: %w", h, err)
+		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Sent && report {
+			return err
+		}
+		failed = errors.Join(failed, err)
 	}
 	return failed
 }

@@ -1,0 +1,55 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/node/resources"
+	"github.com/postrider/postrider/internal/sending/delivery"
+	"github.com/postrider/postrider/internal/sending/tlsreports"
+)
+
+// newTLSReports builds the service that counts TLS sessions and reports them. Without a sender, or if relays or the
+// outbox take all mail, it counts nothing.
+func (n *Node) newTLSReports(resources.Hooks) (err error) {
+	c := tlsreports.Config{Off: !n.Config.TLSReports || n.Config.NoticeFrom == "" ||
+		n.Config.Transport != delivery.Direct}
+	if !c.Off {
+		if c.From, err = message.ParseFrom(n.Config.NoticeFrom); err != nil {
+			return fmt.Errorf("notice_from: %w", err)
+		}
+	}
+	n.TLSReports, err = tlsreports.New(c, tlsreports.Deps{DB: n.DB, DNS: n.DNS, Guard: n.strangers, Log: n.Log,
+		Mail: n.mailReport})
+	return err
+}
+
+// mailReport sends an email with a report from the operator's team.
+func (n *Node) mailReport(ctx context.Context, from, to string, raw []byte) error {
+	team, err := n.Teams.Operator(ctx, n.Config.OperatorTeam)
+	if err != nil {
+		return fmt.Errorf("find the operator's team: %w", err)
+	}
+	err = n.Delivery.SendReport(ctx, team.ID, from, to, raw)
+	if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Sent {
+		return fmt.Errorf("%w: %w", tlsreports.ErrUnknown, err)
+	}
+	return err
+}
+
+// storeTime limits how long a stopping node tries to store the counts of its last TLS sessions.
+const storeTime = 10 * time.Second
+
+// storeSessions stores the counts of TLS sessions when this node stops. A failure is only logged, because the counts
+// concern reports to others alone.
+func (n *Node) storeSessions(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+	defer cancel()
+	if err := n.TLSReports.Flush(ctx); err != nil {
+		n.Log.Warn("the counts of the last TLS sessions are lost", "error", err)
+	}
+}

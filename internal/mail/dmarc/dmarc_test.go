@@ -243,6 +243,25 @@ func TestQueries(t *testing.T) {
 	}
 }
 
+// Neither the existence of a name nor the records of another domain are looked up if they cannot change the result.
+func TestNeedlessQueries(t *testing.T) {
+	t.Parallel()
+	walker, queries := forest.walker()
+	d, err := walker.Discover(t.Context(), "a.same.example")
+	if err != nil || d.Requested != dmarc.Reject {
+		t.Errorf("%+v, %v", d, err)
+	}
+	for _, other := range []string{"b.other.example", "notsame.example"} {
+		if ok, err := walker.Aligned(t.Context(), "a.same.example", other, false); ok || err != nil {
+			t.Errorf("%s: %v, %v", other, ok, err)
+		}
+	}
+	want := []string{"_dmarc.a.same.example", "_dmarc.same.example", "_dmarc.example"}
+	if diff := cmp.Diff(want, *queries); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The number of queries for one message stays within the bound that the package comment gives.
 func TestQueriesAreBounded(t *testing.T) {
 	t.Parallel()
@@ -277,7 +296,8 @@ func TestFailures(t *testing.T) {
 	} {
 		walker, _ := forest.walker(fail)
 		d, err := walker.Discover(t.Context(), domain)
-		if !errors.Is(err, resolve.ErrTemporary) || !strings.Contains(err.Error(), domain[strings.LastIndexByte(domain, '.'):]) {
+		if name := strings.TrimPrefix(fail, "_dmarc."); !errors.Is(err, resolve.ErrTemporary) ||
+			!strings.Contains(err.Error(), " of "+name) && !strings.Contains(err.Error(), " whether "+name) {
 			t.Errorf("%s: %v", domain, err)
 		}
 		if diff := cmp.Diff(dmarc.Discovery{}, d); diff != "" {

@@ -44,7 +44,8 @@ func TestParse(t *testing.T) {
 			RUA: []string{"MAILTO:a@b.example", "https://c.example/d"}},
 		"v=DMARC1; p=none; rua=a@b.example, mailto:, mailto:@b, mailto:a@, https:, :x, %, mailto:a@b.example": {
 			P: dmarc.None, RUA: mail},
-		"v=DMARC1; rua=mailto:a@b.example": {Invalid: true, RUA: mail},
+		"v=DMARC1; p=none; rua=mailto:ü@b.example": {P: dmarc.None},
+		"v=DMARC1; rua=mailto:a@b.example":         {Invalid: true, RUA: mail},
 	} {
 		got, ok := dmarc.Parse(text)
 		if diff := cmp.Diff(want, got); diff != "" || !ok {
@@ -55,7 +56,8 @@ func TestParse(t *testing.T) {
 
 func TestParseOtherRecords(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", ";", "v", "v=", "v=DMARC", "v=DMARC10; p=none", "v=dmarc1; p=none", "V=DMARC1; p=none",
+	for _, text := range []string{"", ";", "v", "v=", "v=DMARC", "v=DMARC10; p=none", "v=dmarc1; p=none",
+		"V=DMARC1; p=none",
 		"v=DMARC1 p=none", "v=DMARC1, p=none", " v=DMARC1; p=none", "p=none; v=DMARC1", "v=spf1 -all", "v\n=DMARC1;",
 		"\"v=DMARC1; p=none\"", "v=DMARC2; p=none", "w=DMARC1; p=none", ";v=DMARC1; p=none"} {
 		if r, ok := dmarc.Parse(text); ok {

@@ -39,8 +39,16 @@ func (c *copies) Read(p []byte) (int, error) {
 
 func packed(t *testing.T, r io.Reader) []byte {
 	t.Helper()
+	return packedAt(t, gzip.DefaultCompression, r)
+}
+
+func packedAt(t *testing.T, level int, r io.Reader) []byte {
+	t.Helper()
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w, err := gzip.NewWriterLevel(&out, level)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := io.Copy(w, r); err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +98,9 @@ func TestBombs(t *testing.T) { // not parallel, because it measures allocations 
 		"nested, unknown": {packed(t, repeated(head, "<x>", 1_000_000, "")), "nested", 1 << 20},
 		"text in pieces": {packed(t, repeated(head+"<record><row><count>", "1<!---->", 100_000, "</count>")), "whole number",
 			8 << 20},
+		// Without the search for repetitions, a byte takes a bit.
+		"gzip, more than 100 MB": {packedAt(t, gzip.HuffmanOnly, repeated(report, strings.Repeat("\x00", 1<<20), 100, "")),
+			"the XML has more than", 1 << 20},
 		"many entries": {manyEntries(t, 20_000), "index of the archive", 4 << 20},
 	} {
 		var err error

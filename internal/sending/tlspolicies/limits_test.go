@@ -70,6 +70,9 @@ func TestUnreadableRow(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.absent("gone.example")
+		if e, err := s.Show(t.Context(), "bad.example"); err != nil || e.Unreadable || e.ID != "1" {
+			t.Errorf("after the refresh: %+v, %v", e, err)
+		}
 		for _, domain := range domains[:3] {
 			f.expect(s, domain, "enforce", live, "", 2)
 		}

@@ -328,3 +328,29 @@ func TestNewNeedsDeps(t *testing.T) {
 		t.Error("a service without dependencies")
 	}
 }
+
+// If the outcome of a failed fetch cannot be stored, the node does not take it for the row: the next email reads the
+// row, which another node may have changed.
+func TestFailedFetchIsNoRow(t *testing.T) {
+	t.Parallel()
+	d, proxy := dbtest.Proxied(t, 3*time.Second)
+	f := newFixture(t, d)
+	f.lab.Set(site, ststest.Site{TXT: ststest.Record("1"), Handler: func(w http.ResponseWriter, r *http.Request) {
+		proxy.Refuse()
+		http.NotFound(w, r)
+	}})
+	f.expect(f.s, site, "", none, mtasts.FetchError, 1)
+	if err := proxy.Pass(); err != nil {
+		t.Fatal(err)
+	}
+	now := db.Micros(f.clock.Now())
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE mta_sts_policies SET id = '2', policy = $1, fetched_at = $2, expires_at = $3,
+			claimed_until = 0`, strings.ReplaceAll(enforced, "\r", ""), now, now+int64(time.Hour/time.Microsecond))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.lab.Set(site, ststest.Site{})
+	f.expect(f.s, site, "enforce", cached, mtasts.FetchError, 1)
+}

@@ -62,6 +62,8 @@ func (s *Service) renew(ctx context.Context, domain string, r record, since time
 		s.p.Log.Warn("a TLS policy cannot be stored", "domain", domain, "error", err)
 		if f.result == "" {
 			s.memory.put(domain, next, s.c.Now(), version)
+		} else {
+			s.memory.forget(domain) // the next email reads the row
 		}
 	}
 	return next, nil

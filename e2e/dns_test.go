@@ -15,9 +15,17 @@ type nameServer struct {
 	t    *testing.T
 	addr string
 
+	// signed is a zone whose answers the server marks as authenticated, as a server that validates signatures would; ""
+	// if there is none.
+	signed string
+
 	mu      sync.Mutex
 	records []dns.RR
 }
+
+// rootSOA is the record of the root zone by which a server shows that it validates signatures.
+var rootSOA = &dns.SOA{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60}, Ns: "ns.example.",
+	Mbox: "hostmaster.example.", Serial: 1}
 
 // startDNS starts a DNS server without records that stops when the test ends.
 func startDNS(t *testing.T) *nameServer {
@@ -62,5 +70,12 @@ func (s *nameServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		}
 	}
 	s.mu.Unlock()
+	if name := strings.ToLower(q.Question[0].Name); s.signed != "" && (name == "." || dns.IsSubDomain(s.signed, name)) {
+		answer.AuthenticatedData = true
+		if name == "." {
+			answer.Rcode = dns.RcodeSuccess
+			answer.Answer = append(answer.Answer, rootSOA)
+		}
+	}
 	w.WriteMsg(answer)
 }

@@ -119,6 +119,7 @@ var alarmPages = map[string]string{
 	"certificate.acme":    "troubleshooting#browsers-or-mail-programs-refuse-the-certificate",
 	"certificate.missing": "https#a-host-has-no-certificate",
 	"destinations":        "destinations#the-file-of-destinations-is-invalid",
+	"dnssec":              "dane#no-server-validates-signatures",
 	"backup":              "backup-and-restore#no-backup-was-recorded",
 }
 
@@ -135,6 +136,9 @@ func helpWith(cause, publicURL string) string {
 // nodeConditions returns the conditions of this node's file of destinations, disks and certificates.
 func (n *Node) nodeConditions() []alarms.Condition {
 	all := []alarms.Condition{n.destinationsCondition()}
+	if n.wantsDNSSEC() {
+		all = append(all, n.dnssecCondition())
+	}
 	measured, _ := n.disks.measure() // an error concerns one disk; the check disk_space reports it
 	for _, d := range measured {
 		all = append(all, diskCondition(d, n.Config.Hostname))

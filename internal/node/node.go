@@ -90,11 +90,13 @@ type Node struct {
 	outboxKey string           // development key, which opens the outbox from other machines; may be empty
 	limits    *teams.Limiter   // shared by the API and SMTP submission
 	dns       resolve.Resolver // with a cache
-	oauth     *oauth.Server
-	certs     *certs.Manager // nil for a command
-	https     net.Listener   // open HTTPS listener that Run will serve; may be nil
-	ports     []mailPort     // open SMTP listeners that Run will serve
-	lock      *os.File
+	// dnssecProblem says what the last self-check found wrong with the servers of dnssec_resolvers; nil if nothing.
+	dnssecProblem atomic.Pointer[string]
+	oauth         *oauth.Server
+	certs         *certs.Manager // nil for a command
+	https         net.Listener   // open HTTPS listener that Run will serve; may be nil
+	ports         []mailPort     // open SMTP listeners that Run will serve
+	lock          *os.File
 
 	live         atomic.Pointer[config.Config] // settings as of the last reload; see settings
 	reloading    sync.Mutex                    // held while settings are replaced

@@ -49,13 +49,14 @@ func (n *Node) newObservation(log *slog.Logger) (o observation, err error) {
 	o = observation{disks: &disks{folders: diskFolders(n.Config)}, certificates: &certificateList{}}
 	o.health = telemetry.NewHealth(n.checks(o.certificates)...)
 	o.metrics = telemetry.New(telemetry.Sources{Version: n.o.Version, Health: o.health,
-		Connections: n.openConnections,
-		Pauses:      func() (int, int) { return n.Delivery.Pauses() },
-		Relays:      func() map[string]bool { return n.Delivery.RestingRelays() },
-		RunningJobs: func() map[string]int64 { return n.runner.Running() },
-		Disks:       func() []telemetry.Disk { return n.disks.last() },
-		BlobErrors:  func() map[string]int64 { return n.Blobs.Failures() },
-		Clock:       func() (time.Duration, bool) { return n.DB.ClockOffset() },
+		Connections:   n.openConnections,
+		Pauses:        func() (int, int) { return n.Delivery.Pauses() },
+		Relays:        func() map[string]bool { return n.Delivery.RestingRelays() },
+		RunningJobs:   func() map[string]int64 { return n.runner.Running() },
+		SecureLookUps: n.secureLookUps,
+		Disks:         func() []telemetry.Disk { return n.disks.last() },
+		BlobErrors:    func() map[string]int64 { return n.Blobs.Failures() },
+		Clock:         func() (time.Duration, bool) { return n.DB.ClockOffset() },
 		Expiries: func() []telemetry.CertificateExpiry {
 			all, _ := o.certificates.expiries()
 			return all
@@ -281,6 +282,8 @@ const (
 	dnsEvery   = 30 * time.Second
 	clockEvery = 10 * time.Second
 	diskEvery  = 10 * time.Second
+	// dnssecEvery is how long a resolver that has stopped validating goes unnoticed.
+	dnssecEvery = 5 * time.Minute
 	// clockMax is how far a node's clock may differ from the database's. Signatures and links contain times.
 	clockMax = 5 * time.Second
 )
@@ -309,6 +312,9 @@ func (n *Node) checks(c *certificateList) []telemetry.Check {
 	}
 	if !n.Config.TrustDomains {
 		all = append(all, telemetry.Check{Name: "dns", Every: dnsEvery, Run: n.checkDNS})
+	}
+	if n.wantsDNSSEC() {
+		all = append(all, telemetry.Check{Name: "dnssec", Every: dnssecEvery, Run: n.checkDNSSEC})
 	}
 	return all
 }

@@ -189,7 +189,7 @@ func (n *Node) newAutomations(resources.Hooks) (err error) {
 // even if the operator opens other networks to webhooks.
 func (n *Node) newTLSPolicies(resources.Hooks) (err error) {
 	n.strangers = publicGuard(n.Config)
-	n.TLSPolicies, err = tlspolicies.New(tlspolicies.Config{}, tlspolicies.Deps{DB: n.DB, DNS: n.dns, Fresh: n.DNS,
+	n.TLSPolicies, err = tlspolicies.New(tlspolicies.Config{Port: n.Config.MTASTSPort}, tlspolicies.Deps{DB: n.DB, DNS: n.dns, Fresh: n.DNS,
 		Guard: n.strangers, Log: n.Log})
 	return err
 }
@@ -200,13 +200,18 @@ func (n *Node) newDelivery(resources.Hooks) (err error) {
 	n.DB.OnHint(captureTopic, n.Outbox.Hear)
 	n.DB.OnListening(n.Outbox.Resync)
 	routes := n.deliveryRoutes()
+	obeyed := n.TLSPolicies
+	if !c.MTASTS {
+		obeyed = nil
+	}
 	n.Delivery, err = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, Relays: routes.Relays,
 		Destinations: routes.Destinations, SMTPPort: c.SMTPPort, Schedule: routes.Schedule, Workers: c.DeliveryWorkers,
 		Signers:         c.Signers,
 		LaneConnections: c.LaneConcurrency, LaneRate: routes.LaneRate, MaxConnections: c.ConnectionsMax,
-		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere()},
+		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere(),
+		DANE: n.obeysDANE()},
 		delivery.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains, Keys: n.Keys,
-			DNS: n.dns, Blobs: n.Blobs, Outbox: n.Outbox, Guard: n.Guard, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
+			DNS: n.dns, TLSPolicies: obeyed, Blobs: n.Blobs, Outbox: n.Outbox, Guard: n.Guard, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
 			Observe:       n.observeDelivery(),
 			OnLimitRaised: func(group string) { n.runner.LimitRaised(emails.DeliveryKind, group) }})
 	return err

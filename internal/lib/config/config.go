@@ -60,6 +60,9 @@ type Config struct {
 	SMTPPort         int             `toml:"smtp_port" default:"25" doc:"Port that the direct transport connects to. Use other values than 25 only for tests."`
 	DNSServers       []string        `toml:"dns_servers" doc:"DNS resolvers, as address or address:port. Empty: the resolvers of the system."`
 	DNSSECResolvers  []string        `toml:"dnssec_resolvers" doc:"DNS resolvers that validate signatures (DNSSEC), as address or address:port. Look-ups for DANE ask only these, and Postrider believes their verdict. Name only resolvers on this machine, or behind a protected link. Empty: the resolvers of dns_servers, or of the system, that have a loopback address."`
+	DANE             bool            `toml:"dane" default:"true" doc:"Obey the TLSA records of mail hosts (DANE), with the transport direct. This has an effect only with a DNS resolver that validates signatures: one that dnssec_resolvers names, or one with a loopback address."`
+	MTASTS           bool            `toml:"mta_sts" default:"true" doc:"Obey the MTA-STS policies of recipients' domains, with the transport direct."`
+	MTASTSPort       int             `toml:"mta_sts_port" default:"443" doc:"Port from which MTA-STS policies are fetched. Use other values than 443 only for tests."`
 	DeliveryWorkers  int             `toml:"delivery_workers" default:"0" doc:"Number of concurrent deliveries. 0: four per CPU, at least 16."`
 	Signers          int             `toml:"signers" default:"0" doc:"Number of concurrent DKIM signatures. 0: one per CPU."`
 	RetrySchedule    []time.Duration `toml:"retry_schedule" live:"true" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between delivery attempts, each with a small random variation. The email bounces after the last one."`

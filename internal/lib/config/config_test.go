@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 		HTTPListen: ":8080", PublicURL: "http://localhost:8080", Hostname: "node1.example.com",
 		RateLimit: 10, LegacyAliases: true, AttachmentMax: 40 << 20, ImportMaxSize: 50 << 20, BroadcastBounceLimit: 5,
 		BroadcastComplaintLimit: 0.3,
-		Transport:               "direct", RelayTLS: "opportunistic", SMTPPort: 25,
+		Transport:               "direct", RelayTLS: "opportunistic", SMTPPort: 25, DANE: true, MTASTS: true, MTASTSPort: 443,
 		DeliveryWorkers: max(16, 4*runtime.NumCPU()), Signers: runtime.NumCPU(),
 		RetrySchedule: []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
 			2 * time.Hour, 4 * time.Hour,

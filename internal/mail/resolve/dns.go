@@ -39,6 +39,7 @@ const (
 type DNS struct {
 	servers []*server
 	secure  []*server // those that secure look-ups ask
+	named   bool      // whether these were named as validating servers
 	probes  singleflight.Group
 
 	// Observe, if set, is called after each secure look-up with its kind: mx, addr, cname or tlsa. It must be set before
@@ -85,7 +86,10 @@ func NewDNS(servers []string, validating ...string) (*DNS, error) {
 	if d.secure, err = newServers(validating, true); err != nil {
 		return nil, err
 	}
-	if len(d.secure) > 0 {
+	if d.named = len(d.secure) > 0; d.named {
+		for _, s := range d.servers {
+			s.believed = false
+		}
 		return d, nil
 	}
 	for _, s := range d.servers {
@@ -99,14 +103,20 @@ func NewDNS(servers []string, validating ...string) (*DNS, error) {
 	return d, nil
 }
 
-// newServers returns the servers with the given addresses. Servers on a loopback address are believed in any case.
+// forwarder is the address of the DNS server in containers of Docker. It passes answers on from the servers of the host,
+// over a network that nobody needs to have protected, and keeps their AD bit.
+var forwarder = netip.MustParseAddr("127.0.0.11")
+
+// newServers returns the servers with the given addresses. Servers on a loopback address are believed in any case,
+// except for forwarder.
 func newServers(addrs []string, believed bool) (servers []*server, err error) {
 	for _, s := range addrs {
 		addr, err := netip.ParseAddrPort(s)
 		if err != nil {
 			return nil, fmt.Errorf("DNS server %q is not address:port: %w", s, err)
 		}
-		servers = append(servers, &server{addr: s, believed: believed || addr.Addr().Unmap().IsLoopback()})
+		local := addr.Addr().Unmap().IsLoopback() && addr.Addr().Unmap() != forwarder
+		servers = append(servers, &server{addr: s, believed: believed || local})
 	}
 	return servers[:min(len(servers), maxServers)], nil
 }

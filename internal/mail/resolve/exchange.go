@@ -64,16 +64,24 @@ func (d *DNS) ask(ctx context.Context, q question, secure bool) (answer, error) 
 
 // serversFor returns the servers that secure or other look-ups query. If a server has passed the self-check, secure
 // look-ups do not query those that have failed it, because their answers are insecure.
+//
+// If no server can give a secure answer, secure look-ups query the same servers as others. This is so if all servers
+// that were named as validating ones have failed the self-check, or if none was named and none has passed it. A named
+// server that does not answer is not replaced: otherwise, somebody who silences it could turn DANE off.
 func (d *DNS) serversFor(secure bool) []*server {
 	if !secure {
 		return d.servers
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !slices.ContainsFunc(d.secure, func(s *server) bool { return s.standing == validates }) {
-		return d.secure
+	fails := func(s *server) bool { return s.standing == ignoresSignatures }
+	switch {
+	case slices.ContainsFunc(d.secure, func(s *server) bool { return s.standing == validates }):
+		return slices.DeleteFunc(slices.Clone(d.secure), fails)
+	case !d.named, !slices.ContainsFunc(d.secure, func(s *server) bool { return !fails(s) }):
+		return d.servers
 	}
-	return slices.DeleteFunc(slices.Clone(d.secure), func(s *server) bool { return s.standing == ignoresSignatures })
+	return d.secure
 }
 
 // wrongSignatures reports whether a server failed because the signatures of the answer are wrong. The server says so

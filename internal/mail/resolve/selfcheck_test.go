@@ -303,3 +303,51 @@ func TestCachedForgetsOutages(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
+
+// Servers that cannot authenticate anything do not stand in the way of mail: secure look-ups then ask all servers, and
+// find insecure answers. A server that was named as a validating one and does not answer stops the mail, because
+// somebody could silence it.
+func TestWithoutSecureAnswers(t *testing.T) {
+	t.Parallel()
+	mx := zone("a.example. 60 IN MX 10 mx.a.example.")
+	plain, other, dead := serve(t, withRoot(mx)), serve(t, mx), serve(t, silence)
+	for name, c := range map[string]struct {
+		servers, validating []string
+		answered            bool
+	}{
+		"a local server without validation, which stops": {servers: []string{dead.addr, elsewhere(other)}, answered: true},
+		"a named server without validation": {servers: []string{elsewhere(other)}, validating: []string{plain.addr},
+			answered: true},
+		"a named server that does not answer": {servers: []string{elsewhere(other)}, validating: []string{dead.addr}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := resolve.NewDNS(c.servers, c.validating...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := r.MXSecure(t.Context(), "a.example")
+			if (err == nil) != c.answered || a.Secure || c.answered && len(a.Records) != 1 {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	}
+}
+
+// The DNS server in containers of Docker passes on what others say.
+func TestForwarderIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]bool{"127.0.0.11:53": false, "127.0.0.53:53": true, "[::1]:53": true,
+		"192.0.2.1:53": false} {
+		r, err := resolve.NewDNS([]string{addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.MayBelieve(); got != want {
+			t.Errorf("%s: %v", addr, got)
+		}
+	}
+	if r, err := resolve.NewDNS(nil, "127.0.0.11:53"); err == nil && !r.MayBelieve() {
+		t.Error("a server that the operator named is not believed")
+	}
+}

@@ -47,6 +47,9 @@ var catalog = []Definition{
 			"several relays were tried, the last one counts."},
 	{"postrider_relay_resting", "gauge", []string{"relay"},
 		"1 while this node sends no mail to a relay because it did not answer or refused the connection, and 0 otherwise."},
+	{"postrider_secure_lookups_total", "counter", []string{"outcome"},
+		"DNS look-ups for DANE that no cache answered: secure (authenticated), absent (an authenticated absence), insecure, " +
+			"bogus (wrong signatures) or failed. Lapsed counts the insecure ones whose last answer was secure."},
 	{"postrider_webhook_attempts_total", "counter", []string{"outcome"},
 		"Attempts to deliver a webhook event: success, retry (a failure that is tried again), or failed (the last one)."},
 	{"postrider_webhook_attempt_duration_seconds", "histogram", nil, "Time of an attempt to deliver a webhook event."},

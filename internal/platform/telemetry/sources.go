@@ -22,6 +22,9 @@ func (m *Metrics) readSources(s Sources) {
 			}
 		})
 	}
+	if s.SecureLookUps != nil {
+		m.sample("postrider_secure_lookups_total", "counter", func(add emit) { addAll(add, s.SecureLookUps()) })
+	}
 	if s.Pauses != nil {
 		m.sample("postrider_destinations_paused", "gauge", func(add emit) {
 			destinations, _ := s.Pauses()

@@ -63,13 +63,15 @@ type Sources struct {
 	Version     string
 	Connections func() map[string]int64 // open connections by kind, without those of HTTP
 	Pauses      func() (destinations, hosts int)
-	Relays      func() map[string]bool  // whether each relay rests, by name
-	RunningJobs func() map[string]int64 // by kind
-	Disks       func() []Disk
-	BlobErrors  func() map[string]int64 // by operation
-	Clock       func() (offset time.Duration, ok bool)
-	Expiries    func() []CertificateExpiry
-	Health      *Health
+	Relays      func() map[string]bool // whether each relay rests, by name
+	// SecureLookUps returns the numbers of DNS look-ups for DANE, by outcome.
+	SecureLookUps func() map[string]int64
+	RunningJobs   func() map[string]int64 // by kind
+	Disks         func() []Disk
+	BlobErrors    func() map[string]int64 // by operation
+	Clock         func() (offset time.Duration, ok bool)
+	Expiries      func() []CertificateExpiry
+	Health        *Health
 	// MissingCertificates returns the number of hosts without a certificate; ok is false if it is not known yet.
 	MissingCertificates func() (n int, ok bool)
 }

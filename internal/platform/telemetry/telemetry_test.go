@@ -23,13 +23,14 @@ var update = flag.Bool("update", false, "write the table of docs/operating/metri
 func complete(t *testing.T, h *Health) *Metrics {
 	t.Helper()
 	m := New(Sources{Version: "v1", Health: h,
-		Connections: func() map[string]int64 { return map[string]int64{"smtp_out": 2} },
-		Pauses:      func() (int, int) { return 1, 2 },
-		Relays:      func() map[string]bool { return map[string]bool{"main": false, "corp": true} },
-		RunningJobs: func() map[string]int64 { return map[string]int64{"email": 3} },
-		Disks:       func() []Disk { return []Disk{{"data_dir", 5, 10}} },
-		BlobErrors:  func() map[string]int64 { return map[string]int64{"get": 1} },
-		Clock:       func() (time.Duration, bool) { return -time.Second, true },
+		Connections:   func() map[string]int64 { return map[string]int64{"smtp_out": 2} },
+		Pauses:        func() (int, int) { return 1, 2 },
+		Relays:        func() map[string]bool { return map[string]bool{"main": false, "corp": true} },
+		SecureLookUps: func() map[string]int64 { return map[string]int64{"secure": 2} },
+		RunningJobs:   func() map[string]int64 { return map[string]int64{"email": 3} },
+		Disks:         func() []Disk { return []Disk{{"data_dir", 5, 10}} },
+		BlobErrors:    func() map[string]int64 { return map[string]int64{"get": 1} },
+		Clock:         func() (time.Duration, bool) { return -time.Second, true },
 		Expiries: func() []CertificateExpiry {
 			return []CertificateExpiry{{"file", "a", time.Unix(200, 0)}, {"file", "b", time.Unix(100, 0)}}
 		}, MissingCertificates: func() (int, bool) { return 2, true }})

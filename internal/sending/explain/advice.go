@@ -21,6 +21,7 @@ const (
 	AskToAllow        Advice = "ask_to_allow"
 	TellRecipient     Advice = "tell_recipient"
 	CheckTLS          Advice = "check_tls"
+	TellDomain        Advice = "tell_domain"
 	UseASCII          Advice = "use_ascii"
 	AskOperator       Advice = "ask_operator"
 	FixRelay          Advice = "fix_relay"
@@ -72,6 +73,8 @@ var adviceSteps = map[Advice][]string{
 		"Give them the host's reply.", "Send the email again after it is repaired."},
 	CheckTLS: {"Ask the recipient's mail provider to offer TLS with a valid certificate.",
 		"Or set the domain's `tls` to `opportunistic`, if encryption is not mandatory for this email."},
+	TellDomain: {"Tell the owner of the recipient's domain by another way that mail waits, with the reply and the problem of " +
+		"the certificate.", "Ask the recipient for another address, if the email cannot wait."},
 	UseASCII:    {"Use an address without special letters, for the sender and for the recipient."},
 	AskOperator: {"Give this email's id to the operator of this installation, with the host's reply."},
 	FixRelay:    {"Check the settings `relay_username` and `relay_password`, and the account at the relay."},

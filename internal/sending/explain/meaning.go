@@ -167,6 +167,25 @@ func (m *ReplyMeaning) ofRelay(local bool) {
 	}
 }
 
+// byRule changes the meaning of an attempt that ended because a connection proved less than a rule demands. What the
+// recipient's domain demands, only its owner can change.
+func (m *ReplyMeaning) byRule(rule evidence.Rule) {
+	if m.Class != TLS {
+		return
+	}
+	switch rule {
+	case evidence.DANE, evidence.DANEUnusable:
+		m.Says = "The recipient's domain demands encryption by the TLSA records of its mail host (DANE), and the host does not " +
+			"provide what they demand, or their signatures are not valid."
+	case evidence.MTASTS:
+		m.Says = "The recipient's domain demands verified encryption by its MTA-STS policy, and its mail host does not provide " +
+			"it, or the policy does not name the host."
+	default:
+		return
+	}
+	m.Act, m.Advice = Provider, TellDomain
+}
+
 // place sets who must act for causes that depend on where the reply comes from: the operator's relay, the recipient's
 // mail server or, with local, this installation.
 func (m *ReplyMeaning) place(p evidence.Provider, local bool) {

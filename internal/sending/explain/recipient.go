@@ -215,6 +215,9 @@ func (t *Try) meaning(text string, final bool) ReplyMeaning {
 		stage, local = t.Evidence.Stage.String(), t.Evidence.Local || captured(t) || simulated(t)
 	}
 	m := Translate(p, stage, text, local, final)
+	if t != nil && t.Evidence != nil && local && p != evidence.Relay {
+		m.byRule(t.Evidence.Rule)
+	}
 	if t != nil && t.Evidence != nil && !local && !t.Evidence.Talked() { // the host was not tried; see notTriedText
 		m.Class, m.Says = OwnLimit, notTriedText+" The answer then: "+m.Says
 	}

@@ -106,6 +106,24 @@ func TestRefusedCertificate(t *testing.T) {
 	}
 }
 
+// What the recipient's domain demands, the sender cannot change; what the sender demands, only the sender can.
+func TestRefusalsByRule(t *testing.T) {
+	for rule, want := range map[evidence.Rule]Advice{0: CheckTLS, evidence.SenderRequires: CheckTLS, evidence.DANE: TellDomain,
+		evidence.DANEUnusable: TellDomain, evidence.MTASTS: TellDomain} {
+		for _, reply := range []string{"454 4.7.5 no secure connection: x509: another name", "454 4.7.4 no TLS",
+			"451 4.7.5 the DNSSEC signatures are not valid"} {
+			e := &evidence.Evidence{Local: true, Stage: evidence.StageOf("tls"), Rule: rule}
+			if m := (&Try{Evidence: e}).meaning(reply, false); m.Class != TLS || m.Advice != want {
+				t.Errorf("rule %d, %s: %+v", rule, reply, m)
+			}
+		}
+	}
+	e := &evidence.Evidence{Local: true, Rule: evidence.DANE}
+	if m := (&Try{Evidence: e}).meaning("451 4.4.1 no connection", false); m.Class != Unreachable || m.Advice == TellDomain {
+		t.Errorf("%+v", m)
+	}
+}
+
 // SPF and DKIM are aligned if the domains belong to one organization.
 func TestAligned(t *testing.T) {
 	for _, c := range []struct {

@@ -1,0 +1,107 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/outbound/alarms"
+	"github.com/postrider/postrider/internal/sending/delivery"
+)
+
+// validator is a resolver that can say which of its servers validate signatures.
+type validator interface {
+	MayBelieve() bool
+	Believes(ctx context.Context) (works bool, servers []resolve.Belief)
+	Counts() resolve.Counts
+}
+
+// obeysDANE reports whether deliveries look up TLSA records.
+func (n *Node) obeysDANE() bool {
+	v, ok := n.DNS.(validator)
+	return n.Config.DANE && ok && v.MayBelieve()
+}
+
+// wantsDNSSEC reports whether the settings ask for a DNS server that validates signatures.
+func (n *Node) wantsDNSSEC() bool { return n.Config.DANE && n.Config.Transport == delivery.Direct }
+
+// These are the failures of the check dnssec. Those who see them are strangers, so they name no server.
+var (
+	errNotValidating = errors.New("no server of dnssec_resolvers validates signatures (DNSSEC), so TLSA records (DANE) have " +
+		"no effect")
+	errSilent = errors.New("the DNS server that validates signatures (DNSSEC) does not answer as it should, so emails wait")
+)
+
+// secureLookUps returns the numbers of look-ups for DANE, by outcome.
+func (n *Node) secureLookUps() map[string]int64 {
+	var c resolve.Counts
+	if v, ok := n.DNS.(validator); ok {
+		c = v.Counts()
+	}
+	all := map[string]int64{"lapsed": int64(c.Lapsed)}
+	for outcome, count := range map[resolve.Outcome]uint64{resolve.OutcomeSecure: c.Secure, resolve.OutcomeAbsent: c.Absent,
+		resolve.OutcomeInsecure: c.Insecure, resolve.OutcomeBogus: c.Bogus, resolve.OutcomeFailed: c.Failed} {
+		all[string(outcome)] = int64(count)
+	}
+	return all
+}
+
+// checkDNSSEC is a check of /readyz. It also decides which servers the look-ups for DANE believe until the next check. A
+// server that the operator did not name is only an offer: nothing is wrong if it does not validate signatures. But if it
+// did and no longer answers, emails wait for it.
+func (n *Node) checkDNSSEC(ctx context.Context) error {
+	if !n.obeysDANE() {
+		return nil
+	}
+	works, servers := n.DNS.(validator).Believes(ctx)
+	err := dnssecProblem(works, servers, len(n.Config.DNSSECResolvers) > 0)
+	if err == nil {
+		n.dnssecProblem.Store(nil)
+		return nil
+	}
+	var found []string
+	for _, s := range servers {
+		switch {
+		case s.Err != nil:
+			found = append(found, fmt.Sprintf("%s: %v", s.Server, s.Err))
+		case !s.Authentic:
+			found = append(found, s.Server+" does not mark a signed answer as authenticated")
+		}
+	}
+	text := err.Error() + ": " + strings.Join(found, "; ")
+	if old := n.dnssecProblem.Swap(&text); old == nil || *old != text {
+		n.Log.Error("look-ups for DANE find no authenticated answers", "problem", text)
+	}
+	return err
+}
+
+// dnssecProblem returns what a self-check found wrong, or nil. The parameter named says that the operator named the
+// servers.
+func dnssecProblem(works bool, servers []resolve.Belief, named bool) error {
+	answers := slices.ContainsFunc(servers, func(s resolve.Belief) bool { return s.Err == nil })
+	standing := slices.ContainsFunc(servers, func(s resolve.Belief) bool { return s.Believed })
+	switch {
+	case works:
+		return nil
+	case standing, named && !answers:
+		return errSilent
+	case named:
+		return errNotValidating
+	}
+	return nil
+}
+
+// dnssecCondition is about the DNS servers that validate signatures.
+func (n *Node) dnssecCondition() alarms.Condition {
+	node, text := n.Config.Hostname, "Look-ups for DANE find authenticated answers on "+n.Config.Hostname+"."
+	problem := n.dnssecProblem.Load()
+	if problem != nil {
+		text = fmt.Sprintf("On %s, %s. Correct the server, for example unbound on the same machine, or name another one in "+
+			"dnssec_resolvers.", node, *problem)
+	}
+	return alarms.Condition{Cause: "dnssec", Node: node, Bad: problem != nil, Good: problem == nil,
+		Title: "no DNS server validates signatures", Text: text}
+}

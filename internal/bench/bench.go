@@ -60,8 +60,8 @@ type ImportResult struct {
 
 // modes say what is measured.
 type modes struct {
-	inbound, submission, hostile, bulk, lists, pages, snapshot bool
-	enqueue, audience                                          int
+	inbound, submission, hostile, bulk, lists, pages, snapshot, direct bool
+	enqueue, audience                                                  int
 }
 
 // Define adds the flags of the benchmark. The returned function measures a node that runs this binary in a separate
@@ -74,6 +74,8 @@ func Define(flags *pflag.FlagSet) func(ctx context.Context, e Env, c config.Conf
 	flags.IntVar(&b.backlog, "backlog", 20_000, "emails in the queue before draining is timed; 0 skips the drain")
 	flags.IntVar(&b.runs, "runs", 3, "number of end-to-end runs; the median is reported")
 	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign emails, to measure the other costs")
+	flags.BoolVar(&m.direct, "direct", false,
+		"deliver to the sink as the mail host of a domain, with look-ups in the DNS, instead of relaying to it")
 	flags.BoolVar(&m.inbound, "inbound", false, "measure receiving mail, with Postfix's smtp-source if it is installed")
 	flags.BoolVar(&m.submission, "submission", false, "measure SMTP submission")
 	flags.BoolVar(&m.hostile, "hostile", false,
@@ -149,6 +151,13 @@ func (b *measurement) measure(ctx context.Context, c config.Config, m modes) (er
 	}
 	if m.snapshot {
 		return b.snapshot(ctx)
+	}
+	if m.direct {
+		stop, err := b.deliverDirectly()
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
 	return b.run(ctx)
 }

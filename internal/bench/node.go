@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/miekg/dns"
 )
 
 // measuredNode is the process in which the measured node runs.
@@ -24,7 +26,30 @@ type measuredNode struct {
 	pid  int
 }
 
-// start runs this binary as a node that relays to the sink, and adds the sending domain.
+// deliverDirectly makes the nodes that start afterwards deliver to the sink as the only mail host of each domain. The
+// domains have neither TLSA records nor policies.
+func (b *measurement) deliverDirectly() (stop func(), err error) {
+	_, port, err := net.SplitHostPort(b.sink.Addr())
+	if err != nil {
+		return nil, err
+	}
+	stop, err = b.answerDNS(func(q dns.Question) []dns.RR {
+		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 3600}
+		switch {
+		case strings.HasPrefix(q.Name, "_"):
+			return nil
+		case q.Qtype == dns.TypeMX:
+			return []dns.RR{&dns.MX{Hdr: header, Preference: 10, Mx: q.Name}}
+		case q.Qtype == dns.TypeA:
+			return []dns.RR{&dns.A{Hdr: header, A: net.IPv4(127, 0, 0, 1)}}
+		}
+		return nil
+	})
+	b.direct = []string{"--transport", "direct", "--smtp-port", port, "--dns-servers", b.dns}
+	return stop, err
+}
+
+// start runs this binary as a node that relays to the sink or delivers to it directly, and adds the sending domain.
 func (b *measurement) start(ctx context.Context, args ...string) (*measuredNode, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

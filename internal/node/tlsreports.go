@@ -13,11 +13,15 @@ import (
 	"github.com/postrider/postrider/internal/sending/tlsreports"
 )
 
-// newTLSReports builds the service that counts TLS sessions and reports them. Without a sender, or if relays or the
-// outbox take all mail, it counts nothing.
+// sendsTLSReports reports whether this node reports TLS sessions to other domains. That needs a sender, and mail that
+// does not leave through relays or stay in the outbox.
+func (n *Node) sendsTLSReports() bool {
+	return n.Config.TLSReports && n.Config.NoticeFrom != "" && n.Config.Transport == delivery.Direct
+}
+
+// newTLSReports builds the service that counts TLS sessions and reports them.
 func (n *Node) newTLSReports(resources.Hooks) (err error) {
-	c := tlsreports.Config{Off: !n.Config.TLSReports || n.Config.NoticeFrom == "" ||
-		n.Config.Transport != delivery.Direct}
+	c := tlsreports.Config{Off: !n.sendsTLSReports()}
 	if !c.Off {
 		if c.From, err = message.ParseFrom(n.Config.NoticeFrom); err != nil {
 			return fmt.Errorf("notice_from: %w", err)
@@ -26,6 +30,14 @@ func (n *Node) newTLSReports(resources.Hooks) (err error) {
 	n.TLSReports, err = tlsreports.New(c, tlsreports.Deps{DB: n.DB, DNS: n.DNS, Guard: n.strangers, Log: n.Log,
 		Mail: n.mailReport})
 	return err
+}
+
+// countSessions returns the function that counts the TLS sessions of deliveries, or nil if none are counted.
+func (n *Node) countSessions() func(delivery.Session) {
+	if !n.sendsTLSReports() {
+		return nil
+	}
+	return func(x delivery.Session) { n.TLSReports.Count(tlsreports.Session(x)) }
 }
 
 // mailReport sends an email with a report from the operator's team.

@@ -211,8 +211,8 @@ func (n *Node) newDelivery(resources.Hooks) (err error) {
 		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere(),
 		DANE: n.obeysDANE()},
 		delivery.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains, Keys: n.Keys,
-			DNS: n.dns, TLSPolicies: obeyed, Blobs: n.Blobs, Outbox: n.Outbox, Guard: n.Guard, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
-			Observe:       n.observeDelivery(),
+			DNS: n.dns, TLSPolicies: obeyed, Blobs: n.Blobs, Outbox: n.Outbox, Guard: n.Guard, Shares: n.shares, Log: n.Log,
+			Broadcasts: n.Broadcasts, Observe: n.observeDelivery(), Sessions: n.countSessions(),
 			OnLimitRaised: func(group string) { n.runner.LimitRaised(emails.DeliveryKind, group) }})
 	return err
 }

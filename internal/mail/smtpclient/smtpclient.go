@@ -142,6 +142,7 @@ type TLSState struct {
 	Verified bool   // whether the certificate is valid for the server name, or matches a TLSA record under TLSDANE
 	Method   Method // how the certificate was verified; "" if it was not
 	Problem  string // why the certificate could not be verified
+	Cause    error  // the error that Problem describes; nil if there is none
 	Cert     Certificate
 }
 

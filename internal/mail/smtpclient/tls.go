@@ -76,7 +76,8 @@ func (c *Conn) handshake(ctx context.Context) *Error {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		failed := c.fail(StageTLS, fmt.Errorf("TLS handshake: %w", err))
 		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok && len(bad.UnverifiedCertificates) > 0 {
-			failed.TLS = TLSState{Cert: certificate(bad.UnverifiedCertificates[0]), Problem: problem(bad.Err)}
+			failed.TLS = TLSState{Cert: certificate(bad.UnverifiedCertificates[0]), Problem: problem(bad.Err),
+				Cause: bad}
 		}
 		return failed
 	}
@@ -136,7 +137,7 @@ func describe(state tls.ConnectionState, config *tls.Config) TLSState {
 		})
 	}
 	if err != nil {
-		s.Problem = problem(err)
+		s.Problem, s.Cause = problem(err), err
 		return s
 	}
 	s.Verified, s.Method = true, MethodWebPKI

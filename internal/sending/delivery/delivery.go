@@ -169,6 +169,10 @@ type Deps struct {
 
 	Observe func(Report) `deps:"optional"` // called after the outcome of each attempt was stored
 
+	// Sessions is called for each new connection to a mail host that tried TLS, and for each attempt that a policy of the
+	// recipient domain prevented. It must not block; nil if sessions are not counted.
+	Sessions func(Session) `deps:"optional"`
+
 	Log *slog.Logger
 }
 

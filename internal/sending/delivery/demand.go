@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/evidence"
+	"github.com/postrider/postrider/internal/sending/tlspolicies"
 )
 
 // demand is what a connection to a mail host must prove before it carries a message. The plan decides it once for each
@@ -25,6 +26,8 @@ type demand struct {
 	// The first name is the TLSA base name.
 	dane  *dane.Set
 	names []string
+
+	to *security // of the recipient domain, for counting sessions; nil if they are not counted
 }
 
 // proof returns what a connection with the demand has verified beyond its TLS mode, or "" if the mode verifies no
@@ -53,6 +56,7 @@ type security struct {
 	name   string // the domain after aliases
 	signed bool   // whether DNSSEC authenticated the MX records or their absence
 	policy mtasts.Policy
+	failed mtasts.Result // why the policy of the domain could not be had; "" if it could, or the domain has none
 }
 
 // errNotInPolicy means that the MTA-STS policy of the recipient domain does not name a host. Mail waits until the owner
@@ -75,18 +79,20 @@ func (s *Service) mailHosts(ctx context.Context, domain string) (hosts []resolve
 	return hosts, by, err
 }
 
-// policyOf returns the MTA-STS policy of a domain. If last is set, the email bounces after this try, so the policy is
-// read anew (RFC 8461 section 5.1).
-func (s *Service) policyOf(ctx context.Context, domain string, last bool) (p mtasts.Policy, err error) {
+// findPolicy sets the MTA-STS policy of the recipient domain. If last is set, the email bounces after this try, so the
+// policy is read anew (RFC 8461 section 5.1).
+func (s *Service) findPolicy(ctx context.Context, by *security, last bool) (err error) {
+	var st tlspolicies.State
 	switch {
 	case s.p.TLSPolicies == nil:
-		return p, nil
+		return nil
 	case last:
-		p, _, err = s.p.TLSPolicies.Renew(ctx, domain)
+		by.policy, st, err = s.p.TLSPolicies.Renew(ctx, by.domain)
 	default:
-		p, _, err = s.p.TLSPolicies.For(ctx, domain)
+		by.policy, st, err = s.p.TLSPolicies.For(ctx, by.domain)
 	}
-	return p, err
+	by.failed = st.Result
+	return err
 }
 
 // addresses returns the addresses of a host. They are looked up securely only if DANE may apply to the host.
@@ -121,7 +127,7 @@ func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answe
 		if len(found.Records) > 0 {
 			set := dane.Parse(found.Records)
 			if set.Usable() {
-				return demand{smtpclient.TLSDANE, evidence.DANE, set, by.names(found.Base)}, 0, nil
+				return demand{mode: smtpclient.TLSDANE, rule: evidence.DANE, dane: set, names: by.names(found.Base)}, 0, nil
 			}
 			if d.mode == smtpclient.TLSOpportunistic {
 				d.mode, d.rule = smtpclient.TLSEncrypted, evidence.DANEUnusable

@@ -127,7 +127,9 @@ func (s *Service) choose(ctx context.Context, domain, sender, tls string, last b
 		ctx, cancel := context.WithTimeout(ctx, planMax)
 		defer cancel()
 		var by security
-		if by, err = s.findHosts(ctx, domain, &w.seen); err == nil && table.ByHost() {
+		by, err = s.findHosts(ctx, domain, &w.seen)
+		s.countBogus(domain, tls, err)
+		if err == nil && table.ByHost() {
 			// The mail of a domain whose hosts name a relay needs neither their addresses nor the domain's policy.
 			w.destination = table.Learn(domain, w.seen.preferred())
 			path = table.Path(w.destination, domain, sender)
@@ -178,9 +180,14 @@ func (s *Service) findHosts(ctx context.Context, domain string, seen *lookup) (b
 // tls and last are those of choose.
 func (s *Service) plan(ctx context.Context, w *way, by security, tls string, last bool) (err error) {
 	if tls != reportTLS {
-		if by.policy, err = s.policyOf(ctx, by.domain, last); err != nil {
+		if err = s.findPolicy(ctx, &by, last); err != nil {
 			return err
 		}
+	}
+	var to *security
+	if s.p.Sessions != nil && tls != reportTLS {
+		to = &security{}
+		*to = by
 	}
 	var failed error
 	fail := func(err error, rule evidence.Rule) {
@@ -189,10 +196,12 @@ func (s *Service) plan(ctx context.Context, w *way, by security, tls string, las
 		}
 	}
 	private := false
+	var barred []candidate
 	for _, h := range s.lookUpHosts(ctx, &w.seen, by, tls) {
 		if h.err != nil {
 			w.seen.skip(h.name, h.skip)
 			fail(h.err, h.rule)
+			barred = append(barred, h)
 			continue
 		}
 		private = private || len(h.usable) < h.known
@@ -201,6 +210,7 @@ func (s *Service) plan(ctx context.Context, w *way, by security, tls string, las
 			continue
 		}
 		for _, a := range h.usable[:min(len(h.usable), maxPerHost)] {
+			h.demand.to = to
 			w.hops = append(w.hops, hop{name: h.name, addr: netip.AddrPortFrom(a, uint16(s.c.SMTPPort)).String(),
 				pref: h.pref, demand: h.demand})
 		}
@@ -213,6 +223,7 @@ func (s *Service) plan(ctx context.Context, w *way, by security, tls string, las
 		w.hops = w.hops[:min(len(w.hops), maxHops)]
 		return nil
 	case failed != nil && !errors.Is(failed, resolve.ErrNotFound):
+		s.countBarred(to, barred)
 		return failed // some hosts may be usable later
 	case private, failed == nil:
 		return errPrivate

@@ -199,6 +199,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	})
 	if err == nil {
 		what, l.socket, l.plain, l.name = greeted, counted, plain, h.verifies()
+		s.countSession(h, l.Conn, counted, nil)
 		return l, out, false
 	}
 	out.host, out.relay, out.rule = h.String(), h.relayName(), h.rule
@@ -209,6 +210,9 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	e, again := out.interrupt(err, env, smtpclient.Result{})
 	again = again || h.rests(e)
 	out.link.times, out.link.tls = e.Times, e.TLS
+	if !stopped(ctx) {
+		s.countSession(h, nil, counted, e)
+	}
 	if !stopped(ctx) && !endedByUs(e) {
 		out.setResponse(e)
 	}

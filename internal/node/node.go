@@ -285,6 +285,7 @@ func resourcesConfig(c config.Config) resources.Config {
 		regions[label] = domains.Region(c.Region(label))
 	}
 	return resources.Config{PublicURL: c.PublicURL, TrackingURL: c.TrackingURL, MaxSize: int64(c.AttachmentMax),
+		FeedbackSender: c.FeedbackSenderID,
 		AuditRetention: c.AuditRetention, Aliases: aliases(c.PublicURL),
 		Trial:          teams.Quota{Daily: int64(c.TrialDaily), Monthly: int64(c.TrialMonthly)},
 		GrantResources: []string{c.PublicURL, c.PublicURL + mcp.Path},

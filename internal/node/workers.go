@@ -206,7 +206,7 @@ func (n *Node) newDelivery(resources.Hooks) (err error) {
 	}
 	n.Delivery, err = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, Relays: routes.Relays,
 		Destinations: routes.Destinations, SMTPPort: c.SMTPPort, Schedule: routes.Schedule, Workers: c.DeliveryWorkers,
-		Signers:         c.Signers,
+		Signers: c.Signers, ComplaintAddress: complaintAddress(c),
 		LaneConnections: c.LaneConcurrency, LaneRate: routes.LaneRate, MaxConnections: c.ConnectionsMax,
 		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere(),
 		DANE: n.obeysDANE()},
@@ -215,6 +215,14 @@ func (n *Node) newDelivery(resources.Hooks) (err error) {
 			Broadcasts: n.Broadcasts, Observe: n.observeDelivery(), Sessions: n.countSessions(),
 			OnLimitRaised: func(group string) { n.runner.LimitRaised(emails.DeliveryKind, group) }})
 	return err
+}
+
+// complaintAddress returns the address for complaints that bulk mail names, or "".
+func complaintAddress(c config.Config) string {
+	if !c.CFBL || len(c.FeedbackAddresses) == 0 {
+		return ""
+	}
+	return c.FeedbackAddresses[0]
 }
 
 func (n *Node) newImports(resources.Hooks) (err error) {

@@ -137,7 +137,7 @@ func TestLeavingABroadcast(t *testing.T) {
 			EmailID: emailID, ContactID: reader.ID, Address: to})
 		text := strings.ReplaceAll(string(composed), "\r\n ", "")
 		for _, want := range []string{"List-Unsubscribe: <" + link + ">", "List-Unsubscribe-Post: List-Unsubscribe=One-Click",
-			"List-Id: <" + s.Acme.TeamID + "." + testnode.Domain + ">"} {
+			"List-Id: \"Acme\" <" + s.Acme.TeamID + "." + testnode.Domain + ">"} {
 			if !strings.Contains(strings.ReplaceAll(text, ": \r\n", ": "), want) {
 				t.Errorf("the message lacks %s:\n%.1500s", want, text)
 			}

@@ -54,6 +54,7 @@ func (l *loader) complete(src Source) {
 			servers[i] = withPort(s, "53")
 		}
 	}
+	c.FeedbackSenderID = cmp.Or(c.FeedbackSenderID, feedbackSenderID(c.Hostname))
 	c.BounceHost = cmp.Or(hostName(c.BounceHost), c.Hostname)
 	c.InboundHost = cmp.Or(hostName(c.InboundHost), c.Hostname)
 	c.SPFInclude = cmp.Or(hostName(c.SPFInclude), c.Hostname)
@@ -309,6 +310,11 @@ func (l *loader) checkAddresses() {
 			l.wrong("feedback_address", "%q is no address; write fbl@mx.example.com", s)
 		}
 		c.FeedbackAddresses[i] = hostName(s)
+	}
+	if id := c.FeedbackSenderID; id != "" && (!senderID.MatchString(id) || id == "transactional" ||
+		strings.HasPrefix(id, "team-")) {
+		l.wrong("feedback_sender_id", "%q must have 5 to 15 letters, digits, hyphens or underscores, and must not be "+
+			"transactional or begin with team-", id)
 	}
 	if len(c.FeedbackProviders) > 0 && !c.CheckAuthentication {
 		l.wrong("feedback_providers", "needs check_authentication: without it no signature is looked at")

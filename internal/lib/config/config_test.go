@@ -88,7 +88,7 @@ func TestDefaults(t *testing.T) {
 		ACMEDirectory:  "https://acme-v02.api.letsencrypt.org/directory",
 		ACMEChallenges: []string{"http-01", "tls-alpn-01"}, ACMEDNSKeyAlgorithm: "hmac-sha256",
 		SMTPInListen: ":25", SMTPInMaxSize: 40 << 20, SMTPInConnections: 1000, SMTPInPerAddress: 50,
-		CheckAuthentication: true, TLSReports: true,
+		CheckAuthentication: true, TLSReports: true, CFBL: true, FeedbackSenderID: "examplecom",
 		SandboxDomains: []string{"resend.dev"},
 		Roles:          []string{"api", "delivery", "jobs"}, MigrateOnStart: true, PartitionBy: "month",
 		LogRetention: 720 * time.Hour, AuditRetention: 8760 * time.Hour, ImportRetention: 720 * time.Hour,
@@ -261,6 +261,11 @@ func TestProblems(t *testing.T) {
 		args       []string
 		want       string
 	}{
+		{"short feedback sender", `feedback_sender_id = "acme"`, nil, `"acme" must have 5 to 15 letters`},
+		{"long feedback sender", `feedback_sender_id = "abcdefghijklmnop"`, nil, "must have 5 to 15 letters"},
+		{"feedback sender with a colon", `feedback_sender_id = "acme:1"`, nil, "must have 5 to 15 letters"},
+		{"feedback sender like a stream", `feedback_sender_id = "transactional"`, nil, "must not be transactional"},
+		{"feedback sender like a team", `feedback_sender_id = "team-acme"`, nil, "begin with team-"},
 		{"feedback provider", `feedback_providers = ["not a domain"]`, nil,
 			`"not a domain" is neither a domain nor an address`},
 		{"feedback provider's address", `feedback_providers = ["@b.example"]`, nil,

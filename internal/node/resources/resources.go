@@ -62,6 +62,7 @@ type Base struct {
 type Config struct {
 	PublicURL      string
 	TrackingURL    string
+	FeedbackSender string        // see emails.Config
 	MaxSize        int64         // maximum size of an encoded message, in bytes
 	AuditRetention time.Duration // 0 keeps audit entries forever
 	Trial          teams.Quota
@@ -251,7 +252,8 @@ func (r *Resources) newContacts(Config, Hooks) (err error) {
 }
 
 func (r *Resources) newEmails(c Config, h Hooks) (err error) {
-	r.Emails, err = emails.New(emails.Config{MaxSize: c.MaxSize, PublicURL: c.PublicURL, TrackingURL: c.TrackingURL},
+	r.Emails, err = emails.New(emails.Config{MaxSize: c.MaxSize, PublicURL: c.PublicURL, TrackingURL: c.TrackingURL,
+		FeedbackSender: c.FeedbackSender},
 		emails.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Blobs: r.Blobs, Keys: r.Keys, Guard: r.Guard,
 			Domains: r.Domains, Suppressions: r.Suppressions, Teams: r.Teams, Contents: r.Contents, Contacts: r.Contacts,
 			Templates: r.Templates, Quotas: r.Quotas, Log: r.Log,

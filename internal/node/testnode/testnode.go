@@ -59,6 +59,8 @@ type Options struct {
 	Blobs   string           // URL of the blob store; "" means a temporary folder
 	// TrackingURL is the prefix of the tracked links of all domains; "" means that each domain needs its own host.
 	TrackingURL string
+	// FeedbackSender is the operator's identifier in Feedback-ID; "" means that no message has this field.
+	FeedbackSender string
 
 	Guard netguard.Options // addresses that outgoing connections are allowed to reach
 	Grace time.Duration    // time that running jobs have to finish after Run is stopped; 0 means two seconds
@@ -114,6 +116,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	t.Cleanup(func() { b.Blobs.Close() })
 	n.Resources, err = resources.New(b, resources.Config{PublicURL: PublicURL, MaxSize: o.MaxSize,
 		TrackingURL:    o.TrackingURL,
+		FeedbackSender: o.FeedbackSender,
 		Users:          users.Config{PublicURL: PublicURL, HashMemory: 64},
 		GrantResources: []string{PublicURL, PublicURL + "/mcp"},
 		Domains: domains.Config{

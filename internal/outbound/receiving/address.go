@@ -105,6 +105,9 @@ func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 	case r.CatchAll:
 		p.teamID, p.domainID = r.TeamID, r.DomainID
 		return p, nil
+	case r.ReturnPath && len(s.c.Feedback) > 0 && strings.EqualFold(local, tokens.ComplaintsLocal):
+		p.feedback = true
+		return s.operatorTarget(ctx, p)
 	case r.ReturnPath:
 		return p, unknown
 	}

@@ -4,7 +4,8 @@
 // Four kinds of recipients are accepted, and all others are refused. Teams receive mail for any local part at their
 // verified receiving domains. Each team also receives mail for its host below the managed domain. Signed return paths
 // of emails that this installation sent receive bounces. The operator receives mail for postmaster and abuse at the
-// node's own hosts, and for the complaint addresses.
+// node's own hosts, and for the complaint addresses. If there are complaint addresses, fbl@ at each domain's return-path
+// host is one, too.
 //
 // # Invariants
 //
@@ -82,7 +83,7 @@ type Config struct {
 	Hosts         []string // the node's own host names, including those of return paths; the operator has addresses there
 	ManagedDomain string   // managed domain; if empty, teams have no managed hosts
 	OperatorTeam  string   // id of the team that receives the operator's mail; empty means the oldest team
-	Feedback      []string // addresses for complaints
+	Feedback      []string // addresses for complaints; if there are any, fbl@ at return-path hosts is one, too
 	Providers     []string // domains and addresses of providers whose signed complaints need no other proof
 	PublicURL     string   // URL prefix of download links
 	Memory        int64    // memory in bytes for all large messages together; 0 means the default

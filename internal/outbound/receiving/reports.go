@@ -272,6 +272,9 @@ func (s *Service) fromProvider(m *incoming) bool {
 // upper or lower case.
 var proof = regexp.MustCompile(`(?i)\b` + tokens.ProofPattern + `\b`)
 
+// feedbackField is the name of the field with a feedback token, in lower case.
+var feedbackField = strings.ToLower(tokens.FeedbackField)
+
 // quotedProofs returns the substrings of a report that look like return paths or feedback tokens, in lower case. The
 // search covers the header of the reported message and the beginning of the report. The caller of quotedProofs must
 // verify the signatures.
@@ -285,7 +288,8 @@ func quotedProofs(raw []byte, r *report.Report) (all []string) {
 		}
 	}
 	for _, f := range r.Original {
-		if strings.EqualFold(f.Name, tokens.FeedbackField) || strings.EqualFold(f.Name, "Return-Path") {
+		switch strings.ToLower(f.Name) {
+		case feedbackField, "cfbl-feedback-id", "return-path":
 			add([]byte(f.Value[:min(len(f.Value), 1000)]))
 		}
 	}

@@ -176,6 +176,7 @@ func (f *fixture) sent(emailID, destination string, names ...string) string {
 	all := map[string]string{
 		"Return-Path":        "<" + f.returnTo(emailID, destination) + ">",
 		tokens.FeedbackField: tokens.Feedback(f.Keys, f.Ref(emailID), destination),
+		"CFBL-Feedback-ID":   tokens.Feedback(f.Keys, f.Ref(emailID), destination),
 		"Message-ID":         "<" + emailID + "@acme.example>",
 	}
 	text := ""
@@ -191,6 +192,8 @@ func TestComplaints(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.send("ann@one.example", "bob@one.example", "carl@two.example")
 		single := f.send("dora@one.example")
+		loop, second := f.send("eve@three.example"), f.send("frank@three.example")
+		encodedLoop := strings.ReplaceAll(f.sent(second, "three.example", "CFBL-Feedback-ID"), "f-", "f=2D")
 		quoted := strings.ReplaceAll(f.sent(single, "one.example", tokens.FeedbackField), "-", "=2D")
 		for _, c := range []struct {
 			name, raw, to string
@@ -207,6 +210,13 @@ func TestComplaints(t *testing.T) {
 			{"by a field that is encoded", strings.Replace(arf("fraud", "", quoted), "Content-Type: message/rfc822",
 				"Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable", 1), fbl, complained,
 				"dora@one.example"},
+			{"by RFC 9477", arf("abuse", "", f.sent(loop, "three.example", "CFBL-Feedback-ID")), "FBL@Send.acme.example",
+				complained, "eve@three.example"},
+			{"by an encoded field of RFC 9477", strings.Replace(arf("abuse", "", encodedLoop), "Content-Type: message/rfc822",
+				"Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable", 1), "fbl@send.acme.example",
+				complained, "frank@three.example"},
+			{"a letter at a return-path host", "Subject: Hi\n\nHello.\n", "fbl@send.acme.example",
+				[]events.Type{events.EmailReceived}, ""},
 			{"at the return path", arf("abuse", "Original-Rcpt-To: bob@one.example\n", "Subject: Hi\n\nx\n"),
 				f.returnTo(id, "one.example"),
 				complained, "bob@one.example"},

@@ -38,6 +38,7 @@ type try struct {
 	seen    observed
 	route   *route               // nil if no host is contacted
 	rules   *routing.Destination // what the operator has set for the destination; nil if nothing
+	token   string               // quoted by complaints; see tokens.Feedback
 
 	suppressionsReadAt time.Time      // when the suppressions were last read; zero if not yet read
 	skipped            []events.Event // events for recipients suppressed after acceptance; recorded with the outcome
@@ -216,7 +217,7 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 	env := smtpclient.Envelope{From: tokens.ReturnPath(s.p.Keys, t.o.Ref, t.d.Domain) + "@" + host, To: t.o.To,
 		UTF8:   t.o.UTF8,
 		Commit: func() error { return t.job.Sure(ctx) }}
-	msg = slices.Insert(msg, 0, []byte(tokens.FeedbackField+": "+tokens.Feedback(s.p.Keys, t.o.Ref, t.d.Domain)+"\r\n"))
+	msg = slices.Insert(msg, 0, []byte(tokens.FeedbackField+": "+t.token+"\r\n"))
 	t.started = s.p.DB.Now()
 	if s.c.Transport == Capture {
 		if err := t.job.Sure(ctx); err != nil {
@@ -309,6 +310,8 @@ func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (ms
 		return nil, err
 	}
 	defer s.preparing.Release(turn)
+	t.token = tokens.Feedback(s.p.Keys, t.o.Ref, t.d.Domain)
+	t.o.ComplaintLoop = s.complaintLoop(t, &from)
 	body, err := s.p.Emails.Compose(ctx, t.o)
 	if err != nil {
 		return nil, err

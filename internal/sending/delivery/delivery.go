@@ -105,6 +105,7 @@ type Config struct {
 	Schedule           []time.Duration // waits between tries; nil means twelve waits over 48 hours
 	Workers            int             // messages composed concurrently
 	Signers            int             // messages signed concurrently; less than Workers, to leave CPU for accepting mail
+	ComplaintAddress   string          // receives complaints, in lower case; "" means that no message names an address
 	Unsigned           bool            // skip DKIM signing; for measurements only
 	LaneConnections    int             // to one destination
 	LaneRate           float64         // messages per second to one destination; 0 means no limit

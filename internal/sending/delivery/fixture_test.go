@@ -101,7 +101,7 @@ func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture
 // newFixtureIn is like newFixture, with another store for blobs.
 func newFixtureIn(t testing.TB, d *db.DB, c Config, dns resolve.Resolver, blobs string) *fixture {
 	t.Helper()
-	n := testnode.New(t, d, testnode.Options{MaxSize: 40 << 20, Blobs: blobs})
+	n := testnode.New(t, d, testnode.Options{MaxSize: 40 << 20, Blobs: blobs, FeedbackSender: "postridertest"})
 	f := &fixture{Node: n, news: make(chan struct{}), total: map[events.Type]int{}}
 	n.Recorder.Listen(f)
 	if c.Hostname == "" {

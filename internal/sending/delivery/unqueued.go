@@ -79,6 +79,7 @@ func (s *Service) signUnqueued(ctx context.Context, teamID, from string, message
 	if err != nil {
 		return nil, "", fmt.Errorf("find the keys of the sender's domain: %w", err)
 	}
+	message = s.p.Emails.WithFeedbackID(teamID, message)
 	header, err := dkim.Sign(message, time.Now(), by.Signers...)
 	return append(header, message...), by.TLS, err
 }

@@ -38,6 +38,7 @@ type Delivery struct {
 	// the job's first attempt, its recipients cannot be settled yet, so the method Outgoing does not look up their states.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
+	Bulk  bool     `json:"-"` // whether the job's lane is for bulk mail
 
 	// If the job has only one recipient, Ordinal is the recipient's position in the envelope, counted from 1. Ordinal is 0
 	// if the position is unknown. Ordinal is needed only for tracking.
@@ -76,7 +77,7 @@ func DecodeDelivery(payload, lane string) (d Delivery, err error) {
 	if err := json.Unmarshal([]byte(payload), &d); err != nil {
 		return d, fmt.Errorf("read the payload of a delivery job: %w", err)
 	}
-	d.Domain, d.TeamID = Destination(lane), LaneTeam(lane)
+	d.Domain, d.TeamID, d.Bulk = Destination(lane), LaneTeam(lane), IsBulk(lane)
 	return d, nil
 }
 
@@ -138,7 +139,10 @@ type Outgoing struct {
 	// the email. If MayBeRefused is true, DropSuppressed decides.
 	MayBeRefused bool
 
+	ComplaintLoop ComplaintLoop // set by the caller before Compose
+
 	row         emailRow
+	bulk        bool
 	body        bodies
 	attachments []Attachment
 	fields      func() ([]message.Field, error) // set by ReleaseContent for an email with shared content
@@ -158,7 +162,7 @@ var ErrGone = errors.New("the email does not exist")
 // Outgoing loads an email and its bodies so that it can be delivered to a destination. The content of attachments is
 // read later by Compose.
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
-	o := &Outgoing{To: d.To}
+	o := &Outgoing{To: d.To, bulk: d.Bulk}
 	r := &o.row
 	keys, err := o.keys()
 	if err != nil {
@@ -363,7 +367,11 @@ func (o *Outgoing) ReleaseContent() {
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.flags&isRaw != 0 {
 		text, err := s.raw(ctx, o.TeamID, o.ID)
-		return s.unsubscribeInfo(o).before(text), err
+		if err != nil {
+			return nil, err
+		}
+		l := s.unsubscribeInfo(o)
+		return prependFields(text, func(has func(string) bool) []message.Field { return s.addedFields(o, l, has) }), nil
 	}
 	e, err := o.row.email()
 	if err != nil {
@@ -377,7 +385,7 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 		return nil, err
 	}
 	l := s.unsubscribeInfo(o)
-	m.Headers = l.add(m.Headers)
+	m.Headers = appendFields(m.Headers, func(has func(string) bool) []message.Field { return s.addedFields(o, l, has) })
 	t, err := s.tracker(ctx, o, m.Headers)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 		return Preview{}, err
 	}
 	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
-	l := s.exampleUnsubscribeInfo(&Email{TopicID: d.TopicID, MessageID: d.messageID(noID)})
+	l := s.exampleUnsubscribeInfo(&Email{From: d.From, TopicID: d.TopicID, MessageID: d.messageID(noID)})
 	if c != nil {
 		p.HTML, p.Text = c.Bodies(l.values(d.values))
 	} else {

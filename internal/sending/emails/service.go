@@ -29,6 +29,7 @@ type Config struct {
 	TestDomainsRefused []string // domains to which no email may be sent
 	PublicURL          string   // prefix of links to downloads and shared emails, without a trailing slash
 	TrackingURL        string   // prefix of tracked links; "" means https:// and the domain's tracking host
+	FeedbackSender     string   // the operator's identifier in Feedback-ID; "" means that no message has this field
 }
 
 // Service implements the operations on emails.
@@ -38,6 +39,7 @@ type Service struct {
 
 	c        Config
 	running  running
+	feedback feedbackIDs
 	fetching *fairshare.Pool // bytes
 	log      *slog.Logger
 }

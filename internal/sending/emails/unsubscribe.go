@@ -24,7 +24,7 @@ var unsubscribePlaceholder = regexp.MustCompile(
 // unsubscribe links and for messages with several recipients.
 type unsubscribeInfo struct {
 	url string // URL of the recipient's subscription page; also accepts POST requests as defined in RFC 8058
-	id  string // list identifier for List-Id (RFC 2919)
+	id  string // value of List-Id (RFC 2919); "" for none
 }
 
 // unsubscribeInfo returns the unsubscribe information for the message to o.To. Repeated calls return the same
@@ -44,15 +44,46 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	return l
 }
 
-// listID returns the list identifier of the email's topic or, without one, of its team. If the identifier would be too
-// long, listID returns "".
+// listID returns the value of List-Id: the name of the sender, and the list identifier of the email's topic or, for a
+// broadcast without one, of its team. For other emails, and if the identifier would be too long, listID returns "".
 func (e *Email) listID() string {
+	if e.TopicID == "" && e.BroadcastID == "" {
+		return ""
+	}
 	_, domain, _ := strings.Cut(strings.TrimSuffix(e.MessageID, ">"), "@")
 	id := cmp.Or(e.TopicID, e.TeamID) + "." + domain
 	if len(id) > maxListID {
 		return ""
 	}
-	return id
+	name := e.listName()
+	if name == "" {
+		return "<" + id + ">"
+	}
+	return `"` + name + `" <` + id + ">"
+}
+
+// maxListName is the maximum length of the name in a List-Id, in bytes.
+const maxListName = 100
+
+// listName returns the sender's name for a quoted string, or "" if it needs an encoding.
+func (e *Email) listName() string {
+	at := strings.LastIndexByte(e.From, '<')
+	if at <= 0 {
+		return ""
+	}
+	name := strings.TrimSpace(e.From[:at])
+	if len(name) >= 2 && name[0] == '"' && name[len(name)-1] == '"' {
+		name = name[1 : len(name)-1]
+	}
+	for i := range len(name) {
+		if c := name[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return ""
+		}
+	}
+	if len(name) > maxListName {
+		return ""
+	}
+	return name
 }
 
 // maxListID is the maximum length of a List-Id, in bytes (RFC 2919 section 2).
@@ -66,7 +97,7 @@ func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field
 		return nil
 	}
 	if l.id != "" && !has("List-Id") {
-		all = append(all, message.Field{Name: "List-Id", Value: "<" + l.id + ">"})
+		all = append(all, message.Field{Name: "List-Id", Value: l.id})
 	}
 	if !has("List-Unsubscribe") {
 		all = append(all, message.Field{Name: "List-Unsubscribe", Value: "<" + l.url + ">"})
@@ -79,22 +110,36 @@ func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field
 
 // add returns the given header fields, followed by the unsubscribe fields.
 func (l unsubscribeInfo) add(given []message.Field) []message.Field {
-	added := l.fields(func(name string) bool {
+	return appendFields(given, l.fields)
+}
+
+// before returns a raw message with the unsubscribe fields prepended; it does not change the slice text.
+func (l unsubscribeInfo) before(text []byte) []byte { return prependFields(text, l.fields) }
+
+// appendFields returns the given header fields, followed by those that a function returns. The function gets another one
+// that reports whether a field is given.
+func appendFields(given []message.Field, fields func(has func(name string) bool) []message.Field) []message.Field {
+	added := fields(func(name string) bool {
 		return slices.ContainsFunc(given, func(f message.Field) bool { return strings.EqualFold(f.Name, name) })
 	})
 	return append(slices.Clip(given), added...)
 }
 
-// before returns a raw message with the unsubscribe fields prepended; it does not change the slice text.
-func (l unsubscribeInfo) before(text []byte) []byte {
-	var added bytes.Buffer
-	for _, f := range l.fields(func(name string) bool { return hasField(text, name) }) {
-		added.WriteString(f.Name + ": " + f.Value + "\r\n")
-	}
-	if added.Len() == 0 {
+// prependFields is like appendFields, for a raw message, to which it prepends the fields. The slice text does not change.
+func prependFields(text []byte, fields func(has func(name string) bool) []message.Field) []byte {
+	added := fields(func(name string) bool { return hasField(text, name) })
+	if len(added) == 0 {
 		return text
 	}
-	return append(added.Bytes(), text...)
+	size := len(text)
+	for _, f := range added {
+		size += len(f.Name) + len(f.Value) + len(": \r\n")
+	}
+	out := make([]byte, 0, size)
+	for _, f := range added {
+		out = append(append(append(append(out, f.Name...), ": "...), f.Value...), "\r\n"...)
+	}
+	return append(out, text...)
 }
 
 // hasField reports whether a message's header contains the given field.

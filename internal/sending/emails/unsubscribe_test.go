@@ -69,7 +69,7 @@ func TestMessageSaysHowToLeave(t *testing.T) {
 			if got := field(text, "List-Unsubscribe-Post"); !slices.Equal(got, []string{"List-Unsubscribe=One-Click"}) {
 				t.Errorf("List-Unsubscribe-Post: %q", got)
 			}
-			if got := field(text, "List-Id"); !slices.Equal(got, []string{"<" + w.news.ID + ".acme.example>"}) {
+			if got := field(text, "List-Id"); !slices.Equal(got, []string{`"Acme" <` + w.news.ID + ".acme.example>"}) {
 				t.Errorf("List-Id: %q", got)
 			}
 			p := mailparse.Parse([]byte(text))
@@ -110,7 +110,7 @@ func TestSendersFieldsStay(t *testing.T) {
 			{"its own", own, []string{"<mailto:leave@acme.example>"}, []string{"<news.acme.example>"}, "", "Hello."},
 			{"without a topic", plain, nil, nil, "", "{{{UNSUBSCRIBE_URL}}}"},
 			{"half of it", post, []string{"<https://postrider.test/unsubscribe/"},
-				[]string{"<" + w.news.ID + ".acme.example>"}, "List-Unsubscribe=One-Click", "Hello."},
+				[]string{`"Acme" <` + w.news.ID + ".acme.example>"}, "List-Unsubscribe=One-Click", "Hello."},
 		} {
 			for _, text := range w.composed(w.Send(c.e)) {
 				if got := field(text, "List-Unsubscribe"); !slices.EqualFunc(got, c.leave, strings.HasPrefix) {

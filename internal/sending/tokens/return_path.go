@@ -37,6 +37,9 @@ const ProofPattern = `[bf]-[a-z2-7]{48}`
 // field, because its value is different for each destination. The tag in the value prevents forgery.
 const FeedbackField = "X-Postrider-Feedback"
 
+// ComplaintsLocal is the local part of the address at a domain's return-path host that receives complaints (RFC 9477).
+const ComplaintsLocal = "fbl"
+
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // ReturnPath returns the local part of the return path for an email to a destination. The local part is 50 bytes long;

@@ -167,7 +167,8 @@ func TestUnknownError(t *testing.T) {
 // When the payload of a delivery job is decoded, the result equals the encoded value, with the destination of the lane.
 // An invalid payload causes an error.
 func TestDeliveryPayload(t *testing.T) {
-	in := Delivery{EmailID: "e", TeamID: "team", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7}
+	in := Delivery{EmailID: "e", TeamID: "team", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7,
+		Bulk: true}
 	out, err := DecodeDelivery(in.Encode(), Lane(in.Domain, "team", true))
 	if err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
 		t.Errorf("%+v has become %+v, %v", in, out, err)

@@ -30,8 +30,7 @@ func (n *Node) wantsDNSSEC() bool { return n.Config.DANE && n.Config.Transport =
 
 // These are the failures of the check dnssec. Those who see them are strangers, so they name no server.
 var (
-	errNotValidating = errors.New("no server of dnssec_resolvers validates signatures (DNSSEC), so TLSA records (DANE) have " +
-		"no effect")
+	errNotValidating = errors.New("no DNS server validates signatures (DNSSEC), so TLSA records (DANE) have no effect")
 	errSilent = errors.New("the DNS server that validates signatures (DNSSEC) does not answer as it should, so emails wait")
 )
 
@@ -50,14 +49,18 @@ func (n *Node) secureLookUps() map[string]int64 {
 }
 
 // checkDNSSEC is a check of /readyz. It also decides which servers the look-ups for DANE believe until the next check. A
-// server that the operator did not name is only an offer: nothing is wrong if it does not validate signatures. But if it
-// did and no longer answers, emails wait for it.
+// server that the operator did not name is only an offer: nothing is wrong if it never validates signatures. But if it
+// did, its end is reported: the mail to some hosts has lost its protection, or waits.
 func (n *Node) checkDNSSEC(ctx context.Context) error {
 	if !n.obeysDANE() {
 		return nil
 	}
 	works, servers := n.DNS.(validator).Believes(ctx)
-	err := dnssecProblem(works, servers, len(n.Config.DNSSECResolvers) > 0)
+	if works {
+		n.dnssecWorked.Store(true)
+	}
+	err := dnssecProblem(works, servers, len(n.Config.DNSSECResolvers) > 0 || n.dnssecWorked.Load())
+	defer n.dnssecChecked.Store(true)
 	if err == nil {
 		n.dnssecProblem.Store(nil)
 		return nil
@@ -78,17 +81,17 @@ func (n *Node) checkDNSSEC(ctx context.Context) error {
 	return err
 }
 
-// dnssecProblem returns what a self-check found wrong, or nil. The parameter named says that the operator named the
-// servers.
-func dnssecProblem(works bool, servers []resolve.Belief, named bool) error {
+// dnssecProblem returns what a self-check found wrong, or nil. The parameter missed says that servers that validate are
+// missed: the operator named them, or one has validated since the start of this node.
+func dnssecProblem(works bool, servers []resolve.Belief, missed bool) error {
 	answers := slices.ContainsFunc(servers, func(s resolve.Belief) bool { return s.Err == nil })
 	standing := slices.ContainsFunc(servers, func(s resolve.Belief) bool { return s.Believed })
 	switch {
 	case works:
 		return nil
-	case standing, named && !answers:
+	case standing, missed && !answers:
 		return errSilent
-	case named:
+	case missed:
 		return errNotValidating
 	}
 	return nil
@@ -102,6 +105,7 @@ func (n *Node) dnssecCondition() alarms.Condition {
 		text = fmt.Sprintf("On %s, %s. Correct the server, for example unbound on the same machine, or name another one in "+
 			"dnssec_resolvers.", node, *problem)
 	}
-	return alarms.Condition{Cause: "dnssec", Node: node, Bad: problem != nil, Good: problem == nil,
+	return alarms.Condition{Cause: "dnssec", Node: node, Bad: problem != nil,
+		Good: problem == nil && n.dnssecChecked.Load(),
 		Title: "no DNS server validates signatures", Text: text}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// A server that the operator named must validate signatures. One that was only found is missed if it stops answering.
+// A server that the operator named must validate signatures, and so must one that did. Another one is only an offer.
 func TestDNSSECProblem(t *testing.T) {
 	t.Parallel()
 	good := resolve.Belief{MayBelieve: true, Authentic: true, Believed: true}
@@ -17,7 +17,7 @@ func TestDNSSECProblem(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		servers []resolve.Belief
-		named   bool
+		missed  bool
 		want    error
 	}{
 		{"validates", []resolve.Belief{good}, true, nil},
@@ -34,7 +34,7 @@ func TestDNSSECProblem(t *testing.T) {
 		for _, s := range c.servers {
 			works = works || s.Believed && s.Authentic
 		}
-		if got := dnssecProblem(works, c.servers, c.named); !errors.Is(got, c.want) {
+		if got := dnssecProblem(works, c.servers, c.missed); !errors.Is(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -92,6 +92,8 @@ type Node struct {
 	dns       resolve.Resolver // with a cache
 	// dnssecProblem says what the last self-check found wrong with the servers of dnssec_resolvers; nil if nothing.
 	dnssecProblem atomic.Pointer[string]
+	dnssecChecked atomic.Bool // whether a self-check has run
+	dnssecWorked  atomic.Bool // whether one has found a server that validates signatures
 	oauth         *oauth.Server
 	certs         *certs.Manager // nil for a command
 	https         net.Listener   // open HTTPS listener that Run will serve; may be nil

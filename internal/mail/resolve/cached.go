@@ -24,6 +24,9 @@ const (
 	// flightTimeout is the time limit for a look-up that several callers may share. A shared look-up continues even if
 	// its first caller gives up, because other callers may be waiting for it.
 	flightTimeout = time.Minute
+	// maxBytes is the approximate size of all cached answers. Owners of domains can make an answer as large as a DNS
+	// message, which is 64 KB.
+	maxBytes = 64 << 20
 )
 
 // timed is a Secure that also returns how long an answer may be cached. DNS implements timed; untimed wraps any other
@@ -59,6 +62,7 @@ type Cached struct {
 	mu      sync.Mutex
 	entries map[key]*list.Element
 	recent  *list.List // list of *entry, with the most recently used entry first
+	size    int        // of all entries, in bytes
 }
 
 type key struct{ kind, name string }
@@ -76,6 +80,47 @@ type entry struct {
 	value   any
 	err     error
 	expires time.Time
+	size    int
+}
+
+// sizeOf returns the approximate size of an entry in bytes.
+func sizeOf(e *entry) int {
+	n := 300 + 2*len(e.key.name)
+	text := func(all []string) {
+		for _, s := range all {
+			n += 16 + len(s)
+		}
+	}
+	hosts := func(all []MX) {
+		for _, x := range all {
+			n += 24 + len(x.Host)
+		}
+	}
+	switch v := e.value.(type) {
+	case []string:
+		text(v)
+	case []MX:
+		hosts(v)
+	case []netip.Addr:
+		n += 24 * len(v)
+	case []CAA:
+		for _, x := range v {
+			n += 40 + len(x.Tag) + len(x.Value)
+		}
+	case string:
+		n += len(v)
+	case Answer[string]:
+		text(v.Records)
+	case Answer[MX]:
+		hosts(v.Records)
+	case Answer[netip.Addr]:
+		n += 24 * len(v.Records)
+	case Answer[TLSA]:
+		for _, x := range v.Records {
+			n += 32 + len(x.Data)
+		}
+	}
+	return n
 }
 
 // NewCached returns a cache for r that holds at most limit answers. A limit below one counts as one.
@@ -204,27 +249,34 @@ func (c *Cached) recall(k key) (entry, bool) {
 	}
 	e := element.Value.(*entry)
 	if !time.Now().Before(e.expires) {
-		c.recent.Remove(element)
-		delete(c.entries, k)
+		c.drop(element)
 		return entry{}, false
 	}
 	c.recent.MoveToFront(element)
 	return *e, true
 }
 
-// add stores e in the cache, and removes the least recently used entries if the cache is over its limit.
+// add stores e in the cache, and removes the least recently used entries if the cache is over one of its limits.
 func (c *Cached) add(e entry) {
+	e.size = sizeOf(&e)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old, ok := c.entries[e.key]; ok {
-		c.recent.Remove(old)
+		c.drop(old)
 	}
 	c.entries[e.key] = c.recent.PushFront(&e)
-	for len(c.entries) > c.limit {
-		last := c.recent.Back()
-		c.recent.Remove(last)
-		delete(c.entries, last.Value.(*entry).key)
+	c.size += e.size
+	for len(c.entries) > c.limit || c.size > maxBytes {
+		c.drop(c.recent.Back())
 	}
+}
+
+// drop removes an entry. The caller must hold the lock.
+func (c *Cached) drop(element *list.Element) {
+	e := element.Value.(*entry)
+	c.recent.Remove(element)
+	delete(c.entries, e.key)
+	c.size -= e.size
 }
 
 // untimed adds a fixed TTL to the answers of any Resolver.

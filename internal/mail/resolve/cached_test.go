@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,5 +164,28 @@ func TestUnescape(t *testing.T) {
 		if got := unescape(in); got != want {
 			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+// The cache is bounded in bytes too: owners of domains decide how large answers are.
+func TestCacheIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	c := NewCached(Fake{}, 100_000)
+	for i := range 3000 {
+		records := []TLSA{{Data: make([]byte, 60_000)}}
+		c.add(entry{key: key{tlsaKind, strconv.Itoa(i)}, value: Answer[TLSA]{Records: records},
+			expires: time.Now().Add(time.Hour)})
+	}
+	sum := 0
+	for _, element := range c.entries {
+		sum += element.Value.(*entry).size
+	}
+	if sum != c.size || c.size > maxBytes || len(c.entries) != c.recent.Len() || len(c.entries) < 900 {
+		t.Errorf("%d entries of %d bytes, counted as %d", len(c.entries), sum, c.size)
+	}
+	c.add(entry{key: key{tlsaKind, "2999"}, expires: time.Now().Add(-time.Hour)})
+	before := c.size
+	if _, ok := c.recall(key{tlsaKind, "2999"}); ok || c.size >= before {
+		t.Errorf("an expired entry: %v, %d bytes before and %d after", ok, before, c.size)
 	}
 }

@@ -33,9 +33,9 @@ const (
 // only if its source address and port, its id and its question match the query.
 //
 // Each query asks whether the answer was authenticated (the AD bit, RFC 6840 section 5.7). DNS may believe only
-// validating servers that it was given, and servers on a loopback address. Secure look-ups ask only these servers, if
-// there are any. Otherwise an attacker who makes a validating server fail could have its question answered by another
-// one. DNS believes such a server after it has passed the self-check (see Believes).
+// validating servers that it was given, and servers on a loopback address. DNS believes such a server after it has passed
+// the self-check (see Believes). While there is one, secure look-ups ask only such servers. Otherwise an attacker who
+// makes a validating server fail could have its question answered by another one.
 type DNS struct {
 	servers []*server
 	secure  []*server // those that secure look-ups ask

@@ -53,7 +53,7 @@ func (d *DNS) ask(ctx context.Context, q question, secure bool) (answer, error) 
 			default:
 				silent = false
 				last = fmt.Errorf("server %s answers %d %s", s.addr, m.Rcode, dns.RcodeToString[m.Rcode])
-				if secure && s.believed && wrongSignatures(ctx, s.addr, q, m) {
+				if secure && d.judges(s) && wrongSignatures(ctx, s.addr, q, m) {
 					return answer{}, d.bogus(ctx, s, q, last)
 				}
 			}
@@ -62,8 +62,16 @@ func (d *DNS) ask(ctx context.Context, q question, secure bool) (answer, error) 
 	return answer{}, d.failure(ctx, q, secure, since, silent, last)
 }
 
+// judges reports whether the failures of a server may mean wrong signatures: it has passed the self-check, or is one
+// that was named and of which nothing is known yet.
+func (d *DNS) judges(s *server) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return s.believed && s.standing != ignoresSignatures
+}
+
 // serversFor returns the servers that secure or other look-ups query. If a server has passed the self-check, secure
-// look-ups do not query those that have failed it, because their answers are insecure.
+// look-ups query only such servers, because the answers of others are insecure.
 //
 // If no server can give a secure answer, secure look-ups query the same servers as others. This is so if all servers
 // that were named as validating ones have failed the self-check, or if none was named and none has passed it. A named
@@ -74,10 +82,11 @@ func (d *DNS) serversFor(secure bool) []*server {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	good := slices.DeleteFunc(slices.Clone(d.secure), func(s *server) bool { return s.standing != validates })
 	fails := func(s *server) bool { return s.standing == ignoresSignatures }
 	switch {
-	case slices.ContainsFunc(d.secure, func(s *server) bool { return s.standing == validates }):
-		return slices.DeleteFunc(slices.Clone(d.secure), fails)
+	case len(good) > 0:
+		return good
 	case !d.named, !slices.ContainsFunc(d.secure, func(s *server) bool { return !fails(s) }):
 		return d.servers
 	}
@@ -85,7 +94,9 @@ func (d *DNS) serversFor(secure bool) []*server {
 }
 
 // wrongSignatures reports whether a server failed because the signatures of the answer are wrong. The server says so
-// with an extended error (RFC 8914), or it answers the question if it need not check the signatures (the CD bit).
+// with an extended error (RFC 8914), or it answers the question if it need not check the signatures (the CD bit), and
+// fails again otherwise. The second failure is needed, because a slow name server may have caused the first one, and its
+// late answer is then in the cache.
 func wrongSignatures(ctx context.Context, server string, q question, m *dns.Msg) bool {
 	if m.Rcode != dns.RcodeServerFailure {
 		return false
@@ -98,8 +109,11 @@ func wrongSignatures(ctx context.Context, server string, q question, m *dns.Msg)
 			}
 		}
 	}
-	unchecked, err := try(ctx, server, q, true)
-	return err == nil && definite(unchecked)
+	if unchecked, err := try(ctx, server, q, true); err != nil || !definite(unchecked) {
+		return false
+	}
+	again, err := try(ctx, server, q, false)
+	return err == nil && again.Rcode == dns.RcodeServerFailure
 }
 
 // try queries one server over UDP. If the server does not support EDNS0, try repeats the query without it; if the

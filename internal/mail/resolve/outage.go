@@ -11,8 +11,8 @@ import (
 )
 
 // ErrNoServer means that this installation's DNS servers do not work at present, or that a validating one finds all
-// signatures wrong. It is always wrapped together with
-// ErrTemporary. If only the name servers of the domain that was looked up do not work, the error is not ErrNoServer.
+// signatures wrong. It is always wrapped together with ErrTemporary. If only the name servers of the domain that was
+// looked up do not work, the error is not ErrNoServer.
 var ErrNoServer error = outage{}
 
 type outage struct{}

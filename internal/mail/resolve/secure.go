@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/miekg/dns"
@@ -118,19 +119,43 @@ func (d *DNS) TLSA(ctx context.Context, name string) (Answer[TLSA], error) {
 func (d *DNS) mxSecure(ctx context.Context, name string) (Answer[MX], time.Duration, error) {
 	a, ttl, err := d.lookUpMX(ctx, name, true)
 	observe(d, "mx", a, err)
-	return a, ttl, err
+	if d.hides(err) {
+		a, ttl, err = d.lookUpMX(ctx, name, false)
+	}
+	return a, d.keep(ttl), err
+}
+
+// hides reports whether an absence may be due to the servers that were named as validating ones: the other servers may
+// know names that exist only in their network.
+func (d *DNS) hides(err error) bool { return d.named && errors.Is(err, ErrNotFound) && !IsSecure(err) }
+
+// insecureTTL is how long an answer is cached while no server validates, so that answers become secure soon after one
+// does.
+const insecureTTL = 5 * time.Minute
+
+// keep returns how long the answer of a secure look-up may be cached.
+func (d *DNS) keep(ttl time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.ContainsFunc(d.secure, func(s *server) bool { return s.standing == validates }) {
+		return ttl
+	}
+	return min(ttl, insecureTTL)
 }
 
 func (d *DNS) addrsSecure(ctx context.Context, host string) (Answer[netip.Addr], time.Duration, error) {
 	a, ttl, err := d.lookUpAddrs(ctx, host, true)
 	observe(d, "addr", a, err)
-	return a, ttl, err
+	if d.hides(err) {
+		a, ttl, err = d.lookUpAddrs(ctx, host, false)
+	}
+	return a, d.keep(ttl), err
 }
 
 func (d *DNS) cnameSecure(ctx context.Context, name string) (Answer[string], time.Duration, error) {
 	a, ttl, err := d.lookUpCNAME(ctx, name, true)
 	observe(d, "cname", a, err)
-	return a, ttl, err
+	return a, d.keep(ttl), err
 }
 
 func (d *DNS) tlsa(ctx context.Context, name string) (Answer[TLSA], time.Duration, error) {
@@ -140,7 +165,7 @@ func (d *DNS) tlsa(ctx context.Context, name string) (Answer[TLSA], time.Duratio
 		return TLSA{Usage: rr.Usage, Selector: rr.Selector, Matching: rr.MatchingType, Data: data}
 	})
 	observe(d, "tlsa", a, err)
-	return a, ttl, err
+	return a, d.keep(ttl), err
 }
 
 func observe[T any](d *DNS, kind string, a Answer[T], err error) {

@@ -50,8 +50,9 @@ func (d *DNS) MayBelieve() bool {
 }
 
 // Believes asks each server of secure look-ups for the SOA record of the root zone, which is signed. From then on, DNS
-// believes only the servers that may be believed and marked the answer as authenticated. A server without an answer, or
-// with a failure in its place, keeps the standing that it had. Believes reports what it found about each server, and
+// believes only the servers that may be believed, marked the answer as authenticated and answer a question about TLSA
+// records. A server without an answer, or with a failure in its place, keeps the standing that it had. If it had none and
+// was not named, it is not believed. Believes reports what it found about each server, and
 // whether secure look-ups can find secure answers at present: a server that is believed marked its answer as
 // authenticated. It takes at most a few seconds.
 //
@@ -102,6 +103,9 @@ func (d *DNS) check(ctx context.Context, s *server) Belief {
 	case err != nil:
 	case definite(m):
 		b.Authentic = m.Rcode == dns.RcodeSuccess && len(m.Answer) > 0 && m.AuthenticatedData
+		if b.Authentic && !answersTLSA(ctx, s.addr, q.name) {
+			b.Authentic, b.Err = false, fmt.Errorf("server %s does not answer questions about TLSA records", s.addr)
+		}
 	case wrongSignatures(ctx, s.addr, q, m):
 		b.Err = fmt.Errorf("%w: server %s finds wrong signatures in the zone %s; check its clock and its trust anchor",
 			ErrBogus, s.addr, q.name)
@@ -112,6 +116,8 @@ func (d *DNS) check(ctx context.Context, s *server) Belief {
 	defer d.mu.Unlock()
 	before := s.believed && s.standing == validates
 	switch {
+	case b.Err != nil && s.standing == unchecked && !d.named:
+		s.standing = ignoresSignatures // nobody relies on it, and mail to signed domains would wait for it
 	case b.Err != nil:
 	case b.Authentic:
 		s.standing = validates
@@ -121,6 +127,13 @@ func (d *DNS) check(ctx context.Context, s *server) Belief {
 	b.Believed = s.believed && s.standing == validates
 	b.Lost = before && !b.Believed
 	return b
+}
+
+// answersTLSA reports whether a server answers a question about TLSA records, of which the zone has none. Some servers
+// drop questions about types that they do not know, and each mail host of a signed zone would then be unusable.
+func answersTLSA(ctx context.Context, server, zone string) bool {
+	m, err := try(ctx, server, question{zone, dns.TypeTLSA}, false)
+	return err == nil && definite(m)
 }
 
 // authentic reports whether a server that is believed has authenticated the answer to a question. The error says that
@@ -155,7 +168,8 @@ func (d *DNS) believes(ctx context.Context, s *server) (bool, error) {
 	v, _, _ := d.probes.Do("check "+s.addr, func() (any, error) { return d.check(context.WithoutCancel(ctx), s), nil })
 	b := v.(Belief)
 	if b.Err != nil {
-		return false, fmt.Errorf("it is unknown whether server %s validates: %w", s.addr, b.Err)
+		return false, fmt.Errorf("%w: %w: it is unknown whether server %s validates: %w", ErrTemporary, ErrNoServer, s.addr,
+			b.Err)
 	}
 	return b.Believed, nil
 }

@@ -148,7 +148,7 @@ func TestBeliefIsLost(t *testing.T) {
 	expect("validating again", true, 1)
 }
 
-// While it is unknown whether a server validates, its marked answers are neither secure nor insecure.
+// While it is unknown whether a named server validates, its marked answers are neither secure nor insecure.
 func TestUncheckedServer(t *testing.T) {
 	t.Parallel()
 	answer, change := switched(func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -158,8 +158,12 @@ func TestUncheckedServer(t *testing.T) {
 		}
 		signed(secureZone, "plain.test.")(n, w, q)
 	})
-	r := resolver(t, serve(t, answer))
-	if a, err := r.MXSecure(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) {
+	server := serve(t, answer)
+	r, err := resolve.NewDNS([]string{server.addr}, server.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := r.MXSecure(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) || !fault.IsOutage(err) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if _, err := r.TLSA(t.Context(), "_25._tcp.example.com"); !errors.Is(err, resolve.ErrTemporary) {
@@ -349,5 +353,90 @@ func TestForwarderIsNotBelieved(t *testing.T) {
 	}
 	if r, err := resolve.NewDNS(nil, "127.0.0.11:53"); err == nil && !r.MayBelieve() {
 		t.Error("a server that the operator named is not believed")
+	}
+}
+
+// Some servers drop questions about types that they do not know. Mail to signed domains would wait for them, so a server
+// that nobody named is not believed then, and a named one is reported.
+func TestServerWithoutTLSA(t *testing.T) {
+	t.Parallel()
+	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Qtype == dns.TypeTLSA {
+			rcode(dns.RcodeNotImplemented)(n, w, q)
+			return
+		}
+		signed(secureZone)(n, w, q)
+	})
+	r := resolver(t, server)
+	if works, got := r.Believes(t.Context()); works || got[0].Err == nil || got[0].Believed {
+		t.Errorf("%v, %+v", works, got)
+	}
+	if a, err := r.MXSecure(t.Context(), "example.com"); err != nil || a.Secure {
+		t.Errorf("%+v, %v", a, err)
+	}
+	named, err := resolve.NewDNS([]string{server.addr}, server.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if works, got := named.Believes(t.Context()); works || got[0].Err == nil {
+		t.Errorf("named: %v, %+v", works, got)
+	}
+	if _, err := named.MXSecure(t.Context(), "example.com"); !fault.IsOutage(err) {
+		t.Errorf("named: %v", err)
+	}
+}
+
+// A failure because of a slow name server is not taken for wrong signatures, although the late answer is then in the
+// cache of the server. A server that does not validate finds no wrong signatures at all.
+func TestSlowNameServer(t *testing.T) {
+	t.Parallel()
+	for name, validating := range map[string]bool{"validating": true, "not validating": false} {
+		var asked atomic.Int32
+		zone := secureZone
+		if validating {
+			zone = signed(secureZone)
+		} else {
+			zone = withRoot(secureZone)
+		}
+		r := resolver(t, serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+			if q.Question[0].Qtype == dns.TypeMX && asked.Add(1) == 1 {
+				rcode(dns.RcodeServerFailure)(n, w, q)
+				return
+			}
+			zone(n, w, q)
+		}))
+		if a, err := r.MXSecure(t.Context(), "example.com"); err != nil || a.Secure != validating {
+			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+	}
+}
+
+// The operator's other DNS servers may know names that exist only in their network. The servers that were named as
+// validating ones do not hide them, unless they prove that the names do not exist.
+func TestNamesOfThePrivateNetwork(t *testing.T) {
+	t.Parallel()
+	private := serve(t, zone("partner.example. 60 IN MX 10 mx.partner.example.", "mx.partner.example. 60 IN A 192.0.2.1"))
+	for name, absent := range map[string]handler{"insecure": withRootSigned(zone()), "proven": signed(zone())} {
+		public := serve(t, absent)
+		r, err := resolve.NewDNS([]string{private.addr}, public.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := r.MXSecure(t.Context(), "partner.example")
+		found, addrErr := r.AddrsSecure(t.Context(), "mx.partner.example")
+		if known := name == "insecure"; (err == nil) != known || (addrErr == nil) != known || a.Secure || found.Secure {
+			t.Errorf("%s: %+v, %v; %+v, %v", name, a, err, found, addrErr)
+		}
+	}
+}
+
+// withRootSigned returns a handler that passes the self-check and marks no other answer as authenticated.
+func withRootSigned(answer handler) handler {
+	return func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Name == "." {
+			signed(answer)(n, w, q)
+			return
+		}
+		answer(n, w, q)
 	}
 }

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/miekg/dns"
@@ -23,11 +24,20 @@ type Validation struct {
 }
 
 // Validates asks each server for the address of a name with a valid signature and of a name with a wrong one. The
-// answers say whether a server validates signatures. If bogus is "", only the first question is asked.
+// answers say whether a server validates signatures. If bogus is "", only the first question is asked. The servers that
+// were named as validating ones come last.
 func (d *DNS) Validates(ctx context.Context, signed, bogus string) []Validation {
-	all := make([]Validation, len(d.servers))
+	servers := slices.Clone(d.servers)
+	if d.named {
+		for _, s := range d.secure {
+			if !slices.ContainsFunc(servers, func(other *server) bool { return other.addr == s.addr }) {
+				servers = append(servers, s)
+			}
+		}
+	}
+	all := make([]Validation, len(servers))
 	var asked sync.WaitGroup
-	for i, s := range d.servers {
+	for i, s := range servers {
 		asked.Go(func() { all[i] = validation(ctx, s.addr, signed, bogus) })
 	}
 	asked.Wait()

@@ -13,7 +13,7 @@ import (
 
 // Write writes a report by RFC 9990. The errors of several mistakes are joined in one element, and of more than 100
 // signatures in a row, the most significant ones are written. Write returns an error if a report or row would be
-// invalid, such as one with values that only RFC 7489 allows, or if w returns one. What it has written then is
+// invalid, such as one with values that only RFC 7489 allows, or if w returns one. The report in w is then
 // incomplete.
 func Write(w io.Writer, h Header, rows iter.Seq[Row]) error {
 	if err := h.check(); err != nil {

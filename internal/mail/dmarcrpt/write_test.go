@@ -146,7 +146,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Of many signatures, those that passed for an aligned domain are reported first (RFC 9990 section 3.1.3).
+// If a row has many signatures, those that passed for an aligned domain are reported first (RFC 9990 section 3.1.3).
 func TestSignaturesAreBounded(t *testing.T) {
 	t.Parallel()
 	row := leastRow()

@@ -67,7 +67,7 @@ func TestBelievesByAnotherZone(t *testing.T) {
 	}
 }
 
-// Of several servers that were named as validating, only those that passed the self-check are believed, although all
+// If several servers were named as validating, only those that passed the self-check are believed, although all
 // mark their answers. Those that failed it are not asked.
 func TestBeliefNeedsTheSelfCheck(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
 )
 
-// The memory for counts is limited, also if very many domains have very many hosts. What does not fit is counted.
+// The memory for counts is limited, also if very many domains have very many hosts. Sessions that do not fit are lost,
+// and their number is known.
 func TestMemoryIsLimited(t *testing.T) {
 	t.Parallel()
 	c := newCounts()

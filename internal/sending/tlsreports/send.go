@@ -48,7 +48,7 @@ func (s *Service) Send(ctx context.Context) error {
 			})
 		}
 		err = group.Wait()
-		// What has ended is removed even if the run was stopped, and even if another report failed.
+		// Ended reports are removed even if the run was stopped, and even if another report failed.
 		after, done := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		err = errors.Join(err, s.remove(after, ended...))
 		done()

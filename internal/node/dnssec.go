@@ -31,7 +31,7 @@ func (n *Node) wantsDNSSEC() bool { return n.Config.DANE && n.Config.Transport =
 // These are the failures of the check dnssec. Those who see them are strangers, so they name no server.
 var (
 	errNotValidating = errors.New("no DNS server validates signatures (DNSSEC), so TLSA records (DANE) have no effect")
-	errSilent = errors.New("the DNS server that validates signatures (DNSSEC) does not answer as it should, so emails wait")
+	errSilent        = errors.New("the DNS server that validates signatures (DNSSEC) does not answer as it should, so emails wait")
 )
 
 // secureLookUps returns the numbers of look-ups for DANE, by outcome.
@@ -106,6 +106,6 @@ func (n *Node) dnssecCondition() alarms.Condition {
 			"dnssec_resolvers.", node, *problem)
 	}
 	return alarms.Condition{Cause: "dnssec", Node: node, Bad: problem != nil,
-		Good: problem == nil && n.dnssecChecked.Load(),
+		Good:  problem == nil && n.dnssecChecked.Load(),
 		Title: "no DNS server validates signatures", Text: text}
 }

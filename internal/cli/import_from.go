@@ -191,7 +191,8 @@ func importFrom(flags *pflag.FlagSet, p product) action {
 	keyFile := flags.String("key-file", "", "`file` with the key of the product, or - for standard input; the default is "+
 		"the variable "+importKeyVariable)
 	dryRun := flags.Bool("dry-run", false, "write nothing, and report what an import would do")
-	only := flags.StringSlice("only", nil, "only these `kinds`, separated by commas: "+joinKinds(importfrom.Kinds()))
+	only := flags.StringSlice("only", nil, "only these `kinds`, separated by commas: "+joinKinds(importfrom.Kinds())+
+		"; contacts and members also import suppressions, segments and topics, and members also import contacts")
 	stateFile := flags.String("state", "", "`file` for the progress; by default, it is in data_dir, or else in the "+
 		"current folder")
 	restart := flags.Bool("restart", false, "forget the progress of an import that did not end")

@@ -46,7 +46,8 @@ type MergeResult struct {
 // Merge writes contacts of another installation in one transaction, and returns the results in the order of the rows.
 // The parameter properties lists the properties of the rows' values. Rows of the same address count as one contact.
 //
-// Existing contacts keep their names and values, and get those that they do not have. They are added to the rows'
+// Existing contacts keep their names and values, and get those that they do not have. A contact whose first or last name
+// differs from the row's gets no part of the row's name. Existing contacts are added to the rows'
 // segments, and get subscriptions to topics about which they have made no choice. If an existing contact and its row
 // differ in whether the contact receives email, the contact is unsubscribed or opted out. Like an import, Merge records
 // no events. If rows of the same address have different names or values, the first ones count.
@@ -136,7 +137,7 @@ func newMerger(teamID string, properties []Property, rows []MergeRow) *merger {
 			continue
 		}
 		first := &m.rows[k]
-		first.FirstName, first.LastName = cmp.Or(first.FirstName, row.FirstName), cmp.Or(first.LastName, row.LastName)
+		completeName(&first.FirstName, &first.LastName, row.FirstName, row.LastName)
 		if len(row.Values) > 0 {
 			all := maps.Clone(row.Values)
 			maps.Copy(all, first.Values)
@@ -343,8 +344,7 @@ func (m *merger) compareValues(ctx context.Context, r db.Reader, older []string)
 			continue
 		}
 		row.values = map[string]scalar.Value{}
-		differs := row.fill(&row.at.FirstName, row.FirstName)
-		differs = row.fill(&row.at.LastName, row.LastName) || differs
+		differs := row.fillName()
 		for propertyID, v := range row.Values {
 			key := valueKey{row.at.ID, propertyID}
 			had, ok := texts[key]
@@ -362,12 +362,24 @@ func (m *merger) compareValues(ctx context.Context, r db.Reader, older []string)
 	return nil
 }
 
-// fill sets a name of an existing contact that has none. It reports whether the contact has another name.
-func (row *mergeContact) fill(name *string, theirs string) (differs bool) {
-	if *name == "" && theirs != "" {
-		*name, row.changed = theirs, true
+// completeName sets missing parts of a name to those of another name, and reports whether the name changed. Names of
+// which one part differs may belong to two people: completeName does not mix them.
+func completeName(first, last *string, otherFirst, otherLast string) (changed bool) {
+	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
+	if differ(*first, otherFirst) || differ(*last, otherLast) {
+		return false
 	}
-	return theirs != "" && theirs != *name
+	changed = *first == "" && otherFirst != "" || *last == "" && otherLast != ""
+	*first, *last = cmp.Or(*first, otherFirst), cmp.Or(*last, otherLast)
+	return changed
+}
+
+// fillName completes the name of an existing contact. It reports whether the row has another name.
+func (row *mergeContact) fillName() (differs bool) {
+	if completeName(&row.at.FirstName, &row.at.LastName, row.FirstName, row.LastName) {
+		row.changed = true
+	}
+	return row.FirstName != "" && row.FirstName != row.at.FirstName || row.LastName != "" && row.LastName != row.at.LastName
 }
 
 // conclude applies the row's global subscription, and sets the rest of its result.

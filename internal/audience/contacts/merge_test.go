@@ -1,6 +1,7 @@
 package contacts_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -57,7 +58,7 @@ func TestMerge(t *testing.T) {
 				Topics: []contacts.MergeChoice{{Choice: out}, byDefault(offers.ID, contacts.OptOut)}},
 			{Address: "bob@example.net", Topics: []contacts.MergeChoice{byDefault(news.ID, contacts.OptIn)}},
 			{Address: "bob@example.net", FirstName: "Bob", Values: values("pro", 3)},
-			{Address: "bob@example.net", FirstName: "Robert", LastName: "Lee", Values: values("free", 4)},
+			{Address: "bob@example.net", FirstName: "Bob", LastName: "Lee", Values: values("free", 4)},
 			{Address: "cleo@example.net", FirstName: "Cleo", Values: values("pro", 1.5), Segments: []string{segment.ID},
 				Topics: []contacts.MergeChoice{{Choice: out}, byDefault(offers.ID, contacts.OptOut)}},
 			{Address: "cleo@example.net", Unsubscribed: true},
@@ -121,6 +122,36 @@ func TestMerge(t *testing.T) {
 		rows[0].Segments = []string{news.ID}
 		if _, err := w.Contacts.Merge(ctx, w.team, properties, rows); err == nil {
 			t.Error("a segment that does not exist was accepted")
+		}
+	})
+}
+
+// A first name is never combined with the last name of somebody else: neither in an existing contact, nor in rows of the
+// same address.
+func TestMergeKeepsNamesTogether(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		name := func(first, last string) contacts.MergeRow { return contacts.MergeRow{FirstName: first, LastName: last} }
+		for i, x := range []struct{ here, there, want contacts.MergeRow }{
+			{name("Ann", ""), name("Bob", "Smith"), name("Ann", "")},
+			{name("", "Smith"), name("Bob", "Jones"), name("", "Smith")},
+			{name("Ann", ""), name("Ann", "Smith"), name("Ann", "Smith")},
+			{name("Ann", ""), name("", "Smith"), name("Ann", "Smith")},
+			{name("", ""), name("Bob", "Smith"), name("Bob", "Smith")},
+		} {
+			existing, fresh := fmt.Sprintf("p%d@example.net", i), fmt.Sprintf("q%d@example.net", i)
+			w.upsert(existing, contacts.Change{FirstName: &x.here.FirstName, LastName: &x.here.LastName})
+			rows := []contacts.MergeRow{x.there, x.here, x.there}
+			rows[0].Address, rows[1].Address, rows[2].Address = existing, fresh, fresh
+			if _, err := w.Contacts.Merge(t.Context(), w.team, nil, rows); err != nil {
+				t.Fatal(err)
+			}
+			for _, address := range []string{existing, fresh} {
+				got := testnode.Must(w.Contacts.Get(t.Context(), w.team, address))
+				if got.FirstName != x.want.FirstName || got.LastName != x.want.LastName {
+					t.Errorf("%v and %v become %q %q in %s", x.here, x.there, got.FirstName, got.LastName, address)
+				}
+			}
 		}
 	})
 }

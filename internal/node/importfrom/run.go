@@ -35,7 +35,9 @@ type Options struct {
 	DryRun  bool   // write nothing
 	State   string // path of the state file; a dry run has none
 	Restart bool   // ignore the progress of an earlier import
-	Only    []Kind // nil means all kinds of the source
+	// Only lists the imported kinds; nil means all kinds of the source. A kind brings the kinds that say whether its
+	// contacts want email: contacts bring suppressions, segments and topics, and members also bring contacts.
+	Only []Kind
 
 	// Say is called with a line about the progress, every few seconds; it may be nil.
 	Say func(format string, args ...any)
@@ -124,7 +126,7 @@ func (m *importer) run(ctx context.Context) error {
 		}
 	}
 	for _, kind := range Kinds() {
-		if !slices.Contains(have, kind) || m.o.Only != nil && !slices.Contains(m.o.Only, kind) || m.st.done(kind) {
+		if !slices.Contains(have, kind) || !m.wants(kind) || m.st.done(kind) {
 			continue
 		}
 		if err := m.kind(ctx, kind); err != nil {
@@ -136,6 +138,21 @@ func (m *importer) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// wants reports whether a kind is imported. Without its segments and topics, which an earlier import may have created, a
+// contact would lose its unsubscribes from topics.
+func (m *importer) wants(kind Kind) bool {
+	contacts, members := slices.Contains(m.o.Only, Contacts), slices.Contains(m.o.Only, Members)
+	switch {
+	case m.o.Only == nil || slices.Contains(m.o.Only, kind):
+		return true
+	case kind == Segments || kind == Topics || kind == Suppressions:
+		return contacts || members
+	case kind == Contacts:
+		return members
+	}
+	return false
 }
 
 // kind imports the records of one kind, page by page. The next page is fetched while a page is written.

@@ -73,10 +73,10 @@ func each(t *testing.T, f func(t *testing.T, w *world)) {
 }
 
 // run imports an account and returns the counts that are not zero, as "kind: 2 created".
-func (w *world) run(a *account, dry bool) ([]string, *importfrom.Report, error) {
+func (w *world) run(a *account, dry bool, only ...importfrom.Kind) ([]string, *importfrom.Report, error) {
 	r, err := importfrom.Run(w.T.Context(), importfrom.Deps{DB: w.DB, Contacts: w.Contacts, Domains: w.Domains,
 		Templates: w.Templates, Suppressions: w.Suppressions, Webhooks: w.hooks}, importfrom.Options{TeamID: w.team,
-		Source: a, Name: "test", DryRun: dry, State: w.state})
+		Source: a, Name: "test", DryRun: dry, State: w.state, Only: only})
 	var all []string
 	for _, kind := range importfrom.Kinds() {
 		c := r.Counts[kind]
@@ -203,6 +203,41 @@ func TestRun(t *testing.T) {
 		if n := w.Count(`SELECT COUNT(*) FROM segments`); n != 2 {
 			t.Errorf("%d segments", n)
 		}
+	})
+}
+
+// Contacts that are imported alone, after their topics, keep their unsubscribes, and come with their suppressions.
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		got, _, err := w.run(sample(), false, importfrom.Topics)
+		w.check("topics", []string{"topics: 2 created"}, got, err)
+		want := []string{"segments: 2 created", "topics: 2 kept", "suppressions: 1 created", "suppressions: 1 refused",
+			"contacts: 2 created", "contacts: 1 refused"}
+		planned, _, err := w.run(sample(), true, importfrom.Contacts)
+		w.check("dry run", slices.DeleteFunc(planned, func(line string) bool {
+			return strings.HasPrefix(line, "properties")
+		}), want, err)
+		got, r, err := w.run(sample(), false, importfrom.Contacts)
+		w.check("contacts", slices.DeleteFunc(got, func(line string) bool {
+			return strings.HasPrefix(line, "properties")
+		}), want, err)
+		for _, left := range r.LeftOut {
+			if strings.HasPrefix(left.What, "subscriptions") {
+				t.Errorf("left out: %+v", left)
+			}
+		}
+		for _, s := range testnode.Must(w.Contacts.Subscriptions(ctx, w.team, "bob@example.net")) {
+			if s.Name == "News" && s.Subscription != contacts.OptOut {
+				t.Errorf("Bob and the topic: %+v", s)
+			}
+		}
+		got, _, err = w.run(sample(), false, importfrom.Members)
+		w.check("members", []string{"segments: 2 kept", "topics: 2 kept", "suppressions: 1 kept", "suppressions: 1 refused",
+			"contacts: 2 kept", "contacts: 1 refused", "members: 1 completed"}, slices.DeleteFunc(got, func(line string) bool {
+			return strings.HasPrefix(line, "properties")
+		}), err)
 	})
 }
 
@@ -437,8 +472,8 @@ func TestConsent(t *testing.T) {
 	})
 }
 
-// An unsubscribe that comes without a name does not keep the contact from getting one from a later page. What is set
-// stays.
+// An unsubscribe that comes without a name does not keep the contact from getting one from a later page. What is set stays,
+// and a name gets no part of another name.
 func TestFillsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -452,7 +487,7 @@ func TestFillsWhatIsMissing(t *testing.T) {
 		w.check("import", []string{"properties: 2 created", "contacts: 1 created", "contacts: 1 completed",
 			"contacts: 1 differing"}, got, err)
 		ann := testnode.Must(w.Contacts.Member(t.Context(), w.team, "", "ann@example.net"))
-		if ann.FirstName != "Ann" || ann.LastName != "Lee" || !ann.Unsubscribed || ann.Properties["city"].Text != "Graz" ||
+		if ann.FirstName != "Ann" || ann.LastName != "" || !ann.Unsubscribed || ann.Properties["city"].Text != "Graz" ||
 			ann.Properties["seats"].Text != "2" {
 			t.Errorf("Ann is %+v", ann)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // stateVersion is the version of the format of state files.
-const stateVersion = 2
+const stateVersion = 3
 
 // state is the progress of an import. It contains no keys.
 type state struct {

@@ -5,8 +5,9 @@
 // subscriber who has not confirmed the subscription to a list with double opt-in is in neither. Blocklisted subscribers
 // are unsubscribed and suppressed.
 //
-// listmonk numbers its pages. If subscribers are deleted there during the import, others may move to an earlier page
-// and be missed.
+// listmonk numbers its pages, and sorts them in descending order unless it is asked for asc in lower case. Subscribers
+// that are added during the import are on the last page. If subscribers are deleted there during the import, others may
+// move to an earlier page and be missed.
 package listmonk
 
 import (
@@ -113,7 +114,7 @@ func (s *Source) readLists(ctx context.Context) error {
 	found := []list{}
 	err := fetch.Pages(func(cursor string) (string, error) {
 		all, next, err := results[list](ctx, s.c, "/api/lists", cursor, url.Values{"order_by": {"created_at"},
-			"order": {"ASC"}})
+			"order": {"asc"}})
 		found = append(found, all...)
 		return next, err
 	})
@@ -175,7 +176,7 @@ func (s *Source) subscribers(ctx context.Context, p *importfrom.Page, cursor str
 	// Subscribers that listmonk imported together have the same time. Pages that are ordered by time could overlap, and
 	// leave out others.
 	all, next, err := results[subscriber](ctx, s.c, "/api/subscribers", cursor, url.Values{"order_by": {"id"},
-		"order": {"ASC"}})
+		"order": {"asc"}})
 	p.Next = next
 	for _, x := range all {
 		c := importfrom.Contact{Address: x.Email, Values: convert.Values(x.Attribs), Unsubscribed: x.Status != "enabled"}

@@ -1,10 +1,16 @@
 package listmonk_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
@@ -17,7 +23,7 @@ import (
 const docs = "https://listmonk.app/docs/apis/"
 
 var answers = map[string]fixture.Answer{
-	"/api/lists?order=ASC&order_by=created_at&page=1&per_page=500": {Page: docs + "lists/#get-apilists",
+	"/api/lists?order=asc&order_by=created_at&page=1&per_page=500": {Page: docs + "lists/#get-apilists",
 		Body: `{"data":{"results":[{"id":1,"uuid":"ce13e971","name":"Default list","type":"public","optin":"double","tags":[]},
 		{"id":2,"uuid":"f20a2308","name":"Offers","type":"private","optin":"single","tags":[]}],
 		"total":2,"per_page":500,"page":1}}`},
@@ -31,13 +37,13 @@ var answers = map[string]fixture.Answer{
 		Body: `{"data":{"results":[{"id":839971,"type":"hard","source":"demo","email":"gilles.deleuze@example.app"},
 		{"id":839972,"type":"soft","email":"full@example.app"},{"id":839973,"type":"complaint","email":"no@example.app"}],
 		"total":3,"per_page":500,"page":1}}`},
-	"/api/subscribers?order=ASC&order_by=id&page=1&per_page=500": {Page: docs + "subscribers/#get-apisubscribers",
+	"/api/subscribers?order=asc&order_by=id&page=1&per_page=500": {Page: docs + "subscribers/#get-apisubscribers",
 		Body: `{"data":{"results":[{"id":1,"email":"john@example.com","name":"John Doe","attribs":{"city":"Bengaluru",
 		"good":true,"projects":3},"status":"enabled","lists":[{"subscription_status":"unconfirmed","id":1},
 		{"subscription_status":"unconfirmed","id":2}]},{"id":2,"email":"quadri@example.com","name":"quadri","attribs":{},
 		"status":"enabled","lists":[{"subscription_status":"confirmed","id":1},{"subscription_status":"unsubscribed","id":2}]}],
 		"query":"","total":501,"per_page":500,"page":1}}`},
-	"/api/subscribers?order=ASC&order_by=id&page=2&per_page=500": {Page: docs + "subscribers/#get-apisubscribers",
+	"/api/subscribers?order=asc&order_by=id&page=2&per_page=500": {Page: docs + "subscribers/#get-apisubscribers",
 		Body: `{"data":{"results":[{"id":3,"email":"sugar@example.com","name":"sugar","attribs":{},"status":"blocklisted",
 		"lists":[]}],"query":"","total":501,"per_page":500,"page":2}}`},
 }
@@ -78,7 +84,7 @@ func TestSource(t *testing.T) {
 			{Address: "sugar@example.com", FirstName: "sugar", Unsubscribed: true}},
 			Suppressions: []importfrom.Suppression{{Address: "sugar@example.com", Origin: suppressions.Manual}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	for _, key := range []string{"", "token", ":token", "user:"} {
@@ -91,12 +97,12 @@ func TestSource(t *testing.T) {
 // A server that limits its pages to fewer subscribers than asked for is read to the end.
 func TestSmallPages(t *testing.T) {
 	t.Parallel()
-	answers := map[string]fixture.Answer{"/api/lists?order=ASC&order_by=created_at&page=1&per_page=500": {
+	answers := map[string]fixture.Answer{"/api/lists?order=asc&order_by=created_at&page=1&per_page=500": {
 		Page: docs + "lists/#get-apilists", Body: `{"data":{"results":[],"total":0,"per_page":2,"page":1}}`}}
 	for n, body := range []string{`[{"email":"a@example.net"},{"email":"b@example.net"}],"total":5,"per_page":2`,
 		`[{"email":"c@example.net"},{"email":"d@example.net"}],"total":5`,
 		`[{"email":"e@example.net","status":"disabled"}],"total":5,"per_page":2`} {
-		answers[fmt.Sprintf("/api/subscribers?order=ASC&order_by=id&page=%d&per_page=500", n+1)] = fixture.Answer{
+		answers[fmt.Sprintf("/api/subscribers?order=asc&order_by=id&page=%d&per_page=500", n+1)] = fixture.Answer{
 			Page: docs + "subscribers/#get-apisubscribers", Body: `{"data":{"results":` + body + `}}`}
 	}
 	url := fixture.API{Name: "listmonk", Answers: answers}.Serve(t)
@@ -114,8 +120,52 @@ func TestSmallPages(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff([]string{"a@example.net", "b@example.net", "c@example.net", "d@example.net", "e@example.net"},
+	if diff := gocmp.Diff([]string{"a@example.net", "b@example.net", "c@example.net", "d@example.net", "e@example.net"},
 		got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Subscribers that are added at listmonk during the import are read. The server sorts like listmonk, in descending order
+// unless the order is asc.
+func TestAddedSubscribers(t *testing.T) {
+	t.Parallel()
+	const perPage = 2
+	total := 4
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		type item struct {
+			ID    int    `json:"id"`
+			Email string `json:"email"`
+		}
+		var all []item
+		for i := 1; i <= total && r.URL.Path == "/api/subscribers"; i++ {
+			all = append(all, item{i, fmt.Sprintf("p%d@example.net", i)})
+		}
+		if r.FormValue("order") != "asc" {
+			slices.SortFunc(all, func(a, b item) int { return cmp.Compare(b.ID, a.ID) })
+		}
+		number, _ := strconv.Atoi(r.FormValue("page"))
+		part := all[min(len(all), (number-1)*perPage):min(len(all), number*perPage)]
+		json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"results": part, "total": len(all),
+			"per_page": perPage}})
+	}))
+	t.Cleanup(api.Close)
+	s := listmonk.New(fixture.Client(t, api.URL, "listmonk", nil))
+	var got []string
+	for cursor := ""; ; total = 5 {
+		p, err := s.Page(t.Context(), importfrom.Contacts, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range p.Contacts {
+			got = append(got, c.Address)
+		}
+		if cursor = p.Next; cursor == "" {
+			break
+		}
+	}
+	want := []string{"p1@example.net", "p2@example.net", "p3@example.net", "p4@example.net", "p5@example.net"}
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

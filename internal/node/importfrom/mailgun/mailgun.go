@@ -3,7 +3,8 @@
 // Each mailing list becomes a segment and a topic of the same name. Its members are in the segment and opted in to the
 // topic; members who unsubscribed are opted out, and not in the segment. Unsubscribes of a domain become unsubscribed
 // contacts. Mailgun can limit an unsubscribe to some tags; such recipients are unsubscribed from everything, too, because
-// Postrider cannot tell what they still want.
+// Postrider cannot tell what they still want. Unsubscribes are read before members, so that an interrupted import never
+// leaves a contact subscribed by mistake.
 //
 // The lists of a kind follow one another: a cursor names the list and the address of the next page. If that list is gone
 // when an import continues, all lists of the kind are read again. Mailgun's own addresses of pages are used only below
@@ -73,7 +74,7 @@ func (s *Source) Page(ctx context.Context, kind importfrom.Kind, cursor string) 
 		err = s.walk(ctx, &p, cursor, s.perDomain("/bounces", "/complaints"), s.suppressed)
 	case importfrom.Contacts:
 		if err = s.readLists(ctx); err == nil {
-			err = s.walk(ctx, &p, cursor, append(s.members(), s.perDomain("/unsubscribes")...), s.contacts)
+			err = s.walk(ctx, &p, cursor, append(s.perDomain("/unsubscribes"), s.members()...), s.contacts)
 		}
 	case importfrom.Webhooks:
 		err = s.webhooks(ctx, &p)

@@ -83,11 +83,11 @@ func TestSource(t *testing.T) {
 			{Address: "gone@example.net", Origin: suppressions.Bounce},
 			{Address: "no@example.net", Origin: suppressions.Complaint}}},
 		importfrom.Contacts: {Contacts: []importfrom.Contact{
+			{Address: "cleo@example.net", Unsubscribed: true}, {Address: "dan@example.net", Unsubscribed: true},
 			{Address: "alice@example.net", FirstName: "Alice", LastName: "Doe", Segments: []string{list},
 				Values: map[string]scalar.Value{"age": scalar.OfNumber(26)},
 				Topics: []importfrom.Choice{{TopicID: list, Subscription: contacts.OptIn}}},
-			{Address: "bob@example.net", Topics: []importfrom.Choice{{TopicID: list, Subscription: contacts.OptOut}}},
-			{Address: "cleo@example.net", Unsubscribed: true}, {Address: "dan@example.net", Unsubscribed: true}},
+			{Address: "bob@example.net", Topics: []importfrom.Choice{{TopicID: list, Subscription: contacts.OptOut}}}},
 			Notes: []string{"Recipients who unsubscribed from some tags only are unsubscribed from everything here."}},
 		importfrom.Webhooks: {Webhooks: []importfrom.Webhook{
 			{URL: "https://hooks.example.com/a", Events: []string{"email.bounced", "email.clicked"}, Note: note},

@@ -9,6 +9,7 @@ package sendgrid
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -199,6 +200,9 @@ func (s *Source) contacts(ctx context.Context, p *importfrom.Page, cursor string
 	case people:
 		if s.people != nil {
 			return s.people.page(p, at)
+		}
+		if at.At > 0 {
+			return errors.New("the import stopped in the file of contacts: continue with --contacts FILE")
 		}
 		p.Notes = append(p.Notes, "Contacts of Marketing Campaigns are imported from a CSV file only: export them, and run the "+
 			"command again with --contacts FILE.")

@@ -180,6 +180,20 @@ func TestContactFile(t *testing.T) {
 	}
 }
 
+// An import that stopped in the file of contacts does not continue without the file.
+func TestContinuesWithoutContactFile(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "", func(string, int) string { return "[]" })
+	cursor := fetch.Place{List: "contacts", At: 500, Last: "sum"}.Cursor()
+	if _, err := s.Page(t.Context(), importfrom.Contacts, cursor); err == nil ||
+		!strings.Contains(err.Error(), "continue with --contacts FILE") {
+		t.Errorf("continuing without the file: %v", err)
+	}
+	if _, p := contactPage(t, s, fetch.Place{List: "contacts"}.Cursor()); len(p.Notes) != 1 {
+		t.Errorf("an import without a file has the notes %v", p.Notes)
+	}
+}
+
 // Columns of the same name keep their values apart.
 func TestRepeatedColumns(t *testing.T) {
 	t.Parallel()

@@ -63,11 +63,13 @@ func TestDay(t *testing.T) {
 				c = map[string]int64{}
 				want[to] = c
 			}
+			c[name+" successful"] += 0 // a report has both sums
+			c[name+" failed"] += 0
 			if x.Result == "" {
-				c[name+" successful"], c[name+" failed"] = c[name+" successful"]+n, c[name+" failed"]
+				c[name+" successful"] += n
 				return
 			}
-			c[name+" successful"], c[name+" failed"] = c[name+" successful"], c[name+" failed"]+n
+			c[name+" failed"] += n
 			c[fmt.Sprintf("%s %s %s %s", name, x.Result, x.Host, x.Address)] += n
 		}
 		for i := range 50 {

@@ -320,8 +320,12 @@ func (c *caller) verifyCode(code, op string, request arguments) (codeID string, 
 		return "", err
 	}
 	if digest != fields[1] {
-		return "", fmt.Errorf("the confirmation code is for another request or to another program, and nothing was sent: "+
-			"confirm with exactly the arguments of %[1]s, or call %[1]s again", preparing[op])
+		changed := ""
+		if op == testOperation {
+			changed = ", or the broadcast has changed since"
+		}
+		return "", fmt.Errorf("the confirmation code is for another request or to another program%[2]s, and nothing was "+
+			"sent: confirm with exactly the arguments of %[1]s, or call %[1]s again", preparing[op], changed)
 	}
 	return fields[0], nil
 }

@@ -527,6 +527,23 @@ func TestBroadcastTests(t *testing.T) {
 		a.refused("for another request", "confirm_send", with{"from": "a@acme.example", "to": "jo@example.net",
 			"subject": "s", "text": "t", codeName: p.Code})
 		in[codeName] = p.Code
+		patch := func(body string) {
+			t.Helper()
+			r := httptest.NewRequestWithContext(t.Context(), "PATCH", "/broadcasts/"+broadcast.ID, strings.NewReader(body))
+			r.Header.Set("Authorization", "Bearer "+f.Token)
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			if f.API.ServeHTTP(w, r); w.Code != http.StatusOK {
+				t.Fatalf("%s: %d %s", body, w.Code, w.Body)
+			}
+		}
+		for _, change := range []string{`{"from":"b@acme.example"}`, `{"subject":"Buy"}`, `{"reply_to":"b@acme.example"}`,
+			`{"preview_text":"Buy"}`, `{"html":"<p>Buy</p>"}`, `{"text":"Buy"}`, `{"variants":[{"text":"Buy"},{"text":"Sell"}]}`} {
+			patch(change)
+			a.refused("the broadcast has changed since", "confirm_broadcast_test", in)
+			patch(`{"from":"a@acme.example","subject":"News","reply_to":null,"preview_text":null,"html":null,"text":"Hello",
+				"variants":null}`)
+		}
 		if text := a.do("confirm_broadcast_test", in, nil); !strings.Contains(text, "broadcast_test") || f.sent() != 1 {
 			t.Errorf("%d emails: %s", f.sent(), text)
 		}

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,9 +25,8 @@ func testParams(more ...param) []param {
 
 // testBroadcast describes the test emails of a broadcast, and returns a code for confirming them.
 func testBroadcast(ctx context.Context, c *caller, in arguments) (result, error) {
-	var broadcast map[string]any
-	o := operation{method: http.MethodGet, path: "/broadcasts/" + url.PathEscape(in.text("broadcast_id"))}
-	if err := c.perform(ctx, o, &broadcast); err != nil {
+	broadcast, covered, err := readTested(ctx, c, in)
+	if err != nil {
 		return result{}, err
 	}
 	shown := map[string]any{}
@@ -42,7 +42,7 @@ func testBroadcast(ctx context.Context, c *caller, in arguments) (result, error)
 	if err := json.Unmarshal(in["to"], &to); err != nil {
 		return result{}, err
 	}
-	code, expires, err := c.newCode(testOperation, in)
+	code, expires, err := c.newCode(testOperation, covered)
 	if err != nil {
 		return result{}, err
 	}
@@ -52,14 +52,39 @@ func testBroadcast(ctx context.Context, c *caller, in arguments) (result, error)
 			"confirm_broadcast_test with exactly the same arguments and this confirmation_code, within ten minutes."}}, nil
 }
 
-// confirmBroadcastTest sends the test emails that testBroadcast described. The API's operation honors no idempotency
+// testedContent are the fields of a broadcast that a confirmation code covers.
+var testedContent = []string{"from", "subject", "reply_to", "preview_text", "html", "text", "variants"}
+
+// readTested returns a broadcast, and what a confirmation code covers: the arguments and the broadcast's content. A test
+// email thus never has content that nobody has agreed to.
+func readTested(ctx context.Context, c *caller, in arguments) (broadcast map[string]any, covered arguments, err error) {
+	o := operation{method: http.MethodGet, path: "/broadcasts/" + url.PathEscape(in.text("broadcast_id"))}
+	if err := c.perform(ctx, o, &broadcast); err != nil {
+		return nil, nil, err
+	}
+	covered = maps.Clone(in)
+	for _, name := range testedContent {
+		text, err := encoded(broadcast[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		covered["content of the broadcast: "+name] = text
+	}
+	return broadcast, covered, nil
+}
+
+// confirmBroadcastTest sends the test emails that testBroadcast described, unless the broadcast has changed since. The API's operation honors no idempotency
 // keys, so each call within the ten minutes sends them.
 func confirmBroadcastTest(ctx context.Context, c *caller, in arguments) (result, error) {
 	code, in := in.text(codeName), in.without(codeName)
-	if _, err := c.verifyCode(code, testOperation, in); err != nil {
+	_, covered, err := readTested(ctx, c, in)
+	if err != nil {
+		return result{}, err
+	}
+	if _, err := c.verifyCode(code, testOperation, covered); err != nil {
 		return result{}, err
 	}
 	var sent map[string]any
-	err := c.perform(ctx, request(testOperation, in), &sent)
+	err = c.perform(ctx, request(testOperation, in), &sent)
 	return result{data: sent}, err
 }

@@ -272,9 +272,9 @@ func broadcastTools() []tool {
 			in: testParams(), run: testBroadcast},
 		{name: "confirm_broadcast_test", title: "Send a prepared test of a broadcast", hints: resends,
 			description: "Sends the test emails that test_broadcast has described. Takes the same arguments, unchanged, and " +
-				"the confirmation_code, within ten minutes. Call it only when the person you work for has agreed. Each call " +
-				"sends the test emails again.",
-			operations: []string{testOperation}, scope: teams.EmailsSend,
+				"the confirmation_code, within ten minutes. Call it only when the person you work for has agreed. It refuses a " +
+				"broadcast that has changed since. Each call sends the test emails again.",
+			operations: []string{"GET /broadcasts/{broadcast_id}", testOperation}, scope: teams.EmailsSend,
 			in:  testParams(text(codeName, "The code that test_broadcast returned for these arguments.", 500).must()),
 			run: confirmBroadcastTest},
 	}

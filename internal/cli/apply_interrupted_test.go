@@ -2,12 +2,14 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -94,8 +96,9 @@ func TestApplyShowsSecretOfInterruptedCreation(t *testing.T) {
 	}
 }
 
-// readOnly starts a proxy that refuses all requests that would change something, and returns its URL.
-func (s *setup) readOnly() string {
+// readOnly starts a proxy that refuses all requests that would change something, and returns its URL. The body is that of
+// its responses.
+func (s *setup) readOnly(body string) string {
 	s.t.Helper()
 	target, err := url.Parse(s.n.url)
 	if err != nil {
@@ -105,12 +108,99 @@ func (s *setup) readOnly() string {
 	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, body)
 			return
 		}
 		forward.ServeHTTP(w, r)
 	}))
 	s.t.Cleanup(p.Close)
 	return p.URL
+}
+
+// state returns the state file.
+func (s *setup) state() string {
+	s.t.Helper()
+	text, err := os.ReadFile(s.file + ".state.json")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A creation that the API refused, or that stayed in doubt long ago, is not that of a resource that somebody creates
+// under its name by hand: a key is not replaced, the secret of a webhook is not shown, and --prune deletes neither.
+func TestApplyLeavesResourcesOfOthers(t *testing.T) {
+	t.Parallel()
+	const hook = "[webhooks.\"https://hooks.acme.example/\"]\nevents = [\"email.sent\"]\n"
+	aTime := regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+	for name, body := range map[string]string{"in doubt": "",
+		"refused": `{"statusCode":403,"name":"restricted_api_key","message":"This key may not do this."}`} {
+		s, ctx := newSetup(t, migratedInstallation(t, "sqlite"), ""), t.Context()
+		for _, text := range []string{billingKey, billingKey + hook} {
+			s.write(text)
+			if _, errOut, code := s.command("apply", s.file, "--url", s.readOnly(body)); code != 1 {
+				t.Fatalf("%s: exit code %d\n%s", name, code, errOut)
+			}
+			state := s.state()
+			if strings.Contains(state, "unshown") != (body == "") {
+				t.Errorf("%s: the state is %s", name, state)
+			}
+			old := aTime.ReplaceAllString(state, "2020-01-01T00:00:00Z")
+			if err := os.WriteFile(s.file+".state.json", []byte(old), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.api.APIKeys.Create(ctx, client.CreateKey{Name: "billing", Permission: "sending_access"})
+		if err == nil {
+			_, err = s.api.Webhooks.Create(ctx, client.CreateWebhook{Endpoint: "https://hooks.acme.example/",
+				Events: []string{"email.sent"}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, state := s.counts(), s.state()
+		s.write("")
+		s.apply(0, "--prune")
+		if got := s.counts(); got != before {
+			t.Errorf("%s: --prune leaves %s, want %s", name, got, before)
+		}
+		if err := os.WriteFile(s.file+".state.json", []byte(state), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.write(billingKey + hook)
+		if out := s.apply(0); strings.Contains(out, "±") || strings.Contains(out, "whsec_") {
+			t.Errorf("%s: the next run prints\n%s", name, out)
+		}
+		if state := s.state(); strings.Contains(state, "unshown") || strings.Contains(state, "begun_at") {
+			t.Errorf("%s: the state at the end is %s", name, state)
+		}
+	}
+}
+
+// A resource that an interrupted run created is noted once. If somebody deletes it and creates another one of its name,
+// --prune keeps the other one.
+func TestApplyNotesInterruptedCreationOnce(t *testing.T) {
+	t.Parallel()
+	s, ctx := newSetup(t, migratedInstallation(t, "sqlite"), ""), t.Context()
+	s.loses("[segments.Customers]\n")
+	s.write("")
+	s.apply(0)
+	for g, err := range s.api.Segments.All(ctx, client.Page{}) {
+		if err == nil {
+			_, err = s.api.Segments.Delete(ctx, g.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.api.Segments.Create(ctx, client.CreateSegment{Name: "Customers"}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.counts()
+	s.apply(0, "--prune")
+	if got := s.counts(); got != before {
+		t.Errorf("--prune leaves %s, want %s", got, before)
+	}
 }
 
 // Resources of all kinds that an interrupted run has created can be deleted after their tables left the file. A creation
@@ -137,7 +227,7 @@ func TestApplyPrunesInterruptedCreations(t *testing.T) {
 		}
 	}
 	s.write("[topics.News]\ndefault_subscription = \"opt_in\"\n")
-	if _, errOut, code := s.command("apply", s.file, "--url", s.readOnly()); code != 1 || !strings.Contains(errOut, "403") {
+	if _, errOut, code := s.command("apply", s.file, "--url", s.readOnly("")); code != 1 || !strings.Contains(errOut, "403") {
 		t.Fatalf("exit code %d\n%s", code, errOut)
 	}
 	if got := s.counts(); got != before {
@@ -182,15 +272,11 @@ func TestApplyRenamedToAnotherTable(t *testing.T) {
 			t.Errorf("the template %s is %+v, error %v", alias, got, err)
 		}
 	}
-	state, err := os.ReadFile(s.file + ".state.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	other, err := s.api.Templates.Get(ctx, "invoice")
 	if err != nil {
 		t.Fatal(err)
 	}
-	twice := strings.ReplaceAll(string(state), other.ID, made.ID)
+	twice := strings.ReplaceAll(s.state(), other.ID, made.ID)
 	if err := os.WriteFile(s.file+".state.json", []byte(twice), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/postrider/postrider/client"
 )
@@ -61,7 +65,7 @@ func (p *Plan) reveal(ctx context.Context, d *declaration, id string, on Events)
 	if !p.team.state.hasBegun(d.kind.table, d.name) {
 		return nil
 	}
-	if d.kind.reveal != nil {
+	if d.kind.reveal != nil && p.team.state.created(d.kind.table, d.name, id) {
 		value, err := d.kind.reveal(ctx, p.team.api, id)
 		if err != nil {
 			return fmt.Errorf("read the secret of the %s %s: %w", d.kind.title, d.name, err)
@@ -117,11 +121,15 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 		}
 		p.team.entries[c.Kind] = slices.DeleteFunc(p.team.entries[c.Kind], func(e entry) bool { return e.id == c.ID })
 	}
-	p.team.state.begin(c.Kind, c.Name)
+	p.team.state.begin(c.Kind, c.Name, time.Now())
 	if err := p.state.save(); err != nil {
 		return "", err
 	}
 	m, err := p.create(ctx, c)
+	if refused(c.kind, err) {
+		p.team.state.end(c.Kind, c.Name)
+		return "", errors.Join(err, p.state.save())
+	}
 	if err != nil {
 		return "", err
 	}
@@ -139,6 +147,22 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 	p.note(c.Kind, c.Name, n)
 	p.team.state.end(c.Kind, c.Name)
 	return m.note, nil
+}
+
+// refused reports whether an error says that the API created no resource of a kind. Other errors leave this in doubt: a
+// response without a name may be that of a proxy, and a conflict or an exceeded limit may follow a request that had its
+// effect. A request to another path, such as that of a published template, comes after the creation.
+func refused(k *kind, err error) bool {
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok || e.Name == "" || e.Method != http.MethodPost ||
+		!strings.HasSuffix(e.Path, "/"+strings.ReplaceAll(k.table, "_", "-")) {
+		return false
+	}
+	switch e.Status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	}
+	return e.Status >= 400 && e.Status < 500
 }
 
 // create creates a resource.

@@ -113,7 +113,8 @@ func (p *Plan) readKind(ctx context.Context, k *kind) error {
 }
 
 // adopt notes what an interrupted run has created and the set-up no longer names, so that Prune can delete it. Adopt
-// forgets creations without an effect, so that Prune keeps what somebody creates under the same name later.
+// forgets creations without an effect, so that Prune keeps what somebody creates under the same name later. Creations of
+// secrets are remembered until their secret was shown.
 func (p *Plan) adopt() {
 	for kind, names := range maps.Clone(p.team.state.Begun) {
 		for _, name := range slices.Clone(names) {
@@ -122,10 +123,13 @@ func (p *Plan) adopt() {
 			}
 			switch e, err := p.team.find(kind, name); {
 			case err != nil:
-			case e.id == "":
+			case !p.team.state.created(kind, name, e.id) || kind == "api_keys" && !e.unused:
 				p.team.state.end(kind, name)
-			case e.unused || kind != "api_keys":
+			default:
 				p.note(kind, name, noted{ID: e.id})
+				if k := kindOf(kind); k != nil && !k.secret {
+					p.team.state.end(kind, name)
+				}
 			}
 		}
 	}
@@ -169,7 +173,7 @@ func (p *Plan) compare(ctx context.Context, d *declaration) (*Change, Problems, 
 		}
 	}
 	p.known[d] = e.id
-	if d.kind.table == "api_keys" && p.team.state.hasBegun("api_keys", d.name) && e.unused {
+	if d.kind.table == "api_keys" && p.team.state.created("api_keys", d.name, e.id) && e.unused {
 		c.Action = Replace
 		return c, problems, nil
 	}

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 // state is the content of a state file: what the last run named, by team. It has no secrets.
@@ -27,6 +30,8 @@ type teamState struct {
 	// Begun has the names of resources, by kind, whose creation has begun, and which were not noted with their ids yet.
 	// The secrets of API keys and webhooks among them were not shown yet.
 	Begun map[string][]string `json:"unshown,omitempty"` // the name in files of earlier versions
+	// BegunAt has the times at which these creations began, by kind and name. Files of earlier versions lack them.
+	BegunAt map[string]map[string]time.Time `json:"begun_at,omitempty"`
 }
 
 // noted is a resource of the last run.
@@ -50,8 +55,30 @@ func (t *teamState) set(kind, name string, n noted) {
 // hasBegun reports whether a resource may exist that an interrupted run created. Its secret was not shown.
 func (t *teamState) hasBegun(kind, name string) bool { return slices.Contains(t.Begun[kind], name) }
 
+// doubtLasts is how long before or after the beginning of a creation its resource may have been created. It covers the
+// retries of the request, and clocks of the installation and of this machine that differ.
+const doubtLasts = 10 * time.Minute
+
+// created reports whether an interrupted run may have created the resource with an id. Resources that are much older or
+// younger than the beginning of the creation belong to somebody else.
+func (t *teamState) created(kind, name, resourceID string) bool {
+	if !t.hasBegun(kind, name) {
+		return false
+	}
+	begun, known := t.BegunAt[kind][name]
+	made, dated := id.Time(resourceID)
+	return !known || !dated || made.Sub(begun).Abs() <= doubtLasts
+}
+
 // begin notes that the creation of a resource begins.
-func (t *teamState) begin(kind, name string) {
+func (t *teamState) begin(kind, name string, now time.Time) {
+	if t.BegunAt == nil {
+		t.BegunAt = map[string]map[string]time.Time{}
+	}
+	if t.BegunAt[kind] == nil {
+		t.BegunAt[kind] = map[string]time.Time{}
+	}
+	t.BegunAt[kind][name] = now.UTC().Truncate(time.Millisecond)
 	if t.hasBegun(kind, name) {
 		return
 	}
@@ -69,6 +96,10 @@ func (t *teamState) end(kind, name string) {
 	t.Begun[kind] = slices.DeleteFunc(t.Begun[kind], func(other string) bool { return other == name })
 	if len(t.Begun[kind]) == 0 {
 		delete(t.Begun, kind)
+	}
+	delete(t.BegunAt[kind], name)
+	if len(t.BegunAt[kind]) == 0 {
+		delete(t.BegunAt, kind)
 	}
 }
 

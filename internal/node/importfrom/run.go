@@ -104,6 +104,11 @@ func (m *importer) open() (err error) {
 		m.st = newState(m.o.Name, m.o.TeamID, false)
 		m.st.Account = fingerprint(m.o.Name, m.o.Key)
 	}
+	if m.st.Kind != "" && !m.wants(m.st.Kind) {
+		m.file.close()
+		return fmt.Errorf("the import in the state file %s stopped within the %s, which --only leaves out: continue it without "+
+			"--only first, name another file with --state, or forget it with --restart", m.o.State, m.st.Kind)
+	}
 	if m.st.Kind != "" {
 		m.since = time.UnixMicro(m.st.Began)
 		m.say("continuing an import that did not end, with %s", m.st.Kind)

@@ -77,6 +77,9 @@ func (w *world) run(a *account, dry bool, only ...importfrom.Kind) ([]string, *i
 	r, err := importfrom.Run(w.T.Context(), importfrom.Deps{DB: w.DB, Contacts: w.Contacts, Domains: w.Domains,
 		Templates: w.Templates, Suppressions: w.Suppressions, Webhooks: w.hooks}, importfrom.Options{TeamID: w.team,
 		Source: a, Name: "test", DryRun: dry, State: w.state, Only: only})
+	if r == nil {
+		return nil, nil, err
+	}
 	var all []string
 	for _, kind := range importfrom.Kinds() {
 		c := r.Counts[kind]
@@ -564,6 +567,37 @@ func TestDeletedHere(t *testing.T) {
 			if s.Name != "B" || s.Subscription != contacts.OptOut {
 				t.Errorf("the topics: %+v", s)
 			}
+		}
+	})
+}
+
+// An import that stopped within the contacts is not ended by one of other kinds, which would forget the rest of them.
+func TestOnlyOthersAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		page := func(address string) importfrom.Page {
+			return importfrom.Page{Contacts: []importfrom.Contact{{Address: address}}}
+		}
+		a := &account{pages: map[importfrom.Kind][]importfrom.Page{
+			importfrom.Contacts: {page("a@one.example"), page("b@one.example")}}}
+		a.before = func(kind importfrom.Kind, n int) error {
+			if kind == importfrom.Contacts && n == 1 {
+				return errors.New("stopped")
+			}
+			return nil
+		}
+		if _, _, err := w.run(a, false); err == nil {
+			t.Fatal("the import did not stop")
+		}
+		a.before = nil
+		if _, _, err := w.run(a, false, importfrom.Domains); err == nil || !strings.Contains(err.Error(), "stopped within") {
+			t.Errorf("only domains: %v", err)
+		}
+		if _, _, err := w.run(a, false); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.Count(`SELECT COUNT(*) FROM contacts`); n != 2 {
+			t.Errorf("%d contacts", n)
 		}
 	})
 }

@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/postrider/postrider/internal/mail/mtasts"
 )
@@ -31,8 +33,7 @@ type fetched struct {
 func (s *Service) newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:            s.dial,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: s.c.RootCAs, Time: s.c.Now},
+			DialTLSContext:         s.connect,
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: maxHeader,
@@ -41,9 +42,9 @@ func (s *Service) newClient() *http.Client {
 	}
 }
 
-// dial connects to the first address of a web server that answers. The addresses come from delivery's resolver, and the
-// guard checks each of them.
-func (s *Service) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// connect opens a TLS connection to the first address of a web server that answers. The addresses come from delivery's
+// resolver. Their look-up does not count for the time limit.
+func (s *Service) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -52,10 +53,34 @@ func (s *Service) dial(ctx context.Context, network, address string) (net.Conn, 
 	if err != nil {
 		return nil, fmt.Errorf("look up %s: %w", host, err)
 	}
-	err = fmt.Errorf("%s has no address", host)
-	for _, addr := range addrs[:min(len(addrs), maxAddrs)] {
+	ctx, cancel := context.WithTimeout(ctx, s.c.ConnectTimeout)
+	defer cancel()
+	conn, err := s.dial(ctx, network, host, addrs[:min(len(addrs), maxAddrs)])
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: s.c.RootCAs, Time: s.c.Now,
+		ServerName: host})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("TLS with %s was not established in time", conn.RemoteAddr())
+		}
+		return nil, err
+	}
+	return secure, nil
+}
+
+// dial connects to the first address that answers. Each address may take an equal share of the time that is left. The
+// guard checks the addresses.
+func (s *Service) dial(ctx context.Context, network, host string, addrs []netip.Addr) (net.Conn, error) {
+	err := fmt.Errorf("%s has no address", host)
+	for i, addr := range addrs {
+		end, _ := ctx.Deadline()
+		within, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(addrs)-i))
 		var conn net.Conn
-		conn, err = s.p.Guard.DialContext(ctx, network, net.JoinHostPort(addr.String(), strconv.Itoa(s.c.Port)))
+		conn, err = s.p.Guard.DialContext(within, network, net.JoinHostPort(addr.String(), strconv.Itoa(s.c.Port)))
+		cancel()
 		if err == nil {
 			return conn, nil
 		}

@@ -2,6 +2,7 @@ package tlspolicies_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -124,10 +125,10 @@ func (f *fixture) renew(s *tlspolicies.Service, domain string) (mtasts.Policy, t
 }
 
 // unknown checks that mail for a domain must wait.
-func (f *fixture) unknown(s *tlspolicies.Service, domain string, outage bool) {
+func (f *fixture) unknown(s *tlspolicies.Service, domain string) {
 	f.Helper()
 	p, st, err := s.For(f.Context(), domain)
-	if err == nil || fault.IsOutage(err) != outage || p.Mode != "" || st.Origin != tlspolicies.NoPolicy {
+	if !errors.Is(err, tlspolicies.ErrUnknown) || !fault.IsOutage(err) || p.Mode != "" || st.Origin != tlspolicies.NoPolicy {
 		f.Errorf("%s: %+v, %+v, outage %v, %v; want an error", domain, p, st, fault.IsOutage(err), err)
 	}
 }

@@ -21,7 +21,8 @@ type Limits struct {
 	Rows, SiteRows int
 	Text, SiteText int64
 	// Fetches and FetchesPerMinute limit the fetches of a node, and SiteFetches and SiteFetchesPerMinute those from a
-	// site. A fetch that exceeds them waits for up to half a minute.
+	// site. A fetch that exceeds them waits for up to two seconds if a delivery needs it, and for up to half a minute if
+	// it refreshes a policy.
 	Fetches, SiteFetches                   int // at the same time
 	FetchesPerMinute, SiteFetchesPerMinute int
 }
@@ -51,12 +52,14 @@ func siteOf(domain string) string {
 }
 
 const (
-	gateTime = 30 * time.Second // for which a fetch waits
-	sitesMax = 10_000           // sites in memory
+	waitTime    = 2 * time.Second  // for which a fetch waits that a delivery needs
+	refreshWait = 30 * time.Second // for which a fetch waits that refreshes a policy
+	sitesMax    = 10_000           // sites in memory
 )
 
-// errBusy means that a fetch would exceed the limits.
-var errBusy = errors.New("too many MTA-STS policies are being fetched")
+// errBusy means that a policy cannot be fetched now, because the fetch would exceed the limits, or because another node
+// has not finished its fetch.
+var errBusy = errors.New("the MTA-STS policy cannot be fetched now")
 
 // gate delays fetches until they are within the limits.
 type gate struct {
@@ -83,19 +86,19 @@ func newGate(l Limits) *gate {
 	return g
 }
 
-// acquire waits until a domain's policy may be fetched. The caller must call release after the fetch. If that is not
-// possible soon, the error is errBusy; it is an outage unless the site itself has too many fetches.
-func (g *gate) acquire(ctx context.Context, domain string) (release func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, gateTime)
+// acquire waits until a domain's policy may be fetched. The caller must call release after the fetch. If the wait would
+// be longer than the given one, the error is errBusy.
+func (g *gate) acquire(ctx context.Context, domain string, wait time.Duration) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	name := siteOf(domain)
 	site := g.site(name)
 	if err := site.acquire(ctx); err != nil {
-		return nil, fmt.Errorf("%w from %s", errBusy, name)
+		return nil, fmt.Errorf("%w: too many policies are being fetched from %s", errBusy, name)
 	}
 	if err := g.all.acquire(ctx); err != nil {
 		site.release()
-		return nil, unavailable{errBusy}
+		return nil, fmt.Errorf("%w: this node is fetching too many policies", errBusy)
 	}
 	return func() { g.all.release(); site.release() }, nil
 }

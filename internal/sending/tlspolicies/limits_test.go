@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ func TestPolicyThatGrows(t *testing.T) {
 	}
 	f.publish(site, "1", b.String())
 	f.expect(f.s, site, "", none, mtasts.PolicyInvalid, 1)
+	f.clock.add(5 * time.Minute)
 	f.publish(site, "2", enforced)
 	f.expect(f.s, site, "enforce", live, "", 2)
 }
@@ -177,8 +179,8 @@ func TestStoppedLookUpIsNotRemembered(t *testing.T) {
 	f.expect(f.s, site, "enforce", live, "", 1)
 }
 
-// Emails to new subdomains of one site cause at most as many fetches as the limit says. Mail beyond it waits, and other
-// sites are not affected. A domain with a valid policy in the cache needs no fetch.
+// Emails to new subdomains of one site cause at most as many fetches as the limit says. Mail beyond it is delivered
+// without a policy, and other sites are not affected. A valid policy in the cache applies.
 func TestFetchesOfASite(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqlite(t))
@@ -188,7 +190,7 @@ func TestFetchesOfASite(t *testing.T) {
 	}
 	f.expect(s, "d0.wild.example", "enforce", live, "", 1)
 	for i := range 4 {
-		f.unknown(s, fmt.Sprintf("d%d.wild.example", i+1), false)
+		f.expect(s, fmt.Sprintf("d%d.wild.example", i+1), "", none, "", 0)
 	}
 	f.publish(site, "1", enforced)
 	f.expect(s, site, "enforce", live, "", 1)
@@ -201,7 +203,8 @@ func TestFetchesOfASite(t *testing.T) {
 	f.expect(s, "d0.wild.example", "enforce", cached, mtasts.FetchError, 1)
 }
 
-// The limit of a node holds for all sites together, and the failure is ours.
+// The limit of a node holds for all sites together. Mail beyond it is delivered without a policy, unless the cache has a
+// valid one, which another node may have fetched meanwhile.
 func TestFetchesOfANode(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqlite(t))
@@ -209,7 +212,101 @@ func TestFetchesOfANode(t *testing.T) {
 	f.publish("one.example", "1", enforced)
 	f.publish("two.example", "1", enforced)
 	f.expect(s, "one.example", "enforce", live, "", 1)
-	f.unknown(s, "two.example", true)
+	f.expect(s, "two.example", "", none, "", 0)
+	if all := f.log.take(); len(all) != 1 {
+		t.Errorf("logged: %q", all)
+	}
+	f.expect(f.s, "two.example", "enforce", live, "", 1)
+	f.expect(s, "two.example", "enforce", live, "", 1)
+	f.publish("one.example", "2", enforced)
+	f.expect(s, "one.example", "enforce", cached, mtasts.FetchError, 1)
+}
+
+// A web server that never ends its answer keeps the only place. Mail to other domains does not wait for it, and their
+// policies are fetched later.
+func TestDrippingServerStopsNoMail(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, sqlite(t))
+	s := f.service(f.d, func(c *tlspolicies.Config, _ *tlspolicies.Deps) {
+		c.Limits.Fetches, c.Wait = 1, time.Millisecond
+	})
+	begun, end := make(chan struct{}), make(chan struct{})
+	f.lab.Set("drip.example", ststest.Site{TXT: ststest.Record("1"), Handler: func(http.ResponseWriter, *http.Request) {
+		close(begun)
+		<-end
+	}})
+	f.publish(site, "1", enforced)
+	var drip sync.WaitGroup
+	drip.Go(func() { f.find(s, "drip.example") })
+	<-begun
+	f.expect(s, site, "", none, "", 0)
+	close(end)
+	drip.Wait()
+	f.expect(s, site, "enforce", live, "", 1)
+}
+
+// A web server that accepts connections and says nothing costs a fetch the time for the connection only. Without this
+// limit, the test would not end.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, sqlite(t))
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s := f.service(f.d, func(c *tlspolicies.Config, _ *tlspolicies.Deps) {
+		c.Port, c.ConnectTimeout, c.Timeout = silent.Addr().(*net.TCPAddr).Port, 50*time.Millisecond, time.Hour
+	})
+	f.publish(site, "1", enforced)
+	f.expect(s, site, "", none, mtasts.FetchError, 0)
+	if _, st := f.find(s, site); !strings.Contains(st.Reason, "in time") {
+		t.Errorf("the reason is %q", st.Reason)
+	}
+}
+
+// toldDNS tells when a TXT record was looked up.
+type toldDNS struct {
+	resolve.Resolver
+	told chan string
+}
+
+func (d toldDNS) TXT(ctx context.Context, name string) ([]string, error) {
+	defer func() { d.told <- name }()
+	return d.Resolver.TXT(ctx, name)
+}
+
+// A delivery that waits for the fetch of another node takes no place from other fetches.
+func TestWaitForAnotherNodeTakesNoPlace(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, sqlite(t))
+	told := make(chan string, 100)
+	s := f.service(f.d, func(c *tlspolicies.Config, p *tlspolicies.Deps) {
+		c.Limits.Fetches, c.Limits.SiteFetches, c.Wait = 1, 1, time.Millisecond
+		p.DNS = toldDNS{p.DNS, told}
+	})
+	begun, end := make(chan struct{}), make(chan struct{})
+	f.lab.Set("claimed.example", ststest.Site{TXT: ststest.Record("1"), Handler: func(w http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		<-end
+		w.Header().Set("Content-Type", "text/plain")
+		w.Write([]byte(enforced))
+	}})
+	var all sync.WaitGroup
+	all.Go(func() { f.find(f.s, "claimed.example") }) // on the other node
+	<-begun
+	all.Go(func() {
+		p, st := f.find(s, "claimed.example")
+		f.compare("claimed.example", p, st, "enforce", live, "")
+	})
+	<-told
+	for i := range 20 { // the delivery above waits by now, or soon
+		domain := fmt.Sprintf("d%d.example", i)
+		f.publish(domain, "1", enforced)
+		f.expect(s, domain, "enforce", live, "", 1)
+	}
+	close(end)
+	all.Wait()
 }
 
 // At most so many fetches run at the same time as the limits say, from a site and in total.
@@ -224,6 +321,7 @@ func TestFetchesAtATime(t *testing.T) {
 	} {
 		f := newFixture(t, sqlite(t))
 		s := f.service(f.d, func(to *tlspolicies.Config, _ *tlspolicies.Deps) {
+			to.Wait = time.Minute
 			to.Limits.Fetches = cmp.Or(c.limits.Fetches, to.Limits.Fetches)
 			to.Limits.SiteFetches = cmp.Or(c.limits.SiteFetches, to.Limits.SiteFetches)
 		})

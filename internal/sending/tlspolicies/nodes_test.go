@@ -149,18 +149,18 @@ func TestWithoutDatabase(t *testing.T) {
 	f.expect(f.s, "recent.example", "", none, "", 0)
 	f.expect(f.s, site, "enforce", live, "", 1)
 	f.publish("recent.example", "1", enforced)
-	f.unknown(f.s, "recent.example", true) // no claim is possible
-	f.unknown(f.s, "two.example", true)
+	f.unknown(f.s, "recent.example") // no claim is possible
+	f.unknown(f.s, "two.example")
 	f.lab.Set("three.example", ststest.Site{TXT: ststest.Record("1"), Handler: http.NotFound})
-	f.unknown(f.s, "three.example", true)
-	f.unknown(f.s, "four.example", true) // was read an hour ago
+	f.unknown(f.s, "three.example")
+	f.unknown(f.s, "four.example") // was read an hour ago
 	f.lab.Set(site, ststest.Site{})
-	f.unknown(cold, site, true)
+	f.unknown(cold, site)
 	f.expect(other, site, "enforce", cached, mtasts.FetchError, 1)
 	f.publish(site, "2", ststest.Policy("none", 60))
 	f.expect(other, site, "enforce", cached, mtasts.FetchError, 1)
 	f.clock.add(week * time.Second)
-	f.unknown(other, site, true) // has expired
+	f.unknown(other, site) // has expired
 	if n := f.lab.Fetches("two.example") + f.lab.Fetches("three.example") + f.lab.Fetches("recent.example"); n != 0 {
 		t.Errorf("%d fetches without the database", n)
 	}

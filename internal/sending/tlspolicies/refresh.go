@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	refreshBatch   = 100
-	refreshWorkers = 8
+	refreshBatch = 100
+	// refreshWorkers is so low that deliveries find a place between the refreshes that wait for the limits.
+	refreshWorkers = 4
 	refreshTime    = 8 * time.Minute // of one run, which must end before the lease of its job
 )
 

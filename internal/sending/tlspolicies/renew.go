@@ -33,27 +33,74 @@ func (s *Service) fetchOnce(ctx context.Context, domain string, r record) (*Entr
 
 // renew fetches a policy and stores the outcome. It fetches nothing if another node has fetched the policy meanwhile:
 // after the time since, or, if since is zero, so that it settles the record. Without the database, renew fetches
-// nothing and returns an error, because only the database says which policy applies if the fetch fails.
+// nothing and returns an error, because only the database says which policy applies if the fetch fails. If the error is
+// errBusy, the returned entry is the domain's row.
 func (s *Service) renew(ctx context.Context, domain string, r record, since time.Time) (*Entry, error) {
 	ctx, cancel := context.WithTimeout(db.WithoutAddition(context.WithoutCancel(ctx)), flightTime)
 	defer cancel()
-	release, err := s.gate.acquire(ctx, domain)
-	if err != nil {
-		return nil, err
+	wait := s.c.Wait
+	settled := func(e *Entry) bool { return e.settles(r, s.c.Now()) }
+	if !since.IsZero() {
+		wait = refreshWait
+		settled = func(e *Entry) bool { return e != nil && (e.FetchedAt.After(since) || e.FailedAt.After(since)) }
+	}
+	for {
+		e, free, err := s.unclaimed(ctx, domain, settled)
+		if err != nil || !free {
+			return e, err
+		}
+		if e, done, err := s.fetchAlone(ctx, domain, r, wait, settled); err != nil || done {
+			return e, err
+		}
+	}
+}
+
+// unclaimed waits until no other node is fetching a domain's policy, and returns the domain's entry. It returns free ==
+// false if no fetch is needed any more. The wait takes no place from other fetches.
+func (s *Service) unclaimed(ctx context.Context, domain string, settled func(*Entry) bool) (e *Entry, free bool,
+	err error) {
+	for {
+		news := s.memory.next()
+		if e, err = find(ctx, s.p.DB.Reader, domain); err != nil {
+			return nil, false, unavailable{err}
+		}
+		if settled(e) {
+			return e, false, nil
+		}
+		if e == nil || !e.claimedUntil.After(s.c.Now()) {
+			return e, true, nil
+		}
+		select {
+		case <-news:
+		case <-time.After(time.Second): // hints may be lost
+		case <-ctx.Done():
+			return e, false, fmt.Errorf("%w: another node has not fetched it in time", errBusy)
+		}
+	}
+}
+
+// fetchAlone fetches a policy and stores the outcome, if the limits allow it within a time. It returns done == false if
+// another node has begun a fetch meanwhile.
+func (s *Service) fetchAlone(ctx context.Context, domain string, r record, wait time.Duration,
+	settled func(*Entry) bool) (e *Entry, done bool, err error) {
+	release, busy := s.gate.acquire(ctx, domain, wait)
+	if busy != nil {
+		// The row may have changed during the wait.
+		if e, err = find(ctx, s.p.DB.Reader, domain); err != nil {
+			return nil, false, unavailable{err}
+		}
+		if settled(e) {
+			return e, true, nil
+		}
+		return e, false, busy
 	}
 	defer release()
-	settled := func(e *Entry) bool {
-		if since.IsZero() {
-			return e.settles(r, s.c.Now())
-		}
-		return e != nil && (e.FetchedAt.After(since) || e.FailedAt.After(since))
-	}
-	e, claimed, err := s.claim(ctx, domain, settled)
+	e, claimed, err := s.tryClaim(ctx, domain, settled)
 	if err != nil {
-		return nil, unavailable{err}
+		return nil, false, unavailable{err}
 	}
 	if !claimed {
-		return e, nil
+		return e, settled(e), nil
 	}
 	f := s.fetch(ctx, domain)
 	next := s.after(domain, e, r.id, f)
@@ -66,28 +113,7 @@ func (s *Service) renew(ctx context.Context, domain string, r record, since time
 			s.memory.forget(domain) // the next email reads the row
 		}
 	}
-	return next, nil
-}
-
-// claim gives this node the right to fetch a domain's policy, and returns the domain's entry. While another node has
-// the right, claim waits. It returns claimed == false if no fetch is needed any more.
-func (s *Service) claim(ctx context.Context, domain string, settled func(*Entry) bool) (e *Entry, claimed bool,
-	err error) {
-	for {
-		news := s.memory.next()
-		if e, claimed, err = s.tryClaim(ctx, domain, settled); err != nil {
-			return nil, false, err
-		}
-		if claimed || settled(e) {
-			return e, claimed, nil
-		}
-		select {
-		case <-news:
-		case <-time.After(time.Second): // hints may be lost
-		case <-ctx.Done():
-			return nil, false, fmt.Errorf("another node has not fetched the policy in time: %w", ctx.Err())
-		}
-	}
+	return next, true, nil
 }
 
 // after returns the domain's entry after a fetch. The entry before may be nil.
@@ -98,8 +124,15 @@ func (s *Service) after(domain string, before *Entry, id string, f fetched) *Ent
 		e = *before
 	}
 	if f.result != "" {
-		e.FailedID, e.Failure, e.Reason, e.FailedAt, e.RetryAt = id, f.result, f.reason, now, now.Add(retryAfter)
-		e.RefreshAt = now.Add(refreshRetry)
+		pause, refresh := retryAfter, refreshRetry
+		if !e.Valid(now) {
+			if e.FailedID != "" {
+				pause = min(max(2*e.RetryAt.Sub(e.FailedAt), retryAfter), retryMax)
+			}
+			refresh = refreshAfter // keeps the row, which has the pause
+		}
+		e.FailedID, e.Failure, e.Reason, e.FailedAt, e.RetryAt = id, f.result, f.reason, now, now.Add(pause)
+		e.RefreshAt = now.Add(refresh)
 		return &e
 	}
 	prior := e.ID

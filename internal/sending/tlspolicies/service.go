@@ -17,8 +17,8 @@ import (
 // For returns the policy that applies to mail for a domain, and explains the result. The zero Policy means that none
 // applies. If the policy must be fetched, For waits for at most a minute.
 //
-// An error means that the policy is unknown: mail must wait, because the cache may have a policy that forbids a
-// connection in clear. The error is an outage (fault.IsOutage) unless the domain itself caused too many fetches.
+// An error wraps ErrUnknown, or the context has ended. Mail must wait then, because the cache may have a policy that
+// forbids a connection in clear.
 func (s *Service) For(ctx context.Context, domain string) (mtasts.Policy, State, error) {
 	return s.find(ctx, domain, false)
 }
@@ -46,23 +46,44 @@ func (s *Service) find(ctx context.Context, name string, renew bool) (mtasts.Pol
 func (s *Service) decide(ctx context.Context, domain string, r record) (mtasts.Policy, State, error) {
 	e, err := s.recall(ctx, domain)
 	if err == nil && !e.settles(r, s.c.Now()) {
-		var fetched *Entry
-		if fetched, err = s.fetchOnce(ctx, domain, r); err == nil {
-			e = fetched
-		} else if e.Valid(s.c.Now()) {
-			s.p.Log.Warn("a TLS policy cannot be fetched; the cached one applies", "domain", domain, "error", err)
-			err = nil
-		}
+		e, err = s.fetchOrKeep(ctx, domain, e, r)
 	}
 	if err != nil {
 		return mtasts.Policy{}, State{Domain: domain, Origin: NoPolicy, Reason: readable(err.Error())},
-			fmt.Errorf("find the TLS policy of %s, so mail waits: %w", domain, err)
+			fmt.Errorf("%w of %s: %w", ErrUnknown, domain, err)
 	}
 	p, st := judge(domain, e, r, s.c.Now())
 	if p.Mode == "" && ctx.Err() != nil { // the caller has not waited for the record
-		return p, st, fmt.Errorf("find the TLS policy of %s: %w", domain, context.Cause(ctx))
+		return p, st, fmt.Errorf("%w of %s: %w", ErrUnknown, domain, context.Cause(ctx))
 	}
 	return p, st, nil
+}
+
+// ErrUnknown means that it is unknown which policy applies, because the database failed or the context has ended.
+var ErrUnknown = errors.New("this installation could not find out the MTA-STS policy")
+
+// fetchOrKeep fetches the policy of a domain, and returns the domain's new entry. If the policy cannot be fetched now,
+// the result is the current entry, so that a valid policy in it applies.
+func (s *Service) fetchOrKeep(ctx context.Context, domain string, known *Entry, r record) (*Entry, error) {
+	e, err := s.fetchOnce(ctx, domain, r)
+	busy := errors.Is(err, errBusy)
+	if err != nil && !busy && known.Valid(s.c.Now()) {
+		e = known
+	}
+	switch {
+	case err == nil:
+		return e, nil
+	case e.Valid(s.c.Now()):
+		s.p.Log.Warn("a TLS policy cannot be fetched; the cached one applies", "domain", domain, "error", err)
+		return e, nil
+	case busy:
+		s.warnBusy.Do(func() {
+			s.p.Log.Warn("a TLS policy cannot be fetched now, and none is cached; the mail does not wait for it. "+
+				"Check that this node reaches web servers at port 443", "domain", domain, "error", err)
+		})
+		return e, nil
+	}
+	return nil, err
 }
 
 // lookUp returns the domain's record. It repeats no look-up that has just failed.
@@ -148,7 +169,7 @@ type unavailable struct{ error }
 
 func (u unavailable) Unwrap() error { return u.error }
 
-// Outage reports that the database failed, or that this node fetches too many policies (see fault.IsOutage).
+// Outage reports that this installation failed (see fault.IsOutage).
 func (unavailable) Outage() bool { return true }
 
 // Show returns the cached entry of a domain, for the operator.

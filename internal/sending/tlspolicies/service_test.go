@@ -97,7 +97,7 @@ func TestFailuresKeepTheCachedPolicy(t *testing.T) {
 	})
 }
 
-// The first fetch fails: no policy applies, and the next try is five minutes later or with another id.
+// The first fetch fails: no policy applies, and the next try is five minutes later, also with another id.
 func TestFirstFetchFails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -109,7 +109,36 @@ func TestFirstFetchFails(t *testing.T) {
 		f.clock.add(5 * time.Minute)
 		f.expect(f.s, site, "", none, mtasts.FetchError, 2)
 		f.publish(site, "2", enforced)
+		f.clock.add(5*time.Minute - time.Microsecond)
+		f.expect(f.s, site, "", none, mtasts.FetchError, 2)
+		f.clock.add(time.Microsecond)
 		f.expect(f.s, site, "enforce", live, "", 3)
+	})
+}
+
+// While a domain has no valid policy, each failed fetch doubles the time until the next one, up to four hours. Refreshes
+// of the cache do not begin it anew. A policy that is valid is tried each five minutes.
+func TestFetchesThatFailBecomeRare(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d)
+		f.lab.Set(site, ststest.Site{TXT: ststest.Record("1"), Handler: http.NotFound})
+		f.expect(f.s, site, "", none, mtasts.FetchError, 1)
+		for i, minutes := range []time.Duration{5, 10, 20, 40, 80, 160, 240, 240} {
+			f.clock.add(minutes*time.Minute - time.Microsecond)
+			f.refresh()
+			f.expect(f.s, site, "", none, mtasts.FetchError, i+1)
+			f.clock.add(time.Microsecond)
+			f.expect(f.s, site, "", none, mtasts.FetchError, i+2)
+		}
+		f.clock.add(4 * time.Hour)
+		f.publish(site, "1", enforced)
+		f.expect(f.s, site, "enforce", live, "", 10)
+		f.lab.Set(site, ststest.Site{TXT: ststest.Record("2"), Handler: http.NotFound})
+		for i := range 3 {
+			f.expect(f.s, site, "enforce", cached, mtasts.FetchError, i+11)
+			f.clock.add(5 * time.Minute)
+		}
 	})
 }
 

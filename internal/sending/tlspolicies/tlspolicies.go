@@ -8,12 +8,13 @@
 //
 // Only one node fetches a domain's policy at a time; the others wait for the result. A claim in the domain's row
 // ensures this, and ends by itself if the node was killed. After a failed fetch, no node tries again for the same
-// record within five minutes. No transaction is open during a fetch. A fetch takes at most 20 seconds, follows no
-// redirects, and connects only to public addresses.
+// record within five minutes. While the domain has no valid policy, this time doubles with each failure, up to four
+// hours. No transaction is open during a fetch. A fetch takes at most 20 seconds, of which the connection takes at most
+// five. It follows no redirects, and connects only to public addresses.
 //
 // Strangers decide how many domains have policies. [Limits] bounds the rows, their size, and the fetches of a node, in
-// total and for a domain with all its subdomains. Look-ups of a record take at most 5 seconds, and one that failed is
-// not repeated for two minutes.
+// total and for a domain with all its subdomains. A fetch that exceeds them waits for at most two seconds. Look-ups of
+// a record take at most 5 seconds, and one that failed is not repeated for two minutes.
 //
 // A domain without a record costs no row. If the record and the policy are unchanged, [Service.For] needs no database:
 // the resolver has the record in memory, and this package the row. A node forgets a row when another node changes it,
@@ -23,14 +24,19 @@
 //
 // [State] says which policy applies and why, and what a TLS report mentions. If the record cannot be found or the policy
 // cannot be had, and the cache has no valid policy, then no policy applies and mail is delivered as to a domain without
-// MTA-STS. If the database fails, a valid policy in memory applies. Without one, For returns an error and mail waits,
+// MTA-STS. That includes a policy that the limits do not allow to fetch now: a later email fetches it. An attacker who
+// exhausts the limits can therefore keep a node from learning a policy, but cannot remove one from the cache. RFC 8461
+// accepts this, because it trusts on first use. If mail waited instead, such an attacker could stop the mail to all
+// domains whose policies are not cached.
+//
+// If the database fails, a valid policy in memory applies. Without one, For returns an error and mail waits,
 // because the database may have a policy that forbids a connection in clear. Nothing is fetched without the database. A
 // row that cannot be parsed counts as a row without a policy, which is due for a fetch.
 //
 // # Out of scope
 //
 // The package does not compare mail hosts with a policy (see package mtasts), does not connect to mail hosts, and sends
-// no reports. Package delivery does not use it yet.
+// no reports.
 package tlspolicies
 
 import (
@@ -42,6 +48,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/mtasts"
@@ -52,7 +59,9 @@ import (
 
 const (
 	fetchTime = 20 * time.Second // for the whole fetch; a delivery waits for it
-	claimTime = 30 * time.Second // longer than a fetch with its transactions
+	// connectTime limits the connection of a fetch, with TLS, so that a firewall that drops packets delays mail less.
+	connectTime = 5 * time.Second
+	claimTime   = 30 * time.Second // longer than a fetch with its transactions
 	// flightTime limits the wait for another node's claim and the fetch that may follow.
 	flightTime = time.Minute
 
@@ -64,6 +73,8 @@ const (
 	recordsMax  = 10_000 // domains whose look-up failed, in memory
 
 	retryAfter = 5 * time.Minute // RFC 8461 section 3.3
+	// retryMax is the longest time between two fetches for a domain without a valid policy.
+	retryMax = 4 * time.Hour
 	// minLifetime is how long a policy applies whose max_age is shorter. It limits how often such a policy is fetched.
 	minLifetime = 5 * time.Minute
 	// staleFor is how long a cached DNS answer may name the id before the current one. It is the longest time for which
@@ -82,10 +93,14 @@ type Config struct {
 	RootCAs *x509.CertPool // verify the web servers' certificates; nil means the system's
 	Port    int            // of the web servers; 0 means 443
 	Timeout time.Duration  // for a fetch; 0 means 20 s
+	// ConnectTimeout limits the connection of a fetch, with TLS; 0 means 5 s.
+	ConnectTimeout time.Duration
 	// RecordTimeout limits the look-up of a record; 0 means 5 s.
 	RecordTimeout time.Duration
 	Limits        Limits
-	Now           func() time.Time // nil means the database's clock
+	// Wait is how long a delivery waits for a fetch that would exceed the limits; 0 means 2 s.
+	Wait time.Duration
+	Now  func() time.Time // nil means the database's clock
 }
 
 // Deps holds what a Service uses.
@@ -108,6 +123,8 @@ type Service struct {
 
 	failures failures
 	lookUps  singleflight.Group // look-ups without the DNS cache, by domain
+
+	warnBusy rate.Sometimes // warns that the limits prevent fetches
 }
 
 // topic is the topic of hints about changed rows. Their payload is the domain.
@@ -122,9 +139,11 @@ func New(c Config, p Deps) (*Service, error) {
 	if c.Now == nil {
 		c.Now = p.DB.Now
 	}
-	c.RecordTimeout = cmp.Or(c.RecordTimeout, recordTime)
+	c.RecordTimeout, c.ConnectTimeout = cmp.Or(c.RecordTimeout, recordTime), cmp.Or(c.ConnectTimeout, connectTime)
+	c.Wait = cmp.Or(c.Wait, waitTime)
 	c.Limits = c.Limits.complete()
-	s := &Service{c: c, p: p, gate: newGate(c.Limits), memory: newMemory(), failures: newFailures()}
+	s := &Service{c: c, p: p, gate: newGate(c.Limits), memory: newMemory(), failures: newFailures(),
+		warnBusy: rate.Sometimes{Interval: time.Minute}}
 	s.client = s.newClient()
 	p.DB.OnHint(topic, s.memory.forget)
 	p.DB.OnListening(s.memory.clear)
@@ -196,9 +215,18 @@ func (e *Entry) isNamed(r record, now time.Time) bool {
 	return e.ID == r.id || !r.fresh && e.PriorID == r.id && now.Before(e.FetchedAt.Add(staleFor))
 }
 
-// settles reports whether the record requires no fetch.
+// settles reports whether the record requires no fetch. After a failed fetch, another id is tried at once only if a
+// valid policy applies meanwhile. Otherwise, a domain whose id changes all the time would cause a fetch for each email.
 func (e *Entry) settles(r record, now time.Time) bool {
-	return r.id == "" || e.Valid(now) && e.isNamed(r, now) || e != nil && e.FailedID == r.id && now.Before(e.RetryAt)
+	switch {
+	case r.id == "", e.Valid(now) && e.isNamed(r, now):
+		return true
+	case e == nil || e.FailedID == "":
+		return false
+	case e.FailedID == r.id:
+		return now.Before(e.RetryAt)
+	}
+	return !e.Valid(now) && now.Before(e.FailedAt.Add(retryAfter))
 }
 
 // judge returns the policy that applies, according to the domain's entry, which may be nil, and its record.
@@ -208,7 +236,7 @@ func judge(domain string, e *Entry, r record, now time.Time) (mtasts.Policy, Sta
 	switch {
 	case r.id == "":
 		why = r.reason
-	case e != nil && e.FailedID == r.id:
+	case e != nil && e.FailedID != "" && (e.FailedID == r.id || !e.Valid(now)):
 		st.Result, why = e.Failure, e.Reason
 	default:
 		why = "the policy was not fetched in time"

@@ -19,6 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/evidence"
+	"github.com/postrider/postrider/internal/sending/tlspolicies"
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
@@ -182,13 +183,16 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string,
 		}
 		sender = strings.ToLower(sender)
 	}
-	w, err := s.choose(ctx, t.d.Domain, sender, tls, s.lastTry(t))
+	w, err := s.choose(ctx, t.d.Domain, sender, tls, func(d *routing.Destination) bool { return s.lastTry(t, d) })
 	r.hops, r.seen, t.rules, *group = w.hops, w.seen, w.destination, w.group
 	if err != nil {
 		if ctx.Err() != nil {
 			return out, false, context.Cause(ctx)
 		}
 		if fault.IsOutage(err) && !t.job.Outlasted(s.p.DB.Now()) { // The queue repeats the job soon, without a try.
+			if errors.Is(err, tlspolicies.ErrUnknown) {
+				return out, false, err // says nothing about the name servers
+			}
 			return out, false, fmt.Errorf(noHostError+"%s: %w", t.d.Domain, err)
 		}
 		a := answerForPlanError(err)

@@ -138,7 +138,7 @@ const (
 	// talkMax is the lease time that must remain when an SMTP conversation starts. The answer to the final dot alone may
 	// take ten minutes.
 	talkMax = 13 * time.Minute
-	// planMax is the time limit for the DNS look-ups of one try.
+	// planMax is the time limit for the DNS look-ups of one try, and for the fetch of an MTA-STS policy.
 	planMax = 2 * time.Minute
 	// prefetch is the number of jobs claimed per connection to a fast destination. While one message is being sent, the
 	// node composes and signs other messages and records outcomes. For other destinations, one job per connection is

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/sending/delivery/routing"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/evidence"
 	"github.com/postrider/postrider/internal/sending/tlspolicies"
@@ -79,14 +80,14 @@ func (s *Service) mailHosts(ctx context.Context, domain string) (hosts []resolve
 	return hosts, by, err
 }
 
-// findPolicy sets the MTA-STS policy of the recipient domain. If last is set, the email bounces after this try, so the
-// policy is read anew (RFC 8461 section 5.1).
-func (s *Service) findPolicy(ctx context.Context, by *security, last bool) (err error) {
+// findPolicy sets the MTA-STS policy of the recipient domain. If last returns true, the email bounces after this try, so
+// the policy is read anew (RFC 8461 section 5.1).
+func (s *Service) findPolicy(ctx context.Context, by *security, last func() bool) (err error) {
 	var st tlspolicies.State
 	switch {
 	case s.p.TLSPolicies == nil:
 		return nil
-	case last:
+	case last():
 		by.policy, st, err = s.p.TLSPolicies.Renew(ctx, by.domain)
 	default:
 		by.policy, st, err = s.p.TLSPolicies.For(ctx, by.domain)
@@ -107,8 +108,9 @@ func (s *Service) addresses(ctx context.Context, host string, by security) (reso
 // demandOf decides what a connection to a host must prove. The parameter tls is the sending domain's TLS setting.
 //
 // Usable TLSA records alone decide, and satisfy the setting "enforced" (RFC 7672 section 2.2). If all are unusable, TLS
-// is demanded, and an MTA-STS policy is obeyed as well. Without TLSA records, the policy decides. An error means that
-// the host must not be used now, whatever else is known about it; the demand then has the rule that forbids it.
+// is demanded, and an MTA-STS policy is obeyed as well. Without TLSA records, the policy decides. If the policy demands
+// the same as the setting, the rule is the policy, because another setting would change nothing. An error means that the
+// host must not be used now, whatever else is known about it; the demand then has the rule that forbids it.
 func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answer[netip.Addr], by security,
 	tls string) (d demand, skip evidence.Skip, err error) {
 	d = demand{mode: directMode(tls, nil)}
@@ -140,9 +142,7 @@ func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answe
 			d.rule = evidence.MTASTS
 			return d, evidence.NotInPolicy, fmt.Errorf("%w %s", errNotInPolicy, host)
 		}
-		if d.mode != smtpclient.TLSRequired {
-			d.mode, d.rule = smtpclient.TLSRequired, evidence.MTASTS
-		}
+		d.mode, d.rule = smtpclient.TLSRequired, evidence.MTASTS
 	case mtasts.Testing:
 		if d.rule == 0 {
 			d.rule = evidence.MTASTSTesting
@@ -160,14 +160,12 @@ func (by security) names(base string) []string {
 	return all
 }
 
-// lastTry reports whether an email bounces after this try if the domain does not accept it. A first try is never the
-// last one.
-func (s *Service) lastTry(t *try) bool {
-	if t.job.Tries == 0 {
-		return false
-	}
+// lastTry reports whether an email bounces after this try if the domain does not accept it. The parameter rules is the
+// destination of the try, or nil. A first try can be the last one: the destination may have a lifetime that ends before
+// the next try, and the job may be older than the schedule.
+func (s *Service) lastTry(t *try, rules *routing.Destination) bool {
 	known := *t
-	known.rules = s.routes.Load().Known(t.d.Domain)
+	known.rules = rules
 	_, exhausted := s.nextWait(&known, s.p.DB.Now().Add(time.Second))
 	return exhausted
 }

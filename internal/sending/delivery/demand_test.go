@@ -3,19 +3,24 @@ package delivery
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/dane"
 	"github.com/postrider/postrider/internal/mail/mtasts"
+	"github.com/postrider/postrider/internal/mail/mtasts/ststest"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/delivery/routing"
 	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/evidence"
 )
 
@@ -66,6 +71,7 @@ func TestDemand(t *testing.T) {
 		{"unusable", []dane.Record{unusable}, mtasts.Policy{}, "", smtpclient.TLSEncrypted, evidence.DANEUnusable, 0},
 		{"unusable and enforced", []dane.Record{unusable}, mtasts.Policy{}, domains.Enforced, smtpclient.TLSRequired,
 			evidence.SenderRequires, 0},
+		{"policy and enforced", nil, enforce, domains.Enforced, smtpclient.TLSRequired, evidence.MTASTS, 0},
 		{"unusable and a policy", []dane.Record{unusable}, enforce, "", smtpclient.TLSRequired, evidence.MTASTS, 0},
 		{"unusable and a tested policy", []dane.Record{unusable}, tested, "", smtpclient.TLSEncrypted,
 			evidence.DANEUnusable, 0},
@@ -249,6 +255,68 @@ func TestAnswerForPolicies(t *testing.T) {
 	if a := answerForPlanError(err); !errors.Is(err, errNotInPolicy) || a.reply.Code != 451 ||
 		a.reply.Enhanced != "4.7.5" {
 		t.Errorf("%v: %+v", err, a)
+	}
+}
+
+// If the signatures of the MX records are wrong, the rule is DANE: the sender's setting did not hold the mail back. If the
+// database does not say which policy applies, the rule is MTA-STS, and the name servers are not to blame.
+func TestRuleWithoutHosts(t *testing.T) {
+	t.Parallel()
+	n := signed("")
+	n.dns.Bogus = []string{"mx " + destination}
+	cfg := n.config(1)
+	cfg.DANE = true
+	s := newService(cfg, Deps{DNS: n.dns})
+	w, err := s.choose(t.Context(), destination, "", "", nil)
+	if a := answerForPlanError(err); w.rule != evidence.DANE || a.reply.Enhanced != "4.7.5" {
+		t.Errorf("rule %d, %v: %+v", w.rule, err, a)
+	}
+
+	lab := ststest.New(t)
+	lab.Set(destination, policy("1", "enforce", "mx.test"))
+	n = one("")
+	f := newFixture(t, dbtest.SQLite(t), n.config(1), n.dns).withPolicies(lab)
+	f.DB.Close()
+	w, err = f.service.choose(t.Context(), destination, "", "", nil)
+	if a := answerForPlanError(err); w.rule != evidence.MTASTS || a.reply.Enhanced != "4.7.5" || !fault.IsOutage(err) {
+		t.Errorf("rule %d, %v: %+v", w.rule, err, a)
+	}
+	if strings.Contains(err.Error(), noHostError) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A first try is the last one if the lifetime of the destination, which its mail hosts decide, ends before the next try.
+func TestFirstTryCanBeTheLast(t *testing.T) {
+	t.Parallel()
+	lab := ststest.New(t)
+	n := one("")
+	cfg := n.config(1)
+	cfg.Schedule = []time.Duration{time.Hour}
+	cfg.Destinations = []routing.Destination{{Name: "hosts", Hosts: []string{"mx.test"}, Lifetime: 30 * time.Minute}}
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).withPolicies(lab)
+	x := &try{job: jobs.Job{CreatedAt: f.DB.Now()}, d: emails.Delivery{Domain: destination}}
+	var last []bool
+	_, err := f.service.choose(t.Context(), destination, "", "", func(d *routing.Destination) bool {
+		last = append(last, f.service.lastTry(x, d))
+		return false
+	})
+	if err != nil || !slices.Equal(last, []bool{true}) || f.service.lastTry(x, nil) {
+		t.Errorf("last %v, and without rules %v; %v", last, f.service.lastTry(x, nil), err)
+	}
+	x.job.CreatedAt = x.job.CreatedAt.Add(-3 * time.Hour)
+	if !f.service.lastTry(x, nil) {
+		t.Error("a job that is older than the schedule has another try")
+	}
+}
+
+func BenchmarkLastTry(b *testing.B) {
+	n := one("")
+	f := newFixture(b, dbtest.SQLite(b), n.config(1), n.dns)
+	x := &try{job: jobs.Job{CreatedAt: f.DB.Now()}, d: emails.Delivery{Domain: destination}}
+	b.ReportAllocs()
+	for b.Loop() {
+		f.service.lastTry(x, nil)
 	}
 }
 

@@ -152,7 +152,7 @@ func TestTableOfTheBestHost(t *testing.T) {
 	s.hosts.claimDial("1.1.1.1:25", time.Now())
 	s.hosts.endDial("1.1.1.1:25", noGreeting, answer{}, time.Now())
 	for domain, hops := range map[string]int{"down.example": 2, "lost.example": 1, "same.example": 2} {
-		w, err := s.choose(t.Context(), domain, "", domains.Opportunistic, false)
+		w, err := s.choose(t.Context(), domain, "", domains.Opportunistic, nil)
 		if err != nil || w.destination == nil || len(w.hops) != hops {
 			t.Errorf("%s: %+v, %v", domain, w, err)
 		}
@@ -175,7 +175,7 @@ func TestTLSOfADestinationThroughARelay(t *testing.T) {
 	} {
 		s := newService(Config{Transport: Relay, Relays: []routing.Relay{{Name: "r", Address: "relay.test:25", TLS: c.relay}},
 			Destinations: []routing.Destination{{Name: "a", Domains: []string{destination}, TLS: &c.table}}}, Deps{})
-		w, err := s.choose(t.Context(), destination, "", domains.Opportunistic, false)
+		w, err := s.choose(t.Context(), destination, "", domains.Opportunistic, nil)
 		if err != nil || len(w.hops) != 1 || w.hops[0].mode != c.want {
 			t.Errorf("%+v: %+v, %v", c, w.hops, err)
 		}
@@ -199,7 +199,7 @@ func TestDomainMovesFromARelay(t *testing.T) {
 	}{{0, "mx.google.com", true}, {time.Minute, "mx.new.test", true}, {time.Hour, "mx.new.test", false}} {
 		now = now.Add(step.later)
 		dns.MXRecords[destination][0].Host = step.mx
-		if w, err := s.choose(t.Context(), destination, "", domains.Opportunistic, false); err != nil || w.relays != step.relays {
+		if w, err := s.choose(t.Context(), destination, "", domains.Opportunistic, nil); err != nil || w.relays != step.relays {
 			t.Errorf("%v later, at %s: %+v, %v", step.later, step.mx, w, err)
 		}
 	}

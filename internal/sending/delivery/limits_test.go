@@ -537,7 +537,7 @@ func TestConversationOfSeveralHosts(t *testing.T) {
 		n.host(destination, name, uint16(i), "")
 	}
 	s := newService(Config{Dial: n.dial, AllowPrivate: true}, Deps{DNS: n.dns})
-	w, err := s.choose(t.Context(), destination, "", "", false)
+	w, err := s.choose(t.Context(), destination, "", "", nil)
 	if err != nil || len(w.hops) != 3 {
 		t.Fatal(w.hops, err)
 	}

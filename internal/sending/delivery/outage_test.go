@@ -255,7 +255,7 @@ func TestTemporaryFailureOfOneHost(t *testing.T) {
 	records := resolve.Fake{MXRecords: map[string][]resolve.MX{destination: {{Host: "a.test", Pref: 1},
 		{Host: "b.test", Pref: 2}}}, Fail: []string{"addr a.test"}}
 	s := newService(Config{}, Deps{DNS: records})
-	if _, err := s.choose(t.Context(), destination, "", "", false); !errors.Is(err, resolve.ErrTemporary) || fault.IsOutage(err) {
+	if _, err := s.choose(t.Context(), destination, "", "", nil); !errors.Is(err, resolve.ErrTemporary) || fault.IsOutage(err) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -117,9 +117,10 @@ type way struct {
 }
 
 // choose returns how an email to a domain leaves. The parameters sender and tls are the sender's domain and its TLS
-// setting, and last is whether the email bounces after this try. The looked-up hosts are valid also if choose returns
-// an error.
-func (s *Service) choose(ctx context.Context, domain, sender, tls string, last bool) (w way, err error) {
+// setting. The function last reports whether the email bounces after this try at a destination; nil means that it does
+// not. The looked-up hosts are valid also if choose returns an error.
+func (s *Service) choose(ctx context.Context, domain, sender, tls string, last func(*routing.Destination) bool) (w way,
+	err error) {
 	table := s.routes.Load()
 	w.destination = table.Known(domain)
 	path := table.Path(w.destination, domain, sender)
@@ -129,13 +130,16 @@ func (s *Service) choose(ctx context.Context, domain, sender, tls string, last b
 		var by security
 		by, err = s.findHosts(ctx, domain, &w.seen)
 		s.countBogus(domain, tls, err)
+		if errors.Is(err, resolve.ErrBogus) {
+			w.rule = evidence.DANE
+		}
 		if err == nil && table.ByHost() {
 			// The mail of a domain whose hosts name a relay needs neither their addresses nor the domain's policy.
 			w.destination = table.Learn(domain, w.seen.preferred())
 			path = table.Path(w.destination, domain, sender)
 		}
 		if err == nil && path == nil {
-			err = s.plan(ctx, &w, by, tls, last)
+			err = s.plan(ctx, &w, by, tls, func() bool { return last != nil && last(w.destination) })
 		}
 	}
 	if path != nil {
@@ -176,11 +180,12 @@ func (s *Service) findHosts(ctx context.Context, domain string, seen *lookup) (b
 	return by, nil
 }
 
-// plan sets the addresses of a domain's mail hosts to try, in order of preference (RFC 5321 section 5.1). The parameters
-// tls and last are those of choose.
-func (s *Service) plan(ctx context.Context, w *way, by security, tls string, last bool) (err error) {
+// plan sets the addresses of a domain's mail hosts to try, in order of preference (RFC 5321 section 5.1). The parameter
+// tls is that of choose, and last is that of findPolicy.
+func (s *Service) plan(ctx context.Context, w *way, by security, tls string, last func() bool) (err error) {
 	if tls != reportTLS {
 		if err = s.findPolicy(ctx, &by, last); err != nil {
+			w.rule = evidence.MTASTS
 			return err
 		}
 	}

@@ -64,7 +64,7 @@ func TestPlan(t *testing.T) {
 				s.hosts.claimDial(c.dead, time.Now())
 				s.hosts.endDial(c.dead, noGreeting, answer{}, time.Now())
 			}
-			w, err := s.choose(t.Context(), c.domain, "", domains.Opportunistic, false)
+			w, err := s.choose(t.Context(), c.domain, "", domains.Opportunistic, nil)
 			if !errors.Is(err, c.err) {
 				t.Fatalf("error %v", err)
 			}

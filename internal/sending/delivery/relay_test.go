@@ -279,7 +279,7 @@ func TestGroupsOfRules(t *testing.T) {
 	if got := s.group("corp.example|team"); got != "relay corp" {
 		t.Errorf("the group is %q", got)
 	}
-	w, err := s.choose(t.Context(), "corp.example", "mine.example", "", false)
+	w, err := s.choose(t.Context(), "corp.example", "mine.example", "", nil)
 	if err != nil || w.group != "relay corp mine" || len(w.hops) != 2 || !w.relays || w.hops[0].at() == w.hops[1].at() {
 		t.Errorf("%+v, %v", w, err)
 	}

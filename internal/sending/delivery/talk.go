@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/tlspolicies"
 )
 
 // route is the sequence of hosts at a destination to which a message may be sent.
@@ -329,7 +330,7 @@ func answerForPlanError(err error) answer {
 		a.reply = ownReply(554, "5.4.6", err.Error())
 	case errors.Is(err, errPrivate):
 		a.reply = ownReply(550, "5.4.4", err.Error())
-	case errors.Is(err, errNotInPolicy), errors.Is(err, resolve.ErrBogus):
+	case errors.Is(err, errNotInPolicy), errors.Is(err, resolve.ErrBogus), errors.Is(err, tlspolicies.ErrUnknown):
 		a.reply = ownReply(451, "4.7.5", err.Error())
 	default:
 		a.reply = ownReply(451, "4.4.3", err.Error())

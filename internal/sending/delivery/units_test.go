@@ -160,7 +160,7 @@ func TestPlanIsBounded(t *testing.T) {
 		"missing.net": {0, resolve.ErrNoHost},
 		"us.net":      {0, errOurselves}} {
 		s := newService(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Deps{DNS: dns})
-		w, err := s.choose(t.Context(), domain, "", domains.Opportunistic, false)
+		w, err := s.choose(t.Context(), domain, "", domains.Opportunistic, nil)
 		if !errors.Is(err, want.err) || len(w.hops) != want.hops {
 			t.Errorf("%s: %v, %v", domain, w.hops, err)
 		}

@@ -46,7 +46,7 @@ func (s *Service) sendNow(ctx context.Context, teamID, from, to string, message 
 	if report {
 		tls = reportTLS
 	}
-	w, err := s.choose(ctx, mailDomain(to), mailDomain(from), tls, false)
+	w, err := s.choose(ctx, mailDomain(to), mailDomain(from), tls, nil)
 	if err != nil {
 		return fmt.Errorf("find the mail hosts of %s: %w", to, err)
 	}

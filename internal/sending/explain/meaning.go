@@ -167,9 +167,12 @@ func (m *ReplyMeaning) ofRelay(local bool) {
 	}
 }
 
-// byRule changes the meaning of an attempt that ended because a connection proved less than a rule demands. What the
-// recipient's domain demands, only its owner can change.
-func (m *ReplyMeaning) byRule(rule evidence.Rule) {
+// unknownPolicy begins the text of package tlspolicies for a policy that could not be read.
+const unknownPolicy = "this installation could not find out the MTA-STS policy"
+
+// byRule changes the meaning of an attempt that ended because a connection proved less than a rule demands, or because
+// the rule is unknown. The text is the reply. What the recipient's domain demands, only its owner can change.
+func (m *ReplyMeaning) byRule(rule evidence.Rule, text string) {
 	if m.Class != TLS {
 		return
 	}
@@ -178,6 +181,11 @@ func (m *ReplyMeaning) byRule(rule evidence.Rule) {
 		m.Says = "The recipient's domain demands encryption by the TLSA records of its mail host (DANE), and the host does not " +
 			"provide what they demand, or their signatures are not valid."
 	case evidence.MTASTS:
+		if strings.Contains(text, unknownPolicy) {
+			m.Blames, m.Act, m.Advice = BlamesServer, Operator, AskOperator
+			m.Says = "This installation could not find out whether the recipient's domain demands verified encryption (MTA-STS)."
+			return
+		}
 		m.Says = "The recipient's domain demands verified encryption by its MTA-STS policy, and its mail host does not provide " +
 			"it, or the policy does not name the host."
 	default:

@@ -216,7 +216,7 @@ func (t *Try) meaning(text string, final bool) ReplyMeaning {
 	}
 	m := Translate(p, stage, text, local, final)
 	if t != nil && t.Evidence != nil && local && p != evidence.Relay {
-		m.byRule(t.Evidence.Rule)
+		m.byRule(t.Evidence.Rule, text)
 	}
 	if t != nil && t.Evidence != nil && !local && !t.Evidence.Talked() { // the host was not tried; see notTriedText
 		m.Class, m.Says = OwnLimit, notTriedText+" The answer then: "+m.Says

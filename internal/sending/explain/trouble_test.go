@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/evidence"
+	"github.com/postrider/postrider/internal/sending/tlspolicies"
 )
 
 // explained returns the answer about one deferred attempt.
@@ -118,7 +119,12 @@ func TestRefusalsByRule(t *testing.T) {
 			}
 		}
 	}
-	e := &evidence.Evidence{Local: true, Rule: evidence.DANE}
+	e := &evidence.Evidence{Local: true, Rule: evidence.MTASTS}
+	text := "451 4.7.5 " + tlspolicies.ErrUnknown.Error() + " of one.example: no database"
+	if m := (&Try{Evidence: e}).meaning(text, false); m.Class != TLS || m.Act != Operator || m.Blames != BlamesServer {
+		t.Errorf("an unknown policy: %+v", m)
+	}
+	e = &evidence.Evidence{Local: true, Rule: evidence.DANE}
 	if m := (&Try{Evidence: e}).meaning("451 4.4.1 no connection", false); m.Class != Unreachable || m.Advice == TellDomain {
 		t.Errorf("%+v", m)
 	}

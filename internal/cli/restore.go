@@ -77,7 +77,7 @@ type restoration struct {
 	from       string // file name or URL of an object
 	passphrase string
 	parts      string // folder of the files until they are complete
-	lock       *os.File
+	lock       *node.Lock
 
 	blobs    *blob.Store
 	hasKey   bool // whether the archive contains a key

@@ -19,7 +19,7 @@ var errLocked = errors.New("another process has the lock")
 
 // LockFolder locks data_dir until the result is closed or the process ends, so that no second node can use it. With
 // SQLite, only one job runner may use the database.
-func LockFolder(c config.Config) (*os.File, error) {
+func LockFolder(c config.Config) (*Lock, error) {
 	f, err := lockFile(c.DataDir, "lock")
 	if errors.Is(err, errLocked) {
 		return nil, fmt.Errorf("%w %s; stop it, or set database_url to share a PostgreSQL database", ErrFolderInUse,
@@ -33,7 +33,7 @@ func LockFolder(c config.Config) (*os.File, error) {
 
 // lockFile opens or creates a file in a folder, and locks it until the result is closed or the process ends. The file
 // belongs to the owner of the folder, also if root creates it: the node's user must be able to open it later.
-func lockFile(folder, name string) (*os.File, error) {
+func lockFile(folder, name string) (*Lock, error) {
 	path := filepath.Join(folder, name)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrPermission) {
@@ -54,7 +54,16 @@ func lockFile(folder, name string) (*os.File, error) {
 		}
 		return nil, err
 	}
-	return f, nil
+	return &Lock{f}, nil
+}
+
+// Lock is a locked file.
+type Lock struct{ file *os.File }
+
+// Close ends the lock. A child process that is just being started may have a copy of the descriptor, so closing the file
+// alone would keep the lock for a moment.
+func (l *Lock) Close() error {
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }
 
 // giveTo gives a file to the owner of a folder if this process runs as root.

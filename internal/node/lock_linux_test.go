@@ -25,13 +25,13 @@ func TestLockOfRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := config.Config{DataDir: dir}
-	for name, lock := range map[string]func(config.Config) (*os.File, error){"lock": LockFolder, "promote.lock": LockMove} {
+	for name, lock := range map[string]func(config.Config) (*Lock, error){"lock": LockFolder, "promote.lock": LockMove} {
 		f, err := lock(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		info, err := f.Stat()
+		info, err := f.file.Stat()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +32,7 @@ var errMoveInProgress = errors.New("another `postrider promote` is moving this i
 
 // LockMove locks the installation against other moves until the result is closed or the process ends. While it is
 // locked, a paused node stays paused.
-func LockMove(c config.Config) (*os.File, error) {
+func LockMove(c config.Config) (*Lock, error) {
 	f, err := lockFile(c.DataDir, "promote.lock")
 	if errors.Is(err, errLocked) {
 		return nil, errMoveInProgress

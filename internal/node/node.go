@@ -98,7 +98,7 @@ type Node struct {
 	certs         *certs.Manager // nil for a command
 	https         net.Listener   // open HTTPS listener that Run will serve; may be nil
 	ports         []mailPort     // open SMTP listeners that Run will serve
-	lock          *os.File
+	lock          *Lock
 
 	live         atomic.Pointer[config.Config] // settings as of the last reload; see settings
 	reloading    sync.Mutex                    // held while settings are replaced

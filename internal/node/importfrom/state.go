@@ -138,6 +138,8 @@ func (f *stateFile) remove() error {
 // close releases the lock. The lock's file stays, because deleting it could let two processes lock different files.
 func (f *stateFile) close() {
 	if f != nil {
+		// A child process that is just being started may have a copy of the descriptor, which would keep the lock.
+		syscall.Flock(int(f.lock.Fd()), syscall.LOCK_UN)
 		f.lock.Close()
 	}
 }

@@ -108,7 +108,11 @@ func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	}
 	err = syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB)
 	if err == nil {
-		return func() { file.Close() }, false, nil
+		return func() {
+			// A child process that is just being started may have a copy of the descriptor, which would keep the lock.
+			syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+			file.Close()
+		}, false, nil
 	}
 	file.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {

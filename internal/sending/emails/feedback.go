@@ -47,13 +47,7 @@ func (s *Service) feedbackID(o *Outgoing) string {
 	if s.c.FeedbackSender == "" {
 		return ""
 	}
-	key := feedbackKey{teamID: o.TeamID, bulk: o.bulk}
-	switch {
-	case o.BroadcastID != "":
-		key.kind, key.campaign = 'b', o.BroadcastID
-	case o.row.TemplateID != "":
-		key.kind, key.campaign = 't', o.row.TemplateID
-	}
+	key := feedbackKeyOf(o.TeamID, o.BroadcastID, o.row.TemplateID, o.bulk)
 	s.feedback.mu.RLock()
 	value, ok := s.feedback.all[key]
 	s.feedback.mu.RUnlock()
@@ -68,6 +62,28 @@ func (s *Service) feedbackID(o *Outgoing) string {
 	}
 	s.feedback.all[key] = value
 	return value
+}
+
+func feedbackKeyOf(teamID, broadcastID, templateID string, bulk bool) feedbackKey {
+	key := feedbackKey{teamID: teamID, bulk: bulk}
+	switch {
+	case broadcastID != "":
+		key.kind, key.campaign = 'b', broadcastID
+	case templateID != "":
+		key.kind, key.campaign = 't', templateID
+	}
+	return key
+}
+
+// storedFeedback returns the field that the messages of a stored email have, unless its sender specified another one.
+func (s *Service) storedFeedback(e *Email, bulk bool) func(has func(name string) bool) []message.Field {
+	return func(has func(name string) bool) []message.Field {
+		if s.c.FeedbackSender == "" || has(feedbackField) {
+			return nil
+		}
+		value := s.makeFeedbackID(feedbackKeyOf(e.TeamID, e.BroadcastID, e.TemplateID, bulk))
+		return []message.Field{{Name: feedbackField, Value: value}}
+	}
 }
 
 // WithFeedbackID prepends Feedback-ID to a message of a team that is not stored as an email.

@@ -114,6 +114,7 @@ func (s *Service) preview(ctx context.Context, e *Email, files []Attachment) (p 
 		}
 	}
 	p.Bulk = e.bulk || e.BroadcastID != "" || isBulk(p.Headers)
+	p.Headers = appendFields(p.Headers, s.storedFeedback(e, p.Bulk || e.TopicID != ""))
 	l := s.exampleUnsubscribeInfo(e)
 	shared, err := s.content(ctx, e.TeamID, &e.shared)
 	switch {

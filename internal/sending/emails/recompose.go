@@ -81,7 +81,8 @@ func (s *Service) submitted(ctx context.Context, e *Email, most int) (Recomposed
 		}
 		text = whole.Bytes()
 	}
-	text = s.exampleUnsubscribeInfo(e).before(text)
+	text = prependFields(s.exampleUnsubscribeInfo(e).before(text), s.storedFeedback(e, e.TopicID != "" || hasField(text, "List-Id") ||
+		hasField(text, "List-Unsubscribe")))
 	r.Partial = len(text) > most
 	r.Raw = text[:min(len(text), most)]
 	return r, nil

@@ -20,8 +20,8 @@ type Error struct {
 	Status  int    // status code of the response
 	Name    string // such as validation_error; empty if the response is not from the API but, for example, from a proxy
 	Message string // what is wrong and how to fix it
-	// Field is the field or parameter of the request that the message is about, such as name or capabilities.sending. It
-	// is the first name in backticks in the message of a response with status 400 or 422, and "" if there is none.
+	// Field is the field or parameter of the request that the message is about, such as name or capabilities.sending.
+	// It is the first name in backticks in the message of a response with status 400 or 422, and "" if there is none.
 	Field      string
 	RequestID  string        // the X-Request-Id header, which the operator can find in the log
 	RetryAfter time.Duration // how long to wait before the next request; 0 if the response does not say
@@ -78,8 +78,8 @@ func readError(r *http.Request, response *http.Response) *Error {
 	return e
 }
 
-// newAddress returns a sentence about the address that a redirect names. It leaves out the query and the password of the
-// address, because they may be secret.
+// newAddress returns a sentence about the address that a redirect names. It leaves out the query and the password of
+// the address, because they may be secret.
 func newAddress(response *http.Response) string {
 	u, err := response.Location()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 const (
 	slowEmails = 20
-	// slowAnswer is how long the slow host takes for each message. It is longer than the time after which a conversation
-	// counts as stalled.
+	// slowAnswer is how long the slow host takes for each message. It is longer than the time after which a
+	// conversation counts as stalled.
 	slowAnswer = 31 * time.Second
 	// slowWithin is the time within which the slow host must have got all messages. With one connection at a time it
 	// would get three, and with the limits of a stalled host seven.

@@ -69,8 +69,8 @@ func applyFile(ctx context.Context, e *env, o applyOptions) error {
 	if err != nil {
 		return err
 	}
-	// The state file is next to FILE, also if FILE is "." or "..". Symbolic links are not resolved, so that a link to the
-	// newest release keeps its state.
+	// The state file is next to FILE, also if FILE is "." or "..". Symbolic links are not resolved, so that a link to
+	// the newest release keeps its state.
 	absolute, err := filepath.Abs(o.path)
 	if err != nil {
 		return fmt.Errorf("find the folder of %s: %w", o.path, err)

@@ -96,8 +96,8 @@ func TestApplyShowsSecretOfInterruptedCreation(t *testing.T) {
 	}
 }
 
-// readOnly starts a proxy that refuses all requests that would change something, and returns its URL. The body is that of
-// its responses.
+// readOnly starts a proxy that refuses all requests that would change something, and returns its URL. The body is that
+// of its responses.
 func (s *setup) readOnly(body string) string {
 	s.t.Helper()
 	target, err := url.Parse(s.n.url)
@@ -203,8 +203,8 @@ func TestApplyNotesInterruptedCreationOnce(t *testing.T) {
 	}
 }
 
-// Resources of all kinds that an interrupted run has created can be deleted after their tables left the file. A creation
-// that the API refused is forgotten: --prune keeps what somebody creates by hand under its name.
+// Resources of all kinds that an interrupted run has created can be deleted after their tables left the file. A
+// creation that the API refused is forgotten: --prune keeps what somebody creates by hand under its name.
 func TestApplyPrunesInterruptedCreations(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, migratedInstallation(t, "sqlite"), "")

@@ -251,7 +251,8 @@ func runImport(ctx context.Context, e *env, n *node.Node, team string, o importf
 	return nil
 }
 
-// readImportKey reads the key of the other product from a file, which a flag names, or from the environment if file is "".
+// readImportKey reads the key of the other product from a file, which a flag names, or from the environment if file is
+// "".
 func readImportKey(e *env, flag, file string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(e.getenv(importKeyVariable)), nil

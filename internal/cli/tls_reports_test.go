@@ -23,7 +23,8 @@ import (
 )
 
 // A node delivers two emails over one connection and, on the next day, sends the report about it to the domain. The
-// report is signed by the domain of notice_from and is not counted itself. OpenDKIM verifies it, too, if it is installed.
+// report is signed by the domain of notice_from and is not counted itself. OpenDKIM verifies it, too, if it is
+// installed.
 func TestTLSReport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

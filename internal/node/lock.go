@@ -60,8 +60,8 @@ func lockFile(folder, name string) (*Lock, error) {
 // Lock is a locked file.
 type Lock struct{ file *os.File }
 
-// Close ends the lock. A child process that is just being started may have a copy of the descriptor, so closing the file
-// alone would keep the lock for a moment.
+// Close ends the lock. A child process that is just being started may have a copy of the descriptor, so closing the
+// file alone would keep the lock for a moment.
 func (l *Lock) Close() error {
 	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }

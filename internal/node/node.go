@@ -59,8 +59,8 @@ type Options struct {
 	Version string // the program's version, for headers and the OpenAPI document
 
 	// Beside is set by commands that may open an installation's database while a node is running. If Beside is set, the
-	// node cannot run, because it has no jobs and no protocols. Open then creates no installation: it refuses a database
-	// without tables.
+	// node cannot run, because it has no jobs and no protocols. Open then creates no installation: it refuses a
+	// database without tables.
 	Beside bool
 
 	KeysConsent bool               // API keys may consent to OAuth grants, so that tests do not need a browser

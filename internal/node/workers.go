@@ -185,8 +185,8 @@ func (n *Node) newAutomations(resources.Hooks) (err error) {
 	return err
 }
 
-// newTLSPolicies builds the service for the policies of recipient domains. Their web servers must have public addresses,
-// even if the operator opens other networks to webhooks.
+// newTLSPolicies builds the service for the policies of recipient domains. Their web servers must have public
+// addresses, even if the operator opens other networks to webhooks.
 func (n *Node) newTLSPolicies(resources.Hooks) (err error) {
 	n.strangers = publicGuard(n.Config)
 	n.TLSPolicies, err = tlspolicies.New(tlspolicies.Config{Port: n.Config.MTASTSPort}, tlspolicies.Deps{DB: n.DB, DNS: n.dns, Fresh: n.DNS,

@@ -46,11 +46,11 @@ type MergeResult struct {
 // Merge writes contacts of another installation in one transaction, and returns the results in the order of the rows.
 // The parameter properties lists the properties of the rows' values. Rows of the same address count as one contact.
 //
-// Existing contacts keep their names and values, and get those that they do not have. A contact whose first or last name
-// differs from the row's gets no part of the row's name. Existing contacts are added to the rows'
-// segments, and get subscriptions to topics about which they have made no choice. If an existing contact and its row
-// differ in whether the contact receives email, the contact is unsubscribed or opted out. Like an import, Merge records
-// no events. If rows of the same address have different names or values, the first ones count.
+// Existing contacts keep their names and values, and get those that they do not have. A contact whose first or last
+// name differs from the row's gets no part of the row's name. Existing contacts are added to the rows' segments, and
+// get subscriptions to topics about which they have made no choice. If an existing contact and its row differ in
+// whether the contact receives email, the contact is unsubscribed or opted out. Like an import, Merge records no
+// events. If rows of the same address have different names or values, the first ones count.
 //
 // Merge returns a fault if a segment or topic does not exist.
 func (s *Service) Merge(ctx context.Context, teamID string, properties []Property, rows []MergeRow) (
@@ -322,8 +322,8 @@ func (m *merger) compareTopic(row *mergeContact, had Subscription, t MergeChoice
 	}
 }
 
-// compareValues decides which names and values the contacts of rows get, and finds the existing contacts that keep other
-// ones.
+// compareValues decides which names and values the contacts of rows get, and finds the existing contacts that keep
+// other ones.
 func (m *merger) compareValues(ctx context.Context, r db.Reader, older []string) error {
 	ids := map[scalar.Type][]string{}
 	for _, p := range m.properties {

@@ -126,8 +126,8 @@ func TestMerge(t *testing.T) {
 	})
 }
 
-// A first name is never combined with the last name of somebody else: neither in an existing contact, nor in rows of the
-// same address.
+// A first name is never combined with the last name of somebody else: neither in an existing contact, nor in rows of
+// the same address.
 func TestMergeKeepsNamesTogether(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -10,9 +10,9 @@
 //
 // Only resources that the file names, and those that its last run named, are changed. A resource is found by the id
 // that the last run noted in the state file, or else by its natural name: the name of a domain, topic, segment or API
-// key, the alias of a template, the key of a property, and the URL of a webhook. A resource that was noted for one table
-// is never found by the name of another one. Fields that the file leaves out are neither compared nor changed. Nothing is
-// deleted without [Options.Prune].
+// key, the alias of a template, the key of a property, and the URL of a webhook. A resource that was noted for one
+// table is never found by the name of another one. Fields that the file leaves out are neither compared nor changed.
+// Nothing is deleted without [Options.Prune].
 //
 // The state file has no secrets. It is replaced atomically after each change. Every secret of a new resource is shown,
 // if necessary by a later run.
@@ -23,9 +23,9 @@
 // interrupted after an API key was created and before its token was shown, the next run replaces this key, because
 // nobody can have used it. The next run shows the signing secret of a webhook in this case. A resource whose id is more
 // than ten minutes older or younger than the interrupted creation belongs to somebody else. A creation that the API
-// refused is forgotten. The next run also removes the temporary files of interrupted runs. Two runs with the same file on one machine exclude each other. Two runs on different
-// machines make each resource once: creations carry idempotency keys, and of two equal webhooks or API keys the newer
-// one is deleted again.
+// refused is forgotten. The next run also removes the temporary files of interrupted runs. Two runs with the same file
+// on one machine exclude each other. Two runs on different machines make each resource once: creations carry
+// idempotency keys, and of two equal webhooks or API keys the newer one is deleted again.
 //
 // # Out of scope
 //

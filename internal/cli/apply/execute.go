@@ -59,8 +59,8 @@ func (p *Plan) Apply(ctx context.Context, on Events) error {
 	return nil
 }
 
-// reveal shows the secret of a resource if an interrupted run created the resource without showing the secret. The token
-// of an API key cannot be shown: such a key is replaced, unless somebody has used it and so has seen the token.
+// reveal shows the secret of a resource if an interrupted run created the resource without showing the secret. The
+// token of an API key cannot be shown: such a key is replaced, unless somebody has used it and so has seen the token.
 func (p *Plan) reveal(ctx context.Context, d *declaration, id string, on Events) error {
 	if !p.team.state.hasBegun(d.kind.table, d.name) {
 		return nil

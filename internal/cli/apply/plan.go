@@ -113,8 +113,8 @@ func (p *Plan) readKind(ctx context.Context, k *kind) error {
 }
 
 // adopt notes what an interrupted run has created and the set-up no longer names, so that Prune can delete it. Adopt
-// forgets creations without an effect, so that Prune keeps what somebody creates under the same name later. Creations of
-// secrets are remembered until their secret was shown.
+// forgets creations without an effect, so that Prune keeps what somebody creates under the same name later. Creations
+// of secrets are remembered until their secret was shown.
 func (p *Plan) adopt() {
 	for kind, names := range maps.Clone(p.team.state.Begun) {
 		for _, name := range slices.Clone(names) {

@@ -158,8 +158,8 @@ func WriteFile(path string, text []byte, mode fs.FileMode) (err error) {
 	if err != nil {
 		return err
 	}
-	// The lock tells other writers that this file is in use. The kernel releases it when the process ends. A file system
-	// without locks keeps the temporary files of writers that were killed.
+	// The lock tells other writers that this file is in use. The kernel releases it when the process ends. A file
+	// system without locks keeps the temporary files of writers that were killed.
 	syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	defer func() {
 		f.Close()

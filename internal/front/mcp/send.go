@@ -18,9 +18,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// A confirmation code is signed and contains an id of its own and a digest of the caller, its team and the request. Codes
-// are not stored in the database. The email's idempotency key is derived from the code. The stored idempotency key
-// therefore shows whether the code has been used.
+// A confirmation code is signed and contains an id of its own and a digest of the caller, its team and the request.
+// Codes are not stored in the database. The email's idempotency key is derived from the code. The stored idempotency
+// key therefore shows whether the code has been used.
 const (
 	codePurpose = "mcp confirmation"
 	codeLasts   = 10 * time.Minute
@@ -109,8 +109,8 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	// The approval requirement may have changed since the code was issued or first used. A code that has already been used
-	// returns the result of its first use.
+	// The approval requirement may have changed since the code was issued or first used. A code that has already been
+	// used returns the result of its first use.
 	key := codeKey(code)
 	var sent struct {
 		ID string `json:"id"`
@@ -167,8 +167,8 @@ func codeKey(code string) string {
 	return "mcp-" + hex.EncodeToString(sum[:])
 }
 
-// approvalKey returns the idempotency key with which an email is submitted for approval. The same email has the same key
-// for 24 hours, because models repeat calls; again asks for a new key.
+// approvalKey returns the idempotency key with which an email is submitted for approval. The same email has the same
+// key for 24 hours, because models repeat calls; again asks for a new key.
 func (c *caller) approvalKey(request arguments, again bool) (string, error) {
 	if again {
 		return "mcp-" + rand.Text(), nil
@@ -333,8 +333,8 @@ func (c *caller) verifyCode(code, op string, request arguments) (codeID string, 
 // preparing names the tool that returns codes for an operation.
 var preparing = map[string]string{"POST /emails": "send_email", testOperation: "test_broadcast"}
 
-// digest returns a hash of the caller, the operation and the request. The hash does not depend on the order of JSON fields
-// or on white space.
+// digest returns a hash of the caller, the operation and the request. The hash does not depend on the order of JSON
+// fields or on white space.
 func (c *caller) digest(op string, request arguments) (string, error) {
 	all := map[string]any{}
 	for name, value := range request {

@@ -27,8 +27,8 @@ func readTasks(t *testing.T) (tasks []task) {
 	return tasks
 }
 
-// The tasks in testdata/tasks.json say in plain words what people ask for, and which call does it. Each tool has a task,
-// and each call matches the tool's schema. scripts/tooltasks asks a language model for the calls.
+// The tasks in testdata/tasks.json say in plain words what people ask for, and which call does it. Each tool has a
+// task, and each call matches the tool's schema. scripts/tooltasks asks a language model for the calls.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	tasks := readTasks(t)

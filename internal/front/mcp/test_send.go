@@ -55,8 +55,8 @@ func testBroadcast(ctx context.Context, c *caller, in arguments) (result, error)
 // testedContent are the fields of a broadcast that a confirmation code covers.
 var testedContent = []string{"from", "subject", "reply_to", "preview_text", "html", "text", "variants"}
 
-// readTested returns a broadcast, and what a confirmation code covers: the arguments and the broadcast's content. A test
-// email thus never has content that nobody has agreed to.
+// readTested returns a broadcast, and what a confirmation code covers: the arguments and the broadcast's content. A
+// test email thus never has content that nobody has agreed to.
 func readTested(ctx context.Context, c *caller, in arguments) (broadcast map[string]any, covered arguments, err error) {
 	o := operation{method: http.MethodGet, path: "/broadcasts/" + url.PathEscape(in.text("broadcast_id"))}
 	if err := c.perform(ctx, o, &broadcast); err != nil {
@@ -73,8 +73,8 @@ func readTested(ctx context.Context, c *caller, in arguments) (broadcast map[str
 	return broadcast, covered, nil
 }
 
-// confirmBroadcastTest sends the test emails that testBroadcast described, unless the broadcast has changed since. The API's operation honors no idempotency
-// keys, so each call within the ten minutes sends them.
+// confirmBroadcastTest sends the test emails that testBroadcast described, unless the broadcast has changed since. The
+// API's operation honors no idempotency keys, so each call within the ten minutes sends them.
 func confirmBroadcastTest(ctx context.Context, c *caller, in arguments) (result, error) {
 	code, in := in.text(codeName), in.without(codeName)
 	_, covered, err := readTested(ctx, c, in)

@@ -1,10 +1,10 @@
 // Package freeport finds ports for the servers of tests. A test needs it if it must know a port before a server listens
 // on it, or if a server listens on the same port again later. Other servers of tests listen on port 0.
 //
-// The ports are from 10,000 to 19,999. The operating system gives none of them to outgoing connections or to listeners on
-// port 0, so that no other program of a test run takes one meanwhile. Test programs that run at the same time do not get
-// the same port: a port is reserved by a UDP socket on the loopback port that is 10,000 higher. A program outside of the
-// tests can still take the port.
+// The ports are from 10,000 to 19,999. The operating system gives none of them to outgoing connections or to listeners
+// on port 0, so that no other program of a test run takes one meanwhile. Test programs that run at the same time do not
+// get the same port: a port is reserved by a UDP socket on the loopback port that is 10,000 higher. A program outside
+// of the tests can still take the port.
 package freeport
 
 import (

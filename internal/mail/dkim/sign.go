@@ -41,7 +41,8 @@ const wrapAt = 76
 // added again; an open field can always be added. Mailing lists that forward a message unchanged add List- fields,
 // which must not break the signature. An added unsubscribe link has no effect, because mail readers follow only links
 // that a signature covers (RFC 8058 section 4). Fields that describe the body as a file, or that classify the message,
-// do not change the displayed text. A second address for complaints would draw reports that are meant for the first one.
+// do not change the displayed text. A second address for complaints would draw reports that are meant for the first
+// one.
 var signedFields = []signedField{
 	{"From", sealed}, {"Reply-To", sealed}, {"Sender", sealed}, {"To", sealed}, {"Cc", sealed}, {"Subject", sealed},
 	{"Date", sealed}, {"Message-ID", sealed}, {"In-Reply-To", sealed}, {"References", sealed},

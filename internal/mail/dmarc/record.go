@@ -31,8 +31,8 @@ type Record struct {
 	PSD                   Suffix
 	Testing               bool     // whether the owner tests the policy, which is then applied one step milder
 	RUA                   []string // URIs for aggregate reports
-	// Invalid is set if p is missing or invalid, or if sp or np is invalid. Such a record stands for the policy "none" if
-	// it asks for reports, and otherwise for no policy (RFC 9989 section 4.10.1).
+	// Invalid is set if p is missing or invalid, or if sp or np is invalid. Such a record stands for the policy "none"
+	// if it asks for reports, and otherwise for no policy (RFC 9989 section 4.10.1).
 	Invalid bool
 }
 

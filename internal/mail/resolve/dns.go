@@ -33,17 +33,17 @@ const (
 // only if its source address and port, its id and its question match the query.
 //
 // Each query asks whether the answer was authenticated (the AD bit, RFC 6840 section 5.7). DNS may believe only
-// validating servers that it was given, and servers on a loopback address. DNS believes such a server after it has passed
-// the self-check (see Believes). While there is one, secure look-ups ask only such servers. Otherwise an attacker who
-// makes a validating server fail could have its question answered by another one.
+// validating servers that it was given, and servers on a loopback address. DNS believes such a server after it has
+// passed the self-check (see Believes). While there is one, secure look-ups ask only such servers. Otherwise an
+// attacker who makes a validating server fail could have its question answered by another one.
 type DNS struct {
 	servers []*server
 	secure  []*server // those that secure look-ups ask
 	named   bool      // whether these were named as validating servers
 	probes  singleflight.Group
 
-	// Observe, if set, is called after each secure look-up with its kind: mx, addr, cname or tlsa. It must be set before
-	// the first look-up.
+	// Observe, if set, is called after each secure look-up with its kind: mx, addr, cname or tlsa. It must be set
+	// before the first look-up.
 	Observe func(kind string, o Outcome)
 	// SignedZone is a signed zone for whose SOA record the self-check asks; "" means the root zone. It is for networks
 	// that cannot reach the root zone, and must be set before the first look-up.
@@ -103,8 +103,8 @@ func NewDNS(servers []string, validating ...string) (*DNS, error) {
 	return d, nil
 }
 
-// forwarder is the address of the DNS server in containers of Docker. It passes answers on from the servers of the host,
-// over a network that nobody needs to have protected, and keeps their AD bit.
+// forwarder is the address of the DNS server in containers of Docker. It passes answers on from the servers of the
+// host, over a network that nobody needs to have protected, and keeps their AD bit.
 var forwarder = netip.MustParseAddr("127.0.0.11")
 
 // newServers returns the servers with the given addresses. Servers on a loopback address are believed in any case,

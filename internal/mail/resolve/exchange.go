@@ -95,8 +95,8 @@ func (d *DNS) serversFor(secure bool) []*server {
 
 // wrongSignatures reports whether a server failed because the signatures of the answer are wrong. The server says so
 // with an extended error (RFC 8914), or it answers the question if it need not check the signatures (the CD bit), and
-// fails again otherwise. The second failure is needed, because a slow name server may have caused the first one, and its
-// late answer is then in the cache.
+// fails again otherwise. The second failure is needed, because a slow name server may have caused the first one, and
+// its late answer is then in the cache.
 func wrongSignatures(ctx context.Context, server string, q question, m *dns.Msg) bool {
 	if m.Rcode != dns.RcodeServerFailure {
 		return false

@@ -37,7 +37,8 @@ type TLSA = dane.Record
 type Answer[T any] struct {
 	Records []T
 	Name    string // the name that has the records, after aliases
-	// Secure is whether a server that DNS believes after a self-check has authenticated the records and each alias that led to them.
+	// Secure is whether a server that DNS believes after a self-check has authenticated the records and each alias that
+	// led to them.
 	Secure bool
 }
 

@@ -25,7 +25,8 @@ const maxSecure = 10_000
 // Belief is the result of the self-check for one server that secure look-ups ask.
 type Belief struct {
 	Server string
-	// MayBelieve is whether DNS may believe the server: it was named as a validating one, or it is on a loopback address.
+	// MayBelieve is whether DNS may believe the server: it was named as a validating one, or it is on a loopback
+	// address.
 	MayBelieve bool
 	// Authentic is whether the server marked the answer as authenticated.
 	Authentic bool
@@ -51,10 +52,10 @@ func (d *DNS) MayBelieve() bool {
 
 // Believes asks each server of secure look-ups for the SOA record of the root zone, which is signed. From then on, DNS
 // believes only the servers that may be believed, marked the answer as authenticated and answer a question about TLSA
-// records. A server without an answer, or with a failure in its place, keeps the standing that it had. If it had none and
-// was not named, it is not believed. Believes reports what it found about each server, and
-// whether secure look-ups can find secure answers at present: a server that is believed marked its answer as
-// authenticated. It takes at most a few seconds.
+// records. A server without an answer, or with a failure in its place, keeps the standing that it had. If it had none
+// and was not named, it is not believed. Believes reports what it found about each server, and whether secure look-ups
+// can find secure answers at present: a server that is believed marked its answer as authenticated. It takes at most a
+// few seconds.
 //
 // Call Believes at start and about hourly. The first secure look-up calls it too, if that has not happened.
 func (d *DNS) Believes(ctx context.Context) (works bool, servers []Belief) {
@@ -191,8 +192,8 @@ func (d *DNS) bogus(ctx context.Context, s *server, q question, last error) erro
 // Counts are the numbers of secure look-ups since the start, by their outcomes.
 type Counts struct {
 	Secure, Absent, Insecure, Bogus, Failed uint64
-	// Lapsed is the number of answers that were not authenticated although the last answer to the same question was. Many
-	// of them mean that a server has stopped validating.
+	// Lapsed is the number of answers that were not authenticated although the last answer to the same question was.
+	// Many of them mean that a server has stopped validating.
 	Lapsed uint64
 }
 

@@ -259,8 +259,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Failed look-ups of TLSA records and of an alias are cached, so that not each email to the host pays for them. Failures
-// of other look-ups are not cached.
+// Failed look-ups of TLSA records and of an alias are cached, so that not each email to the host pays for them.
+// Failures of other look-ups are not cached.
 func TestCachedKeepsFailuresOfHostTLSA(t *testing.T) {
 	t.Parallel()
 	answer, change := switched(withRoot(rcode(dns.RcodeServerFailure)))
@@ -356,8 +356,8 @@ func TestForwarderIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Some servers drop questions about types that they do not know. Mail to signed domains would wait for them, so a server
-// that nobody named is not believed then, and a named one is reported.
+// Some servers drop questions about types that they do not know. Mail to signed domains would wait for them, so a
+// server that nobody named is not believed then, and a named one is reported.
 func TestServerWithoutTLSA(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {

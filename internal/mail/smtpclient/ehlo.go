@@ -46,8 +46,8 @@ func parseExtensions(text string) Extensions {
 // maxLimitDigits is the maximum number of digits in a limit (RFC 9422 section 4).
 const maxLimitDigits = 6
 
-// parseLimits parses the parameters of LIMITS, in upper case. Unknown limits and values that are no positive numbers are
-// ignored, as RFC 9422 requires. If a limit occurs twice, the lower value counts.
+// parseLimits parses the parameters of LIMITS, in upper case. Unknown limits and values that are no positive numbers
+// are ignored, as RFC 9422 requires. If a limit occurs twice, the lower value counts.
 func parseLimits(params string) (l Limits) {
 	for word := range strings.FieldsSeq(params) {
 		name, value, _ := strings.Cut(word, "=")

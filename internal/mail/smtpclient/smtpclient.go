@@ -52,8 +52,8 @@ const (
 	// TLSEncrypted sends no message unless STARTTLS succeeds, and accepts any certificate. It is for hosts whose TLSA
 	// records are all unusable (RFC 7672 section 2.2).
 	TLSEncrypted
-	// TLSDANE sends no message unless STARTTLS succeeds with a certificate that matches Options.DANE (RFC 7672). Whether
-	// an authority issued the certificate does not matter.
+	// TLSDANE sends no message unless STARTTLS succeeds with a certificate that matches Options.DANE (RFC 7672).
+	// Whether an authority issued the certificate does not matter.
 	TLSDANE
 )
 

@@ -215,7 +215,8 @@ func TestReadHostile(t *testing.T) {
 		if err == nil && !harmless(file) {
 			t.Errorf("file %d is a report: %.300q is %+v", i, file, r)
 		}
-		// The decoder doubles its buffer until it holds the largest string, so that the total is 2 to 4 times the limit.
+		// The decoder doubles its buffer until it holds the largest string, so that the total is 2 to 4 times the
+		// limit.
 		if used := after.TotalAlloc - before.TotalAlloc; used > 6*tlsrpt.MaxSize {
 			t.Errorf("file %d of %d bytes needs %d MB: %.100q", i, len(file), used>>20, file)
 		}

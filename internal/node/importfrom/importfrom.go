@@ -11,9 +11,9 @@
 //
 // Nothing is overwritten. Run finds an object that exists by its natural key: the name of a domain, a segment or a
 // topic, the alias or else the name of a template, the key of a property, the address of a contact or a suppression,
-// the URL of a webhook. An existing object stays as it is. A contact is the exception: it gets the names and values that
-// it does not have, it is added to the segments of the source, and where the two differ, the contact is unsubscribed or
-// opted out.
+// the URL of a webhook. An existing object stays as it is. A contact is the exception: it gets the names and values
+// that it does not have, it is added to the segments of the source, and where the two differ, the contact is
+// unsubscribed or opted out.
 //
 // An import sends nothing and creates no API keys. Domains are created without verified records, and webhooks are
 // created disabled. Imported contacts and suppressions record no events.
@@ -170,8 +170,8 @@ type Contact struct {
 type Choice struct {
 	TopicID      string // in the source
 	Subscription contacts.Subscription
-	// Effective means that the subscription is the topic's default in the source, which does not tell whether the contact
-	// chose it. It then opts in new contacts only.
+	// Effective means that the subscription is the topic's default in the source, which does not tell whether the
+	// contact chose it. It then opts in new contacts only.
 	Effective bool
 }
 

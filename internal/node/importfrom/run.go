@@ -72,8 +72,8 @@ type importer struct {
 	o    Options
 	st   *state
 	file *stateFile
-	// since is set while the first page is written again after a kill: objects that were created since then were created
-	// by this import.
+	// since is set while the first page is written again after a kill: objects that were created since then were
+	// created by this import.
 	since time.Time
 	said  time.Time
 
@@ -145,8 +145,8 @@ func (m *importer) run(ctx context.Context) error {
 	return nil
 }
 
-// wants reports whether a kind is imported. Without its segments and topics, which an earlier import may have created, a
-// contact would lose its unsubscribes from topics.
+// wants reports whether a kind is imported. Without its segments and topics, which an earlier import may have created,
+// a contact would lose its unsubscribes from topics.
 func (m *importer) wants(kind Kind) bool {
 	contacts, members := slices.Contains(m.o.Only, Contacts), slices.Contains(m.o.Only, Members)
 	switch {

@@ -475,8 +475,8 @@ func TestConsent(t *testing.T) {
 	})
 }
 
-// An unsubscribe that comes without a name does not keep the contact from getting one from a later page. What is set stays,
-// and a name gets no part of another name.
+// An unsubscribe that comes without a name does not keep the contact from getting one from a later page. What is set
+// stays, and a name gets no part of another name.
 func TestFillsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -28,7 +28,8 @@ type state struct {
 	Began    int64             `json:"began"`
 	Segments map[string]string `json:"segments"` // ids of this installation by ids of the source
 	Topics   map[string]string `json:"topics"`
-	// Templates holds the ids of templates of the source, so that a template that it returns again is not created twice.
+	// Templates holds the ids of templates of the source, so that a template that it returns again is not created
+	// twice.
 	Templates map[string]bool `json:"templates"`
 	// Keys holds the keys of properties by the names that their values have in the source.
 	Keys map[string]string `json:"keys"`

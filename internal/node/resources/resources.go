@@ -81,8 +81,8 @@ type Hooks struct {
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
 	// BeforeEvent is called before the transaction that accepts a custom event of an existing contact.
 	BeforeEvent func(ctx context.Context, teamID, event, contactID string) error
-	// OnSenderStop pauses the broadcasts of an actor, or of the whole team if by is the zero value. OnSenderStop is called
-	// in the transaction that takes the right to send away.
+	// OnSenderStop pauses the broadcasts of an actor, or of the whole team if by is the zero value. OnSenderStop is
+	// called in the transaction that takes the right to send away.
 	OnSenderStop func(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) error
 	// OnGrantStop stops the automations of a connected app, in the transaction that revokes or limits the app.
 	OnGrantStop func(ctx context.Context, tx *db.Tx, teamID, grantID string) error
@@ -98,8 +98,8 @@ type Hooks struct {
 	OnAccept func(source string, ids []string)
 	// Decision returns the decision about the emails of a broadcast that have the given content.
 	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
-	// Held returns why mail to a domain waits, if the operator has paused it, and since when it is known to be paused; nil
-	// means that it is never paused.
+	// Held returns why mail to a domain waits, if the operator has paused it, and since when it is known to be paused;
+	// nil means that it is never paused.
 	Held func(domain string) (reason string, since time.Time, held bool)
 }
 

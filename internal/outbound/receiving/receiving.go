@@ -4,8 +4,8 @@
 // Four kinds of recipients are accepted, and all others are refused. Teams receive mail for any local part at their
 // verified receiving domains. Each team also receives mail for its host below the managed domain. Signed return paths
 // of emails that this installation sent receive bounces. The operator receives mail for postmaster and abuse at the
-// node's own hosts, and for the complaint addresses. If there are complaint addresses, fbl@ at each domain's return-path
-// host is one, too.
+// node's own hosts, and for the complaint addresses. If there are complaint addresses, fbl@ at each domain's
+// return-path host is one, too.
 //
 // # Invariants
 //

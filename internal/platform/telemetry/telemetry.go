@@ -3,9 +3,10 @@
 //
 // # Invariants
 //
-// Every metric is declared once, in the catalog; docs/operating/metrics.md lists the catalog. Services do not import this
-// package: package node gives them functions that count, and gives this package functions that read. Counting costs a
-// few atomic operations. A scrape reads counters and values that were measured before; it never queries the database.
+// Every metric is declared once, in the catalog; docs/operating/metrics.md lists the catalog. Services do not import
+// this package: package node gives them functions that count, and gives this package functions that read. Counting
+// costs a few atomic operations. A scrape reads counters and values that were measured before; it never queries the
+// database.
 //
 // Metrics whose names begin with postrider_installation_ describe the whole installation, so that all nodes show about
 // the same value. All other metrics describe one node.

@@ -112,8 +112,8 @@ type Config struct {
 	MaxConnections     int             // connections to all destinations, including idle ones; 0 means 500
 	ConnectionMessages int             // maximum number of messages sent over one connection; 0 means 1,000
 
-	// DANE says that DNS may authenticate answers by DNSSEC, so that TLSA records are looked up (RFC 7672). DNS is then a
-	// resolve.Secure.
+	// DANE says that DNS may authenticate answers by DNSSEC, so that TLSA records are looked up (RFC 7672). DNS is then
+	// a resolve.Secure.
 	DANE bool
 
 	RootCAs  *x509.CertPool // CA certificates used to verify hosts; nil means the system's CAs
@@ -132,11 +132,11 @@ const (
 	// which leaves enough for another team's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1
-	// lease is long enough for the waits before an SMTP conversation and for the conversation itself. A job must not lose
-	// its lease during a conversation.
+	// lease is long enough for the waits before an SMTP conversation and for the conversation itself. A job must not
+	// lose its lease during a conversation.
 	lease = 30 * time.Minute
-	// talkMax is the lease time that must remain when an SMTP conversation starts. The answer to the final dot alone may
-	// take ten minutes.
+	// talkMax is the lease time that must remain when an SMTP conversation starts. The answer to the final dot alone
+	// may take ten minutes.
 	talkMax = 13 * time.Minute
 	// planMax is the time limit for the DNS look-ups of one try, and for the fetch of an MTA-STS policy.
 	planMax = 2 * time.Minute
@@ -170,8 +170,8 @@ type Deps struct {
 
 	Observe func(Report) `deps:"optional"` // called after the outcome of each attempt was stored
 
-	// Sessions is called for each new connection to a mail host that tried TLS, and for each attempt that a policy of the
-	// recipient domain prevented. It must not block; nil if sessions are not counted.
+	// Sessions is called for each new connection to a mail host that tried TLS, and for each attempt that a policy of
+	// the recipient domain prevented. It must not block; nil if sessions are not counted.
 	Sessions func(Session) `deps:"optional"`
 
 	Log *slog.Logger

@@ -23,8 +23,8 @@ type demand struct {
 	mode smtpclient.TLSMode
 	rule evidence.Rule
 
-	// With TLSDANE, the certificate must match these TLSA records, or be issued by their authority for one of the names.
-	// The first name is the TLSA base name.
+	// With TLSDANE, the certificate must match these TLSA records, or be issued by their authority for one of the
+	// names. The first name is the TLSA base name.
 	dane  *dane.Set
 	names []string
 
@@ -45,8 +45,8 @@ func (d *demand) proof(host string) string {
 }
 
 // endedByUs reports whether this node ended a connection because the host offers no TLS or its certificate proves too
-// little. Such an end says nothing about how many conversations the host can have: other domains may have the same host,
-// and their mail needs no proof.
+// little. Such an end says nothing about how many conversations the host can have: other domains may have the same
+// host, and their mail needs no proof.
 func endedByUs(e *smtpclient.Error) bool {
 	return errors.Is(e, smtpclient.ErrNoTLS) || e.TLS.Problem != ""
 }
@@ -80,8 +80,8 @@ func (s *Service) mailHosts(ctx context.Context, domain string) (hosts []resolve
 	return hosts, by, err
 }
 
-// findPolicy sets the MTA-STS policy of the recipient domain. If last returns true, the email bounces after this try, so
-// the policy is read anew (RFC 8461 section 5.1).
+// findPolicy sets the MTA-STS policy of the recipient domain. If last returns true, the email bounces after this try,
+// so the policy is read anew (RFC 8461 section 5.1).
 func (s *Service) findPolicy(ctx context.Context, by *security, last func() bool) (err error) {
 	var st tlspolicies.State
 	switch {
@@ -109,8 +109,8 @@ func (s *Service) addresses(ctx context.Context, host string, by security) (reso
 //
 // Usable TLSA records alone decide, and satisfy the setting "enforced" (RFC 7672 section 2.2). If all are unusable, TLS
 // is demanded, and an MTA-STS policy is obeyed as well. Without TLSA records, the policy decides. If the policy demands
-// the same as the setting, the rule is the policy, because another setting would change nothing. An error means that the
-// host must not be used now, whatever else is known about it; the demand then has the rule that forbids it.
+// the same as the setting, the rule is the policy, because another setting would change nothing. An error means that
+// the host must not be used now, whatever else is known about it; the demand then has the rule that forbids it.
 func (s *Service) demandOf(ctx context.Context, host string, addrs resolve.Answer[netip.Addr], by security,
 	tls string) (d demand, skip evidence.Skip, err error) {
 	d = demand{mode: directMode(tls, nil)}

@@ -258,8 +258,8 @@ func TestAnswerForPolicies(t *testing.T) {
 	}
 }
 
-// If the signatures of the MX records are wrong, the rule is DANE: the sender's setting did not hold the mail back. If the
-// database does not say which policy applies, the rule is MTA-STS, and the name servers are not to blame.
+// If the signatures of the MX records are wrong, the rule is DANE: the sender's setting did not hold the mail back. If
+// the database does not say which policy applies, the rule is MTA-STS, and the name servers are not to blame.
 func TestRuleWithoutHosts(t *testing.T) {
 	t.Parallel()
 	n := signed("")
@@ -286,7 +286,8 @@ func TestRuleWithoutHosts(t *testing.T) {
 	}
 }
 
-// A first try is the last one if the lifetime of the destination, which its mail hosts decide, ends before the next try.
+// A first try is the last one if the lifetime of the destination, which its mail hosts decide, ends before the next
+// try.
 func TestFirstTryCanBeTheLast(t *testing.T) {
 	t.Parallel()
 	lab := ststest.New(t)

@@ -135,8 +135,8 @@ func TestTLSOfADestination(t *testing.T) {
 	}
 }
 
-// Whether a table applies depends on the host with the best preference, even while that host fails or its address cannot
-// be looked up. Otherwise, anybody who can make the host fail could remove the TLS that the table requires.
+// Whether a table applies depends on the host with the best preference, even while that host fails or its address
+// cannot be looked up. Otherwise, anybody who can make the host fail could remove the TLS that the table requires.
 func TestTableOfTheBestHost(t *testing.T) {
 	t.Parallel()
 	required := smtpclient.TLSRequired

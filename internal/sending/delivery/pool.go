@@ -74,8 +74,9 @@ func (p *pool) size() int {
 	return p.open
 }
 
-// find returns the index of the most recently used idle connection with key k whose proof is name (see demand.proof) and
-// that has sent fewer messages than most, or -1. If most is 0, there is no further limit. The caller holds the mutex.
+// find returns the index of the most recently used idle connection with key k whose proof is name (see demand.proof)
+// and that has sent fewer messages than most, or -1. If most is 0, there is no further limit. The caller holds the
+// mutex.
 func (p *pool) find(k poolKey, name string, most int) int {
 	all := p.idle[k]
 	for i := len(all) - 1; i >= 0; i-- {

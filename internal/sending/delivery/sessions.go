@@ -98,7 +98,8 @@ func (h hop) reportedPolicy() tlsrpt.Policy {
 	return h.to.reportedPolicy(tlsrpt.NoPolicy)
 }
 
-// reportedPolicy describes the MTA-STS policy of a domain. Without a policy that demands anything, its type is otherwise.
+// reportedPolicy describes the MTA-STS policy of a domain. Without a policy that demands anything, its type is
+// otherwise.
 func (by *security) reportedPolicy(otherwise tlsrpt.PolicyType) tlsrpt.Policy {
 	if m := by.policy.Mode; m == mtasts.Enforce || m == mtasts.Testing {
 		return tlsrpt.Policy{Type: tlsrpt.STS, Strings: by.policy.Lines(), MX: by.policy.MX}

@@ -169,8 +169,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// A kept connection is one session, whatever the number of messages. Connections to relays, connections that fail before
-// TLS, and reports are not counted.
+// A kept connection is one session, whatever the number of messages. Connections to relays, connections that fail
+// before TLS, and reports are not counted.
 func TestSessionsNotCounted(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{TLS: smtptest.NewCA(t).ServerTLS("mx.test")})

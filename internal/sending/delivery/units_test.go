@@ -94,7 +94,8 @@ func TestInterrupt(t *testing.T) {
 			}
 		}
 	}
-	// If some recipients were refused before the conversation failed, they keep their answer, and no other host is tried.
+	// If some recipients were refused before the conversation failed, they keep their answer, and no other host is
+	// tried.
 	ok, no := smtpclient.Reply{Code: 250}, smtpclient.Reply{Code: 550}
 	later := smtpclient.Reply{Code: 450}
 	e := &smtpclient.Error{Stage: smtpclient.StageMail, Err: cut, Transcript: "what was said"}

@@ -14,8 +14,8 @@ import (
 // unqueuedTime is the time limit for SendUnqueued.
 const unqueuedTime = 2 * time.Minute
 
-// reportTLS takes the place of the TLS setting of the sender's domain for reports. Connections are encrypted if the host
-// offers TLS, and prove nothing.
+// reportTLS takes the place of the TLS setting of the sender's domain for reports. Connections are encrypted if the
+// host offers TLS, and prove nothing.
 const reportTLS = "report"
 
 // SendUnqueued sends a message to one address at once. It is for alarms while the database can store nothing, for

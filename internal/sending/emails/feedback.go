@@ -11,9 +11,9 @@ import (
 //
 //	campaign:stream:team:operator
 //
-// The campaign is the broadcast or the template, or empty. The stream is bulk or transactional. The team is a keyed hash
-// of the team's id. The operator is Config.FeedbackSender. No identifier tells anything about the recipient or the single
-// message, and the prefixes keep an identifier from occurring in two positions.
+// The campaign is the broadcast or the template, or empty. The stream is bulk or transactional. The team is a keyed
+// hash of the team's id. The operator is Config.FeedbackSender. No identifier tells anything about the recipient or the
+// single message, and the prefixes keep an identifier from occurring in two positions.
 const (
 	feedbackField       = "Feedback-ID"
 	feedbackPurpose     = "feedback-id"

@@ -31,8 +31,8 @@ func composedFields(t *testing.T, n *testnode.Node, emailID, name string) []stri
 	return field(string(text), name)
 }
 
-// Feedback-ID names the campaign, the stream, the team and the operator, and nothing that differs between two messages of
-// the same kind.
+// Feedback-ID names the campaign, the stream, the team and the operator, and nothing that differs between two messages
+// of the same kind.
 func TestFeedbackID(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{FeedbackSender: "examplecom"}, func(t *testing.T, n *testnode.Node) {

@@ -34,24 +34,25 @@ type Delivery struct {
 	Domain  string `json:"-"`              // the destination, which the job's lane names
 	Only    bool   `json:"only,omitempty"` // the email has no other delivery job
 
-	// To lists the job's recipients: all recipients at the destination when the job was enqueued, or only one of them. On
-	// the job's first attempt, its recipients cannot be settled yet, so the method Outgoing does not look up their states.
+	// To lists the job's recipients: all recipients at the destination when the job was enqueued, or only one of them.
+	// On the job's first attempt, its recipients cannot be settled yet, so the method Outgoing does not look up their
+	// states.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
 	Bulk  bool     `json:"-"` // whether the job's lane is for bulk mail
 
-	// If the job has only one recipient, Ordinal is the recipient's position in the envelope, counted from 1. Ordinal is 0
-	// if the position is unknown. Ordinal is needed only for tracking.
+	// If the job has only one recipient, Ordinal is the recipient's position in the envelope, counted from 1. Ordinal
+	// is 0 if the position is unknown. Ordinal is needed only for tracking.
 	Ordinal int `json:"place,omitempty"`
 
-	// WithheldUntil is the time, in Unix microseconds, until which the job is withheld because of its sender's domain. If
-	// the job was never withheld, WithheldUntil is 0. WithheldTries is the number of the job's tries when the job was
-	// first withheld until that time. After another try, the job has a new due time.
+	// WithheldUntil is the time, in Unix microseconds, until which the job is withheld because of its sender's domain.
+	// If the job was never withheld, WithheldUntil is 0. WithheldTries is the number of the job's tries when the job
+	// was first withheld until that time. After another try, the job has a new due time.
 	WithheldUntil int64 `json:"until,omitempty"`
 	WithheldTries int   `json:"until_tries,omitempty"`
 
-	// FileFailedAt is the time, in Unix microseconds, since which a file of the email cannot be read, or 0. FileTries is
-	// the number of the job's tries at that time. After another try, the file was readable again.
+	// FileFailedAt is the time, in Unix microseconds, since which a file of the email cannot be read, or 0. FileTries
+	// is the number of the job's tries at that time. After another try, the file was readable again.
 	FileFailedAt int64 `json:"file,omitempty"`
 	FileTries    int   `json:"file_tries,omitempty"`
 
@@ -135,8 +136,8 @@ type Outgoing struct {
 	OneRecipient   bool     // whether the email has no other recipients; see [events.Event]
 	ContentMissing bool     // the content is missing even though the email is not settled
 
-	// MayBeRefused is false if, when the email was loaded, none of its recipients was suppressed and all of them accepted
-	// the email. If MayBeRefused is true, DropSuppressed decides.
+	// MayBeRefused is false if, when the email was loaded, none of its recipients was suppressed and all of them
+	// accepted the email. If MayBeRefused is true, DropSuppressed decides.
 	MayBeRefused bool
 
 	ComplaintLoop ComplaintLoop // set by the caller before Compose

@@ -63,13 +63,13 @@ type Deps struct {
 	// OnAccept is called after emails were accepted, with their ids. The source is api, smtp, dashboard, broadcast,
 	// automation or system.
 	OnAccept func(source string, ids []string) `deps:"optional"`
-	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts them. ConsumeLimit
-	// returns a fault if a limit is exceeded. The slice recipients holds the number of addresses in each email.
-	// ConsumeLimit is called only for actors with limits.
+	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts them.
+	// ConsumeLimit returns a fault if a limit is exceeded. The slice recipients holds the number of addresses in each
+	// email. ConsumeLimit is called only for actors with limits.
 	ConsumeLimit func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
-	// ConsumeDueLimit counts the n recipients of a scheduled email that is due against the daily limit of the grant that
-	// scheduled it, unless they were counted when the email was accepted. ConsumeDueLimit returns a fault if the limit is
-	// exceeded.
+	// ConsumeDueLimit counts the n recipients of a scheduled email that is due against the daily limit of the grant
+	// that scheduled it, unless they were counted when the email was accepted. ConsumeDueLimit returns a fault if the
+	// limit is exceeded.
 	ConsumeDueLimit func(ctx context.Context, tx *db.Tx, teamID, grantID string, n int, accepted time.Time) error
 	// IsApproved reports whether a person approved an email before it was accepted.
 	IsApproved func(ctx context.Context, teamID, emailID string) (bool, error)

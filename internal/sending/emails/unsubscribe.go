@@ -116,8 +116,8 @@ func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 // before returns a raw message with the unsubscribe fields prepended; it does not change the slice text.
 func (l unsubscribeInfo) before(text []byte) []byte { return prependFields(text, l.fields) }
 
-// appendFields returns the given header fields, followed by those that a function returns. The function gets another one
-// that reports whether a field is given.
+// appendFields returns the given header fields, followed by those that a function returns. The function gets another
+// one that reports whether a field is given.
 func appendFields(given []message.Field, fields func(has func(name string) bool) []message.Field) []message.Field {
 	added := fields(func(name string) bool {
 		return slices.ContainsFunc(given, func(f message.Field) bool { return strings.EqualFold(f.Name, name) })
@@ -125,7 +125,8 @@ func appendFields(given []message.Field, fields func(has func(name string) bool)
 	return append(slices.Clip(given), added...)
 }
 
-// prependFields is like appendFields, for a raw message, to which it prepends the fields. The slice text does not change.
+// prependFields is like appendFields, for a raw message, to which it prepends the fields. The slice text does not
+// change.
 func prependFields(text []byte, fields func(has func(name string) bool) []message.Field) []byte {
 	added := fields(func(name string) bool { return hasField(text, name) })
 	if len(added) == 0 {

@@ -107,7 +107,7 @@ func TestRefusedCertificate(t *testing.T) {
 	}
 }
 
-// What the recipient's domain demands, the sender cannot change; what the sender demands, only the sender can.
+// The advice goes to the one who can change the rule: the owner of the recipient's domain, or the sender.
 func TestRefusalsByRule(t *testing.T) {
 	for rule, want := range map[evidence.Rule]Advice{0: CheckTLS, evidence.SenderRequires: CheckTLS, evidence.DANE: TellDomain,
 		evidence.DANEUnusable: TellDomain, evidence.MTASTS: TellDomain} {

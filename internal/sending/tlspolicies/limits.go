@@ -16,13 +16,14 @@ import (
 // Limits limits what recipient domains can make nodes store and fetch. A site is a domain that somebody can register,
 // with all its subdomains: a wildcard record can give each of them a policy.
 type Limits struct {
-	// Rows and Text limit the cache: the number of its rows, and the bytes of their policies. SiteRows and SiteText limit
-	// the share of a site. Each refresh restores these limits, so that the cache exceeds them by what was fetched since.
+	// Rows and Text limit the cache: the number of its rows, and the bytes of their policies. SiteRows and SiteText
+	// limit the share of a site. Each refresh restores these limits, so that the cache exceeds them by what was fetched
+	// since.
 	Rows, SiteRows int
 	Text, SiteText int64
 	// Fetches and FetchesPerMinute limit the fetches of a node, and SiteFetches and SiteFetchesPerMinute those from a
-	// site. A fetch that exceeds them waits for up to two seconds if a delivery needs it, and for up to half a minute if
-	// it refreshes a policy.
+	// site. A fetch that exceeds them waits for up to two seconds if a delivery needs it, and for up to half a minute
+	// if it refreshes a policy.
 	Fetches, SiteFetches                   int // at the same time
 	FetchesPerMinute, SiteFetchesPerMinute int
 }

@@ -129,8 +129,8 @@ func TestStuckLookUp(t *testing.T) {
 	}
 }
 
-// A look-up that failed is not repeated for two minutes. Meanwhile, the cached policy applies. Renew looks up the record
-// all the same.
+// A look-up that failed is not repeated for two minutes. Meanwhile, the cached policy applies. Renew looks up the
+// record all the same.
 func TestFailedLookUpsAreRemembered(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -203,8 +203,8 @@ func TestFetchesOfASite(t *testing.T) {
 	f.expect(s, "d0.wild.example", "enforce", cached, mtasts.FetchError, 1)
 }
 
-// The limit of a node holds for all sites together. Mail beyond it is delivered without a policy, unless the cache has a
-// valid one, which another node may have fetched meanwhile.
+// The limit of a node holds for all sites together. Mail beyond it is delivered without a policy, unless the cache has
+// a valid one, which another node may have fetched meanwhile.
 func TestFetchesOfANode(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqlite(t))

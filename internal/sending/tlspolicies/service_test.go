@@ -116,8 +116,8 @@ func TestFirstFetchFails(t *testing.T) {
 	})
 }
 
-// While a domain has no valid policy, each failed fetch doubles the time until the next one, up to four hours. Refreshes
-// of the cache do not begin it anew. A policy that is valid is tried each five minutes.
+// While a domain has no valid policy, each failed fetch doubles the time until the next one, up to four hours.
+// Refreshes of the cache do not begin it anew. A policy that is valid is tried each five minutes.
 func TestFetchesThatFailBecomeRare(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -22,12 +22,12 @@
 //
 // # Failures
 //
-// [State] says which policy applies and why, and what a TLS report mentions. If the record cannot be found or the policy
-// cannot be had, and the cache has no valid policy, then no policy applies and mail is delivered as to a domain without
-// MTA-STS. That includes a policy that the limits do not allow to fetch now: a later email fetches it. An attacker who
-// exhausts the limits can therefore keep a node from learning a policy, but cannot remove one from the cache. RFC 8461
-// accepts this, because it trusts on first use. If mail waited instead, such an attacker could stop the mail to all
-// domains whose policies are not cached.
+// [State] says which policy applies and why, and what a TLS report mentions. If the record cannot be found or the
+// policy cannot be had, and the cache has no valid policy, then no policy applies and mail is delivered as to a domain
+// without MTA-STS. That includes a policy that the limits do not allow to fetch now: a later email fetches it. An
+// attacker who exhausts the limits can therefore keep a node from learning a policy, but cannot remove one from the
+// cache. RFC 8461 accepts this, because it trusts on first use. If mail waited instead, such an attacker could stop the
+// mail to all domains whose policies are not cached.
 //
 // If the database fails, a valid policy in memory applies. Without one, For returns an error and mail waits,
 // because the database may have a policy that forbids a connection in clear. Nothing is fetched without the database. A

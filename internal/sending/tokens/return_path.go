@@ -86,8 +86,8 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (of Ref, ok
 		return Ref{}, false
 	}
 	token, err := lowerBase32.DecodeString(text)
-	// The last character has unused bits, which the decoder ignores. To detect a token in which unused bits are set, the
-	// token is encoded again.
+	// The last character has unused bits, which the decoder ignores. To detect a token in which unused bits are set,
+	// the token is encoded again.
 	if err != nil || lowerBase32.EncodeToString(token) != text {
 		return Ref{}, false
 	}

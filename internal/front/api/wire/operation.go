@@ -18,8 +18,8 @@ const Open = teams.Scope(math.MaxUint8)
 type Operation struct {
 	Method, Path string
 	Scope        teams.Scope // scope that the actor needs, or Open
-	// Further lists the scopes that the actor needs besides Scope, and RefusesApps means that no OAuth client may use the
-	// operation. Both describe what the handler checks.
+	// Further lists the scopes that the actor needs besides Scope, and RefusesApps means that no OAuth client may use
+	// the operation. Both describe what the handler checks.
 	Further     []teams.Scope
 	RefusesApps bool
 	Status      int      // status of a successful response

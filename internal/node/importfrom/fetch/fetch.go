@@ -9,9 +9,9 @@
 // # Failures
 //
 // A request that fails with 429, 5xx or without a response is repeated, after the time that the server names in
-// Retry-After, or else with exponential backoff. The eighth such failure is returned. If the server says that no requests
-// are left in the current window (ratelimit-remaining), the next request waits for its end. All other failures are
-// returned as a *StatusError.
+// Retry-After, or else with exponential backoff. The eighth such failure is returned. If the server says that no
+// requests are left in the current window (ratelimit-remaining), the next request waits for its end. All other failures
+// are returned as a *StatusError.
 //
 // # Out of scope
 //

@@ -64,8 +64,8 @@ func After(lists []string, number int) string {
 }
 
 // Offsets reads lists whose pages are found by the number of records before them. Such numbers change when records are
-// added or deleted meanwhile. A page therefore overlaps with the one before, and continues after the last record of that
-// one. If that record is not found, the list is read again from its beginning.
+// added or deleted meanwhile. A page therefore overlaps with the one before, and continues after the last record of
+// that one. If that record is not found, the list is read again from its beginning.
 type Offsets struct {
 	Limit int // number of records in a page
 
@@ -78,10 +78,10 @@ const maxAgain = 10
 // Offset returns the offset of the page for a place.
 func (o *Offsets) Offset(p Place) int { return max(0, p.At-o.Limit/10) }
 
-// Next finds the records after a place in the page at Offset, given the ids of the page's records. It returns the number
-// of records to skip, and the place of the next page, which is nil at the end of the list. The list is known to have
-// total records; 0 means that the number is not known. If the next place is the beginning of the same list, the whole
-// page is skipped.
+// Next finds the records after a place in the page at Offset, given the ids of the page's records. It returns the
+// number of records to skip, and the place of the next page, which is nil at the end of the list. The list is known to
+// have total records; 0 means that the number is not known. If the next place is the beginning of the same list, the
+// whole page is skipped.
 func (o *Offsets) Next(p Place, ids []string, total int) (skip int, next *Place, err error) {
 	offset := o.Offset(p)
 	if len(ids) > o.Limit {

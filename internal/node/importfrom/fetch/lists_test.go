@@ -19,8 +19,8 @@ func numbers(a, b int) (all []string) {
 	return all
 }
 
-// read reads a list by offsets and returns the records that it got. The function change may replace the list before each
-// page; answer returns a page.
+// read reads a list by offsets and returns the records that it got. The function change may replace the list before
+// each page; answer returns a page.
 func read(o *fetch.Offsets, answer func(page, offset int) []string, total int) (got []string, err error) {
 	at, _, _ := fetch.Find([]string{"x"}, "")
 	for page := range 1000 {

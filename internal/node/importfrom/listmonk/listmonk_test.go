@@ -126,8 +126,8 @@ func TestSmallPages(t *testing.T) {
 	}
 }
 
-// Subscribers that are added at listmonk during the import are read. The server sorts like listmonk, in descending order
-// unless the order is asc.
+// Subscribers that are added at listmonk during the import are read. The server sorts like listmonk, in descending
+// order unless the order is asc.
 func TestAddedSubscribers(t *testing.T) {
 	t.Parallel()
 	const perPage = 2

@@ -2,13 +2,13 @@
 //
 // Each mailing list becomes a segment and a topic of the same name. Its members are in the segment and opted in to the
 // topic; members who unsubscribed are opted out, and not in the segment. Unsubscribes of a domain become unsubscribed
-// contacts. Mailgun can limit an unsubscribe to some tags; such recipients are unsubscribed from everything, too, because
-// Postrider cannot tell what they still want. Unsubscribes are read before members, so that an interrupted import never
-// leaves a contact subscribed by mistake.
+// contacts. Mailgun can limit an unsubscribe to some tags; such recipients are unsubscribed from everything, too,
+// because Postrider cannot tell what they still want. Unsubscribes are read before members, so that an interrupted
+// import never leaves a contact subscribed by mistake.
 //
-// The lists of a kind follow one another: a cursor names the list and the address of the next page. If that list is gone
-// when an import continues, all lists of the kind are read again. Mailgun's own addresses of pages are used only below
-// the base of the client, because the key goes with them.
+// The lists of a kind follow one another: a cursor names the list and the address of the next page. If that list is
+// gone when an import continues, all lists of the kind are read again. Mailgun's own addresses of pages are used only
+// below the base of the client, because the key goes with them.
 package mailgun
 
 import (

@@ -3,8 +3,8 @@
 // Postmark has no contacts. Recipients who unsubscribed from a broadcast stream become unsubscribed contacts, because
 // they still want receipts. All other suppressions become suppressions of the team, for every stream.
 //
-// A template or domain that Postmark lists, but does not return, is refused, and the import continues. A response without
-// the list that was asked for is an error, because the import would otherwise end as if the list was empty.
+// A template or domain that Postmark lists, but does not return, is refused, and the import continues. A response
+// without the list that was asked for is an error, because the import would otherwise end as if the list was empty.
 package postmark
 
 import (

@@ -1,7 +1,8 @@
 // Package resend reads the data of an account of Resend, or of a team of another Postrider, which speaks the same API.
 //
 // The list of contacts has neither properties nor topics. If the account has any, each contact costs one request for
-// its properties and one for its topics. The requests run a few at a time, and the server's rate limit decides how fast.
+// its properties and one for its topics. The requests run a few at a time, and the server's rate limit decides how
+// fast.
 //
 // The API returns effective subscriptions to topics, and does not tell whether a contact has made a choice. Segments
 // with a filter are imported with the contacts that are in them now.

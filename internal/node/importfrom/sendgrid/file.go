@@ -53,8 +53,8 @@ func (l *rowLimit) Read(p []byte) (int, error) {
 // leftOut are columns that SendGrid writes for itself.
 var leftOut = []string{"contact_id", "created_at", "updated_at", "phone_number_id", "external_id", "anonymous_id"}
 
-// page reads the rows after a place, whose Last is the checksum of the file. If the file has changed since, it reads the
-// first rows.
+// page reads the rows after a place, whose Last is the checksum of the file. If the file has changed since, it reads
+// the first rows.
 func (f *contactFile) page(p *importfrom.Page, at fetch.Place) error {
 	if f.file == nil || f.at != at.At {
 		if err := f.open(); err != nil {

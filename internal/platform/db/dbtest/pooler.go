@@ -116,8 +116,8 @@ func launchPooler(serverURL, mode string, size int) (_ *Pooler, err error) {
 	return p, nil
 }
 
-// poolerConfig has the settings that docs/operating/pgbouncer.md recommends. Other settings suit tests: many databases, and no
-// passwords.
+// poolerConfig has the settings that docs/operating/pgbouncer.md recommends. Other settings suit tests: many databases,
+// and no passwords.
 const poolerConfig = `[databases]
 * = host=%s port=%s user=%s
 [pgbouncer]

@@ -1,0 +1,40 @@
+// Package nameserver is an authoritative DNS server. It answers queries about its zones over UDP and TCP, from memory.
+//
+// # Invariants
+//
+// The zones in use are an immutable [Set], which [Server.Use] replaces at once; an answer comes from one set only. All
+// content of a zone was validated by [Compile] or [CompileShared] before. The server refuses queries about other names:
+// it never asks another server. Memory and connections are bounded, whatever clients send. Answers repeat the
+// question's name in the case in which the client wrote it.
+//
+// # Failures
+//
+// A packet that is no DNS query is dropped, because a response to a forged source address helps an attacker. Before the
+// first call of Use, every query is answered with SERVFAIL, so that resolvers ask the other servers of the zone. An
+// answer that does not fit is truncated, and the client repeats the query over TCP.
+//
+// # Out of scope
+//
+// The package does not read zones from a database (see package zones), sign them (DNSSEC), transfer them, or accept
+// updates and notifications.
+package nameserver
+
+// Zone is the content of a zone. Its apex gets a SOA record and the NS records from the other fields.
+//
+// A zone whose name is that of the operator's zone (the setting dns_zone) is special: its Records are added to those
+// that the installation makes itself, and its other fields do not count, except Serial.
+type Zone struct {
+	Name    string   // A-labels, lower case, no final dot
+	Serial  uint32   // changes with the content
+	NS      []string // names of the servers, in the zone's NS records
+	Mailbox string   // mailbox of the SOA record, as a domain name
+	Records []Record // without SOA and NS records of the apex
+}
+
+// Record is a record of a zone.
+type Record struct {
+	Name  string // absolute, lower case, no final dot; may begin with "*."
+	Type  string // A, AAAA, CNAME, MX, TXT, TLSA or CAA
+	TTL   uint32 // seconds
+	Value string // presentation form; TXT: the whole text without quotes; MX: "10 host"
+}

@@ -550,6 +550,8 @@ func (f *fixture) asReleased() {
 	f.Helper()
 	for _, text := range []string{`DROP TABLE installation, certificate_values, certificate_locks, certificate_failures,
 		mta_sts_policies, tls_reports, tls_report_policies, tls_report_sessions`,
+		`ALTER TABLE domains DROP COLUMN setup, DROP COLUMN former_setup, DROP COLUMN setup_token, DROP COLUMN advised,
+			DROP COLUMN zone_checksum, DROP COLUMN zone_serial`,
 		`DELETE FROM migrations WHERE name > '0008'`} {
 		f.execTarget(text)
 	}

@@ -117,7 +117,10 @@ type Domain struct {
 	VerifySince       time.Time
 	CheckedAt         time.Time
 	CreatedAt         time.Time
+	Setup             string // SetupRecords, SetupCNAME or SetupDelegation
+	FormerSetup       string // the set-up before, while its records are still found; otherwise empty
 
+	setupToken   string           // the label of the domain's names in Config.DNSZone; empty until it is needed
 	checks       map[string]check // by record key
 	rsa, ed25519 keyRow
 }
@@ -178,6 +181,12 @@ type Config struct {
 	CheckHosts      bool   // refuse domains whose records would contain hosts that other servers cannot look up
 	LegacyAliases   bool   // claims can also be proven with legacyPrefix
 	UnprovedMax     int    // maximum number of unverified domains per team, including claims; 0 means 1,000
+
+	// DNSZone is the operator's zone, which the installation's name servers answer for: names in it are the targets of
+	// CNAME records and delegations. If it is empty, domains can only have the set-up records.
+	DNSZone string
+	// DNSNames are the hosts of the installation's name servers. A domain can be delegated only to two or more.
+	DNSNames []string
 }
 
 func (c *Config) region(label string) Region {

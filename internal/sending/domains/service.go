@@ -62,6 +62,13 @@ type Deps struct {
 	// GenerateRSA generates a DKIM key. If GenerateRSA is nil, dkim.GenerateRSA is used, which takes about a tenth of a
 	// second.
 	GenerateRSA func() (*dkim.Key, error) `deps:"optional"`
+	// Delegation returns the names of the servers to which the parent zone's servers delegate a name, or
+	// resolve.ErrNotFound if they do not. Without it, no domain can be delegated.
+	Delegation func(ctx context.Context, name string) ([]string, error) `deps:"optional"`
+	// Advised are the sources of a domain's advised records.
+	Advised []func(ctx context.Context, d *Domain) ([]AdvisedRecord, error) `deps:"optional"`
+	// Advice judges the DNS of a domain for its owner.
+	Advice func(ctx context.Context, d *Domain, wanted []Record) (Advice, error) `deps:"optional"`
 }
 
 // Service implements the operations on domains.

@@ -161,8 +161,8 @@ func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain": "plain", `a\"b`: `a"b`, `a\\b`: `a\b`, `\195\164`: "ä", `\000x`: "\x00x", `\12`: "12", `a\`: `a\`, `\`: `\`,
 	} {
-		if got := unescape(in); got != want {
-			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
+		if got := Unescape(in); got != want {
+			t.Errorf("Unescape(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

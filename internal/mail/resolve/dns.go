@@ -186,7 +186,7 @@ func (d *DNS) addrs(ctx context.Context, host string) ([]netip.Addr, time.Durati
 
 func (d *DNS) txt(ctx context.Context, name string) ([]string, time.Duration, error) {
 	a, ttl, err := collect(ctx, d, name, dns.TypeTXT, false, func(rr *dns.TXT) string {
-		return unescape(strings.Join(rr.Txt, ""))
+		return Unescape(strings.Join(rr.Txt, ""))
 	})
 	return a.Records, ttl, err
 }
@@ -369,8 +369,8 @@ func (a answer) end(name string) (last string, ttl time.Duration, aliased bool, 
 
 func seconds(ttl uint32) time.Duration { return time.Duration(ttl) * time.Second }
 
-// unescape decodes TXT strings from the presentation format (\" \\ \DDD) in which the DNS library returns them.
-func unescape(s string) string {
+// Unescape decodes TXT strings from the presentation format (\" \\ \DDD) in which the DNS library returns them.
+func Unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}

@@ -125,23 +125,24 @@ func try(ctx context.Context, server string, q question, unchecked bool) (*dns.M
 	query := new(dns.Msg).SetQuestion(dns.Fqdn(q.name), q.qtype)
 	query.AuthenticatedData, query.CheckingDisabled = true, unchecked
 	query.SetEdns0(ednsSize, false)
-	m, err := exchange(ctx, "udp", server, query)
+	m, err := Exchange(ctx, "udp", server, query)
 	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) {
 		query.Id = dns.Id()
 		query.Extra = nil
 		query.AuthenticatedData = false // such a server may not know this bit either
-		m, err = exchange(ctx, "udp", server, query)
+		m, err = Exchange(ctx, "udp", server, query)
 	}
 	if err == nil && m.Truncated {
 		query.Id = dns.Id()
-		m, err = exchange(ctx, "tcp", server, query)
+		m, err = Exchange(ctx, "tcp", server, query)
 	}
 	return m, err
 }
 
-// exchange sends a query and returns the response. Over UDP, exchange skips datagrams that do not answer this query,
-// such as late responses, forgeries and malformed datagrams. Forged datagrams therefore cannot make a look-up fail.
-func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
+// Exchange sends a query to one server over "udp" or "tcp" and returns the response. Over UDP, Exchange skips datagrams
+// that do not answer this query, such as late responses, forgeries and malformed datagrams. Forged datagrams therefore
+// cannot make a look-up fail.
+func Exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {
 		return nil, err

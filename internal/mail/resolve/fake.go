@@ -19,10 +19,11 @@ type Fake struct {
 	CAARecords   map[string][]CAA
 	PTRRecords   map[netip.Addr][]string
 	TLSARecords  map[string][]TLSA
+	NSRecords    map[string][]string
 
 	// Fail lists look-ups that fail with ErrTemporary. An entry is either a name ("example.com"), for all types, or a
-	// type and a name ("mx example.com"). The types in Fail are mx, addr, txt, cname, caa, tlsa and ptr. For ptr, an
-	// address takes the place of the name.
+	// type and a name ("mx example.com"). The types in Fail are mx, addr, txt, cname, caa, tlsa, ns and ptr. For ptr,
+	// an address takes the place of the name.
 	Fail []string
 	// Bogus lists look-ups that fail with ErrBogus. Its entries have the same form as those of Fail.
 	Bogus []string
@@ -64,6 +65,18 @@ func (f Fake) TXT(ctx context.Context, name string) ([]string, error) {
 func (f Fake) CAA(ctx context.Context, name string) ([]CAA, error) {
 	a, err := fakeLookup(ctx, f, "caa", f.CAARecords, name)
 	return a.Records, err
+}
+
+// NS implements NameServers.
+func (f Fake) NS(ctx context.Context, name string) ([]string, error) {
+	name = clean(name)
+	if err := f.refuse(ctx, "ns", name); err != nil {
+		return nil, err
+	}
+	if found := f.NSRecords[name]; len(found) > 0 {
+		return slices.Clone(found), nil
+	}
+	return nil, f.missing(name)
 }
 
 // TLSA implements Secure.
@@ -163,7 +176,8 @@ func (f Fake) refuse(ctx context.Context, kind, name string) error {
 // name exists if the name itself or a name below it has a record of any type.
 func (f Fake) missing(name string) error {
 	if holds(f.MXRecords, name) || holds(f.AddrRecords, name) || holds(f.TXTRecords, name) ||
-		holds(f.CNAMERecords, name) || holds(f.CAARecords, name) || holds(f.TLSARecords, name) {
+		holds(f.CNAMERecords, name) || holds(f.CAARecords, name) || holds(f.TLSARecords, name) ||
+		holds(f.NSRecords, name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	return fmt.Errorf("%w: %s", ErrNoName, name)

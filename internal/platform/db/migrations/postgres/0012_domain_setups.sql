@@ -4,7 +4,8 @@ ALTER TABLE domains ADD COLUMN setup TEXT NOT NULL DEFAULT 'records';
 ALTER TABLE domains ADD COLUMN former_setup TEXT NOT NULL DEFAULT '';
 -- The label of the names to which the owner's records point; '' until another set-up than 'records' was chosen.
 ALTER TABLE domains ADD COLUMN setup_token TEXT NOT NULL DEFAULT '';
-ALTER TABLE domains ADD COLUMN advised TEXT NOT NULL DEFAULT '';       -- JSON: what look-ups of advised records found
+-- JSON: what look-ups of advised records found.
+ALTER TABLE domains ADD COLUMN advised TEXT NOT NULL DEFAULT '';
 -- Checksum and serial number of the domain's zone when this installation answers for it.
 ALTER TABLE domains ADD COLUMN zone_checksum TEXT NOT NULL DEFAULT '';
 ALTER TABLE domains ADD COLUMN zone_serial BIGINT NOT NULL DEFAULT 0;

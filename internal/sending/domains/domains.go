@@ -123,11 +123,15 @@ type Domain struct {
 	setupToken   string           // the label of the domain's names in Config.DNSZone; empty until it is needed
 	checks       map[string]check // by record key
 	rsa, ed25519 keyRow
+	keysSince    time.Time // when the present RSA key began to sign
+	rotateAt     time.Time // when it is next examined whether the keys are old enough for a rotation
 }
 
+// keyRow is a key that signs.
 type keyRow struct {
-	sealed []byte
-	record string
+	sealed   []byte
+	record   string
+	selector string // "" means that of the configuration; see Config.selectors
 }
 
 // check holds the state of one record.
@@ -169,8 +173,8 @@ type Region struct{ BounceHost, InboundHost, SPFInclude, TrackingHost string }
 type Config struct {
 	Default         Region
 	Regions         map[string]Region
-	Selector        string // selector of the RSA key
-	SelectorEd25519 string
+	Selector        string // selector of a new domain's RSA key
+	SelectorEd25519 string // selector of a new domain's Ed25519 key
 	CAAIssuer       string
 	Hosts           []string // other hosts that belong to the operator, in addition to the regions' hosts
 	ManagedDomain   string   // parent domain of the hosts managed for teams; empty if there is none
@@ -257,9 +261,10 @@ func (c *Config) Records(d *Domain) []Record {
 		add("mx", "SPF", "MX", relative(d.ReturnPath), d.returnPathHost(), r.BounceHost, 10)
 		add("spf", "SPF", "TXT", relative(d.ReturnPath), d.returnPathHost(), "v=spf1 include:"+r.SPFInclude+" ~all", 0)
 	}
-	dkim(proof, c.Selector, d.rsa.record)
+	rsa, ed25519 := c.selectors(d)
+	dkim(proof, rsa, d.rsa.record)
 	if d.Sending {
-		dkim("dkim-ed25519", c.SelectorEd25519, d.ed25519.record)
+		dkim("dkim-ed25519", ed25519, d.ed25519.record)
 	}
 	if d.Receiving {
 		name := below

@@ -85,10 +85,11 @@ func (s *Service) lookUpSigning(ctx context.Context, domainID string) (Signing, 
 	}
 	g := Signing{Name: d.Name, ReturnPathHost: d.returnPathHost(), TLS: d.TLS, Tracking: s.c.Tracking(&d),
 		MaySend: d.MaySend()}
+	rsa, ed25519 := s.c.selectors(&d)
 	for _, k := range []struct {
 		check, selector string
 		row             keyRow
-	}{{"dkim", s.c.Selector, d.rsa}, {"dkim-ed25519", s.c.SelectorEd25519, d.ed25519}} {
+	}{{"dkim", rsa, d.rsa}, {"dkim-ed25519", ed25519, d.ed25519}} {
 		// The Ed25519 key signs only if its record is published. The RSA key always signs, because sending requires its
 		// record.
 		if k.check == "dkim-ed25519" && d.checks[k.check].Status != Verified {

@@ -37,7 +37,8 @@ const (
 
 // Sealed lists the columns with encrypted secrets.
 var Sealed = []keyring.Column{{Table: "domains", Name: "rsa_key", Purpose: sealPurpose},
-	{Table: "domains", Name: "ed25519_key", Purpose: sealPurpose}}
+	{Table: "domains", Name: "ed25519_key", Purpose: sealPurpose},
+	{Table: "domain_keys", Name: "private_key", Purpose: sealPurpose}}
 
 // Deps are the dependencies of a Service.
 type Deps struct {
@@ -179,37 +180,6 @@ func (s *Service) Run(ctx context.Context) error {
 
 // TrustsRecords reports whether every DNS record counts as found without a look-up, as in development.
 func (s *Service) TrustsRecords() bool { return s.c.TrustDomains }
-
-// newKeys generates and encrypts a domain's two DKIM keys.
-func (s *Service) newKeys(d *Domain) error {
-	var rsa *dkim.Key
-	select {
-	case rsa = <-s.ready:
-	default:
-		var err error
-		if rsa, err = s.GenerateRSA(); err != nil {
-			return fmt.Errorf("make an RSA key: %w", err)
-		}
-	}
-	ed, err := dkim.GenerateEd25519()
-	if err != nil {
-		return fmt.Errorf("make an Ed25519 key: %w", err)
-	}
-	for _, k := range []struct {
-		key *dkim.Key
-		row *keyRow
-	}{{rsa, &d.rsa}, {ed, &d.ed25519}} {
-		der, err := k.key.Marshal()
-		if err != nil {
-			return fmt.Errorf("encode a DKIM key: %w", err)
-		}
-		if k.row.sealed, err = s.Keys.Seal(sealPurpose, der, []byte(d.ID)); err != nil {
-			return fmt.Errorf("seal a DKIM key: %w", err)
-		}
-		k.row.record = k.key.Record()
-	}
-	return nil
-}
 
 // Capabilities says whether a domain can send and receive. A nil value leaves a capability unchanged.
 type Capabilities struct{ Sending, Receiving *bool }

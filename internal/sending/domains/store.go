@@ -17,15 +17,16 @@ import (
 
 const columns = `id, team_id, name, region, return_path, tracking_subdomain, old_tracking, tls, open_tracking,
 	click_tracking, sending, receiving, status, checks, rsa_key, ed25519_key, rsa_record, ed25519_record, placeholder,
-	verify_since, checked_at, created_at, setup, former_setup, setup_token`
+	verify_since, checked_at, created_at, setup, former_setup, setup_token, rsa_selector, ed25519_selector, keys_since,
+	rotate_at`
 
 func scan(r db.Row) (d Domain, err error) {
 	var old, status, checks string
-	var since, checked, created int64
+	var since, checked, created, keysSince, rotateAt int64
 	err = r.Scan((*db.ID)(&d.ID), (*db.ID)(&d.TeamID), &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old,
 		&d.TLS, &d.OpenTracking, &d.ClickTracking, &d.Sending, &d.Receiving, &status, &checks, &d.rsa.sealed,
 		&d.ed25519.sealed, &d.rsa.record, &d.ed25519.record, &d.Placeholder, &since, &checked, &created,
-		&d.Setup, &d.FormerSetup, &d.setupToken)
+		&d.Setup, &d.FormerSetup, &d.setupToken, &d.rsa.selector, &d.ed25519.selector, &keysSince, &rotateAt)
 	if errors.Is(err, db.ErrNoRows) {
 		return d, fault.NotFoundf("Domain not found")
 	}
@@ -36,6 +37,9 @@ func scan(r db.Row) (d Domain, err error) {
 		d.Tracked = strings.Split(old, ",")
 	}
 	d.Status, d.VerifySince, d.CheckedAt, d.CreatedAt = Status(status), db.Time(since), db.Time(checked), db.Time(created)
+	if d.keysSince, d.rotateAt = d.CreatedAt, db.Time(rotateAt); keysSince != 0 {
+		d.keysSince = db.Time(keysSince)
+	}
 	if err := json.Unmarshal([]byte(checks), &d.checks); err != nil {
 		return d, fmt.Errorf("read the checks of domain %s: %w", d.ID, err)
 	}
@@ -51,11 +55,12 @@ func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Proof(`SELECT 1 FROM domains WHERE id = $1`, db.ID(d.ID))
 	tx.Queue(ctx, `INSERT INTO domains (`+columns+
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-		$17, $18, $19, $20, $21, $22, $23, $24, $25)`, db.ID(d.ID), db.ID(d.TeamID), d.Name, d.Region, d.ReturnPath, d.TrackingSubdomain,
+		$17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`, db.ID(d.ID), db.ID(d.TeamID), d.Name, d.Region,
+		d.ReturnPath, d.TrackingSubdomain,
 		strings.Join(d.Tracked, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status),
 		encodeChecks(d), d.rsa.sealed, d.ed25519.sealed, d.rsa.record, d.ed25519.record, d.Placeholder,
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.CreatedAt.UnixMicro(), cmp.Or(d.Setup, SetupRecords),
-		d.FormerSetup, d.setupToken)
+		d.FormerSetup, d.setupToken, d.rsa.selector, d.ed25519.selector, db.Micros(d.keysSince), db.Micros(d.rotateAt))
 }
 
 func saveDomain(ctx context.Context, tx *db.Tx, d *Domain) {

@@ -21,6 +21,10 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 				[]any{db.ID(dbtest.ID("team")), db.NoID, []string{"send.acme.example", "acme.example"}}},
 			{selectClaimedSince, "domain_claims_name", []any{"acme.example", 0}},
 			{countUnproved, "domains_unproved", []any{db.ID(dbtest.ID("team")), 1000}},
+			{selectKeysOfAll, "domain_keys_selector", []any{db.IDs([]string{dbtest.ID("one"), dbtest.ID("two")})}},
+			{selectSigningRecords,
+				map[bool]string{true: "sqlite_autoindex_domains_1", false: "domains_pkey"}[d.Alone()],
+				[]any{db.IDs([]string{dbtest.ID("one"), dbtest.ID("two")})}},
 		} {
 			var plan string
 			err := d.Update(t.Context(), func(tx *db.Tx) error {

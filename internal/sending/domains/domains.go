@@ -151,8 +151,8 @@ type check struct {
 
 // Record is a DNS record that a domain's owner must install.
 type Record struct {
-	Key      string // the internal name: mx, spf, dkim, dkim-ed25519, receiving, tracking, caa
-	Kind     string // the name in the API: SPF, DKIM, Receiving, Tracking, TrackingCAA
+	Key      string // the internal name: mx, spf, dkim, dkim-ed25519, cname-s1, receiving, ns and others
+	Kind     string // the name in the API: SPF, DKIM, Receiving, Tracking, TrackingCAA, Delegation
 	Name     string // name in API responses: relative to the registrable domain, or absolute
 	FQDN     string
 	Type     string
@@ -231,72 +231,19 @@ type Signing struct {
 	MaySend        bool // see Domain.MaySend
 }
 
-// Records returns the records of the domain with their states. The CAA record is included only if a look-up found that
-// it is needed.
-func (c *Config) Records(d *Domain) []Record {
-	r := c.region(d.Region)
-	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
-	if err != nil {
-		root = d.Name
-	}
-	below := strings.TrimSuffix(strings.TrimSuffix(d.Name, root), ".") // "mail" of mail.example.com, "" at the apex
-	relative := func(label string) string { return strings.TrimSuffix(label+"."+below, ".") }
-	var all []Record
-	add := func(key, kind, typ, name, fqdn, value string, priority int) {
-		status := d.checks[key].Status
-		switch {
-		case key == proof && d.inReceivingGrace():
-			status = TemporaryFailure
-		case status == "":
-			status = NotStarted
-		}
-		r := Record{Key: key, Kind: kind, Name: name, FQDN: fqdn, Type: typ, Value: value, Priority: priority, Status: status}
-		r.setLookUp(d.checks[key])
-		all = append(all, r)
-	}
-	dkim := func(key, selector, record string) {
-		add(key, "DKIM", "TXT", relative(selector+"._domainkey"), selector+"._domainkey."+d.Name, record, 0)
-	}
-	if d.Sending {
-		add("mx", "SPF", "MX", relative(d.ReturnPath), d.returnPathHost(), r.BounceHost, 10)
-		add("spf", "SPF", "TXT", relative(d.ReturnPath), d.returnPathHost(), "v=spf1 include:"+r.SPFInclude+" ~all", 0)
-	}
-	rsa, ed25519 := c.selectors(d)
-	dkim(proof, rsa, d.rsa.record)
-	if d.Sending {
-		dkim("dkim-ed25519", ed25519, d.ed25519.record)
-	}
-	if d.Receiving {
-		name := below
-		if name == "" {
-			name = d.Name
-		}
-		add("receiving", "Receiving", "MX", name, d.Name, r.InboundHost, 10)
-	}
-	if d.TrackingSubdomain != "" {
-		add("tracking", "Tracking", "CNAME", d.TrackingSubdomain+"."+d.Name, d.TrackingSubdomain+"."+d.Name, r.TrackingHost,
-			0)
-		if _, needed := d.checks["caa"]; needed {
-			add("caa", "TrackingCAA", "CAA", root, root, `0 issue "`+c.CAAIssuer+`"`, 0)
-		}
-	}
-	return all
-}
-
-// proof is the key of the check for the DKIM record with the RSA key. The value of this record is unique to the domain,
-// so the record proves that the team controls the domain's DNS. The values of the other required records are the same
-// for all teams and prove nothing.
+// proof is the key of the check for the DKIM record with the RSA key, which proves control with the set-up records. The
+// value of this record is unique to the domain, so the record proves that the team controls the domain's DNS. The values
+// of the other records of that set-up are the same for all teams and prove nothing.
 const proof = "dkim"
 
 // unproved is the key of a check that exists only for domains that received mail before the proof was required. The
 // check is deleted when the domain is proved or after 72 hours.
 const unproved = "unproved"
 
-// proved reports whether the proof has been found. A proof that was found but has since been missing for at most 72
-// hours also counts.
+// proved reports whether the proof of a set-up in use has been found. A proof that was found but has since been missing
+// for at most 72 hours also counts.
 func (d *Domain) proved() bool {
-	s := d.checks[proof].Status
-	return s == Verified || s == TemporaryFailure
+	return slices.ContainsFunc(d.setupsInUse(), func(setup string) bool { return d.found(proofOf(setup)) })
 }
 
 // inReceivingGrace reports whether the domain may still receive mail without the proof.
@@ -308,41 +255,32 @@ func (d *Domain) returnPathHost() string { return d.ReturnPath + "." + d.Name }
 
 // TrackingHost returns the domain's link-tracking host, or "" if the host's record is not verified.
 func (d *Domain) TrackingHost() string {
-	if d.TrackingSubdomain == "" || d.checks["tracking"].Status != Verified || !d.proved() {
+	if d.TrackingSubdomain == "" || d.trackingFound() != Verified || !d.proved() {
 		return ""
 	}
 	return d.TrackingSubdomain + "." + d.Name
 }
 
-// groups returns, for each enabled capability, the keys of the records that it requires. Ed25519 keys and tracking are
-// optional, so their records never delay the verification of a domain.
-func (d *Domain) groups() [][]string {
+// groups returns, for each enabled capability, the keys of the records that it requires with a set-up. Ed25519 keys and
+// tracking are optional, so their records never delay the verification of a domain.
+func (d *Domain) groups(setup string) [][]string {
 	var all [][]string
 	if d.Sending {
-		all = append(all, forSending)
+		all = append(all, sendingKeys(setup))
 	}
 	if d.Receiving {
-		all = append(all, d.forReceiving())
+		all = append(all, d.receivingKeys(setup))
 	}
 	return all
 }
 
-var forSending = []string{"mx", "spf", proof}
+// MaySend reports whether the domain may send. The sending records of its set-up, or of its former one, must be
+// verified, or must have been missing for at most 72 hours.
+func (d *Domain) MaySend() bool { return d.sendingSetup() != "" }
 
-func (d *Domain) forReceiving() []string {
-	if d.inReceivingGrace() {
-		return []string{"receiving", unproved}
-	}
-	return []string{"receiving", proof}
-}
-
-// MaySend reports whether the domain may send. The domain's sending records must be verified, or must have been missing
-// for at most 72 hours.
-func (d *Domain) MaySend() bool { return d.Sending && d.groupStatus(forSending) == Verified }
-
-// MayReceive reports whether the domain may receive. The domain's receiving records must be verified, or must have been
-// missing for at most 72 hours.
-func (d *Domain) MayReceive() bool { return d.Receiving && d.groupStatus(d.forReceiving()) == Verified }
+// MayReceive reports whether the domain may receive. The receiving records of its set-up, or of its former one, must be
+// verified, or must have been missing for at most 72 hours.
+func (d *Domain) MayReceive() bool { return d.receivingSetup() != "" }
 
 func (d *Domain) groupStatus(keys []string) Status {
 	count := map[Status]int{}
@@ -367,10 +305,10 @@ func (d *Domain) groupStatus(keys []string) Status {
 	return Pending
 }
 
-// overall derives the domain's status from the states of its record groups.
+// overall derives the domain's status from the states of the record groups of its set-up.
 func (d *Domain) overall() Status {
 	count := map[Status]int{}
-	groups := d.groups()
+	groups := d.groups(d.setup())
 	for _, g := range groups {
 		count[d.groupStatus(g)]++
 	}

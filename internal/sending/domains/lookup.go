@@ -17,9 +17,11 @@ import (
 // lookUpMax is the time limit for looking up all records for a domain.
 const lookUpMax = 15 * time.Second
 
-// lookUp queries DNS for all records of a domain concurrently. If a query gets no answer within lookUpMax, the finding
-// for its record is unknown. The second result holds the values that the queries returned, as [shorten] makes them.
-func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (map[string]finding, map[string]string) {
+// lookUp queries DNS for all records of a domain, and of its former set-up, concurrently. If a query gets no answer
+// within lookUpMax, the finding for its record is unknown. The second result holds the values that the queries returned,
+// as [shorten] makes them. The parameter delegation is that of Deps; if it is nil, delegations have no findings.
+func lookUp(ctx context.Context, c *Config, r resolve.Resolver, delegation delegationFunc,
+	d *Domain) (map[string]finding, map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
 	defer cancel()
 	found, values := map[string]finding{}, map[string]string{}
@@ -35,18 +37,25 @@ func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (map[
 			}
 		})
 	}
-	for _, rec := range c.Records(d) {
-		if rec.Key != "caa" {
+	for _, rec := range c.recordsInUse(d) {
+		if rec.Key != "caa" && rec.Key != delegated {
 			ask(rec.Key, func() (finding, string, bool) {
 				f, value := lookUpOne(ctx, r, rec)
 				return f, value, true
 			})
 		}
 	}
-	if d.TrackingSubdomain != "" {
+	if d.uses(SetupDelegation) && delegation != nil {
+		ask(delegated, func() (finding, string, bool) {
+			f, value := lookUpDelegation(ctx, delegation, d.Name, c.nameServers(d))
+			return f, value, true
+		})
+	}
+	if d.TrackingSubdomain != "" && d.setup() != SetupDelegation {
 		ask("caa", func() (finding, string, bool) { return lookUpCAA(ctx, c, r, d) })
 	}
 	all.Wait()
+	hideOwnAnswers(d, found)
 	return found, values
 }
 

@@ -21,16 +21,18 @@ type dnsName struct {
 
 // names returns the DNS names at which the domain has records, starting with the domain's own name.
 func (d *Domain) names() []dnsName {
-	all := []dnsName{{d.Name, false, "name", []string{proof, "dkim-ed25519", "receiving"}, false}}
+	all := []dnsName{{d.Name, false, "name", []string{proof, "dkim-ed25519", "receiving", cnameFirst, cnameSecond,
+		delegated}, false}}
 	if d.Sending {
-		all = append(all, dnsName{d.returnPathHost(), true, "custom_return_path", []string{"mx", "spf"}, false})
+		all = append(all, dnsName{d.returnPathHost(), true, "custom_return_path", []string{"mx", "spf", cnameReturnPath,
+			delegated}, false})
 	}
 	links := func(label string, records []string) {
 		all = append(all, dnsName{label + "." + d.Name, true, "tracking_subdomain", records,
 			slices.Contains(d.Tracked, label)})
 	}
 	if d.TrackingSubdomain != "" {
-		links(d.TrackingSubdomain, []string{"tracking"})
+		links(d.TrackingSubdomain, []string{"tracking", delegated})
 	}
 	for _, label := range d.Tracked {
 		if label != d.TrackingSubdomain {

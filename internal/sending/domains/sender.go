@@ -1,6 +1,7 @@
 package domains
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -85,14 +86,14 @@ func (s *Service) lookUpSigning(ctx context.Context, domainID string) (Signing, 
 	}
 	g := Signing{Name: d.Name, ReturnPathHost: d.returnPathHost(), TLS: d.TLS, Tracking: s.c.Tracking(&d),
 		MaySend: d.MaySend()}
-	rsa, ed25519 := s.c.selectors(&d)
+	setup := cmp.Or(d.sendingSetup(), d.setup())
+	rsa, ed25519 := s.c.selectorsIn(setup, &d)
 	for _, k := range []struct {
-		check, selector string
-		row             keyRow
-	}{{"dkim", rsa, d.rsa}, {"dkim-ed25519", ed25519, d.ed25519}} {
-		// The Ed25519 key signs only if its record is published. The RSA key always signs, because sending requires its
-		// record.
-		if k.check == "dkim-ed25519" && d.checks[k.check].Status != Verified {
+		signs    bool
+		selector string
+		row      keyRow
+	}{{true, rsa, d.rsa}, {d.signsEd25519(setup), ed25519, d.ed25519}} {
+		if !k.signs {
 			continue
 		}
 		der, err := s.Keys.Open(sealPurpose, k.row.sealed, []byte(d.ID))
@@ -106,4 +107,16 @@ func (s *Service) lookUpSigning(ctx context.Context, domainID string) (Signing, 
 		g.Signers = append(g.Signers, dkim.Signer{Domain: d.Name, Selector: k.selector, Key: key})
 	}
 	return g, nil
+}
+
+// signsEd25519 reports whether the Ed25519 key signs: its record must be published. The RSA key always signs, because
+// sending requires its record.
+func (d *Domain) signsEd25519(setup string) bool {
+	switch setup {
+	case SetupDelegation:
+		return d.served()
+	case SetupRecords:
+		return d.checks["dkim-ed25519"].Status == Verified
+	}
+	return false
 }

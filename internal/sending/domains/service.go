@@ -84,6 +84,7 @@ type Service struct {
 	signing   map[string]cached[Signing]
 	receivers map[string]cached[Receiver]
 	tracked   map[string]cached[bool] // by host
+	advices   map[string]cached[*Advice]
 }
 
 type cached[T any] struct {
@@ -136,7 +137,8 @@ func newService(c Config, d Deps) *Service {
 		d.GenerateRSA = dkim.GenerateRSA
 	}
 	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key), senders: map[string]cached[Sender]{},
-		signing: map[string]cached[Signing]{}, receivers: map[string]cached[Receiver]{}, tracked: map[string]cached[bool]{}}
+		signing: map[string]cached[Signing]{}, receivers: map[string]cached[Receiver]{}, tracked: map[string]cached[bool]{},
+		advices: map[string]cached[*Advice]{}}
 	d.DB.OnHint(hintTopic, s.clearCaches)
 	d.DB.OnListening(func() { s.clearCaches("") }) // hints may have been lost
 	return s
@@ -150,6 +152,7 @@ func (s *Service) clearCaches(string) {
 	clear(s.signing)
 	clear(s.receivers)
 	clear(s.tracked)
+	clear(s.advices)
 }
 
 // invalidate clears the domain caches of all nodes when the transaction commits.
@@ -291,7 +294,7 @@ func (d *Domain) track(label string) error {
 // rememberTracking adds the tracking subdomain to Tracked if its record is verified or went missing recently. Links in
 // sent emails may point to the subdomain, so it is never removed from Tracked.
 func (d *Domain) rememberTracking() {
-	s := d.checks["tracking"].Status
+	s := d.trackingFound()
 	if (s == Verified || s == TemporaryFailure) && !slices.Contains(d.Tracked, d.TrackingSubdomain) {
 		d.Tracked = append(slices.Clip(d.Tracked), d.TrackingSubdomain)
 	}
@@ -300,7 +303,7 @@ func (d *Domain) rememberTracking() {
 // foundAll returns findings that mark every record for a domain as present.
 func (s *Service) foundAll(d *Domain) map[string]finding {
 	found := map[string]finding{}
-	for _, r := range s.c.Records(d) {
+	for _, r := range s.c.recordsInUse(d) {
 		found[r.Key] = present
 	}
 	return found
@@ -504,7 +507,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		if err := s.c.checkHosts(&d, was); err != nil {
 			return err
 		}
-		d.prune(s.c.Records(&d))
+		d.prune(s.c.recordsInUse(&d))
 		added := slices.DeleteFunc(d.names(), func(n dnsName) bool {
 			return slices.ContainsFunc(before, func(b dnsName) bool { return b.name == n.name })
 		})

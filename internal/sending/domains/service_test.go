@@ -61,6 +61,12 @@ func (z *zone) TXT(ctx context.Context, name string) ([]string, error) {
 	return z.Fake.TXT(ctx, name)
 }
 
+func (z *zone) CNAME(ctx context.Context, name string) (string, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.Fake.CNAME(ctx, name)
+}
+
 func newService(t *testing.T, d *db.DB, dns resolve.Resolver) (*domains.Service, *heard) {
 	t.Helper()
 	return newServiceWith(t, d, dns, domains.Config{})

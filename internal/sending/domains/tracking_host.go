@@ -40,7 +40,7 @@ func (s *Service) TrackingInactive(d *Domain) string {
 		return ""
 	case d.TrackingSubdomain == "":
 		return NoTrackingSubdomain
-	case d.checks["tracking"].Status == Verified:
+	case d.trackingFound() == Verified:
 		return TrackingDomainNotVerified
 	}
 	return TrackingRecordNotVerified

@@ -34,6 +34,7 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	if f, asked := found[proof]; asked {
 		d.updateReceivingGrace(f, now)
 	}
+	d.endFormerSetup()
 	d.Status = d.overall()
 	d.CheckedAt = now
 	return d

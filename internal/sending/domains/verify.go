@@ -96,16 +96,18 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	if d.Placeholder {
 		return s.verifyClaim(ctx, j, d)
 	}
-	asked, found, values := s.c.Records(&d), map[string]finding{}, map[string]string{}
+	asked, found, values := s.c.recordsInUse(&d), map[string]finding{}, map[string]string{}
+	var advised []storedAdvised
 	switch {
 	case s.c.TrustDomains:
 		found = s.foundAll(&d)
 	case d.TeamID != system:
 		dns := &outageWatch{Resolver: s.DNS}
-		found, values = lookUp(ctx, &s.c, dns, &d)
+		found, values = lookUp(ctx, &s.c, dns, s.watchedDelegation(dns), &d)
 		if err := dns.outage(); err != nil {
 			return err
 		}
+		advised = s.lookUpAdvised(ctx, &d)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -123,7 +125,8 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		if err != nil {
 			return err
 		}
-		found := sameRecords(found, asked, s.c.Records(&d))
+		found := sameRecords(found, asked, s.c.recordsInUse(&d))
+		hideOwnAnswers(&d, found)
 		after := judge(d, found, tx.Now())
 		lost, err := s.registerNames(ctx, tx, &after)
 		if err != nil {
@@ -134,11 +137,12 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			after = judge(d, found, tx.Now())
 		}
 		after.noteLookUp(&d, found, values, tx.Now())
-		after.prune(s.c.Records(&after))
+		after.prune(s.c.recordsInUse(&after))
 		if err := s.sendingChanged(ctx, tx, &d, &after); err != nil {
 			return err
 		}
 		saveDomain(ctx, tx, &after)
+		saveAdvised(ctx, tx, after.TeamID, after.ID, advised)
 		if after.hasPending() {
 			s.Queue.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
 		} else {
@@ -169,13 +173,19 @@ func sameRecords(found map[string]finding, asked, now []Record) map[string]findi
 }
 
 // Recheck enqueues a look-up for each domain whose last look-up was at least a day ago, or an hour ago if a record is
-// missing. The caller runs Recheck periodically.
+// missing. Domains that are not verified have no further look-ups, except those that still use their former set-up. The
+// caller runs Recheck periodically.
 func (s *Service) Recheck(ctx context.Context) error {
 	now := s.DB.Now()
 	all, err := overdue(ctx, s.DB.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)
 	if err != nil {
 		return fmt.Errorf("find domains to recheck: %w", err)
 	}
+	changing, err := overdueFormer(ctx, s.DB.Reader, now.Add(-recheckEvery), recheckBatch)
+	if err != nil {
+		return fmt.Errorf("find domains with a former set-up to recheck: %w", err)
+	}
+	all = append(all, changing...)
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		for _, d := range all {
 			s.Queue.Insert(ctx, tx, lookUpJob(d.teamID, d.id))

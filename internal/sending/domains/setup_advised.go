@@ -1,0 +1,165 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+// These are the values of AdvisedRecord.Purpose.
+const (
+	PurposeDMARC      = "dmarc"
+	PurposeTLSReports = "tls_reports"
+	PurposeMTASTS     = "mta_sts"
+	PurposeBIMI       = "bimi"
+)
+
+// advisedMax is the maximum number of advised records of a domain.
+const advisedMax = 32
+
+// AdvisedRecord is a DNS record that a domain can do without, but that its owner should install.
+//
+// A function in Deps.Advised returns the same records before and after they were installed. The zone of a delegated
+// domain consists of what these functions return, so a record that was left out would disappear from the DNS.
+type AdvisedRecord struct {
+	Purpose string
+	Name    string // absolute, lower case, no final dot
+	Type    string // TXT, CNAME, TLSA, A or AAAA
+	Value   string // as in nameserver.Record
+	Why     string // one or two sentences for the domain's owner
+}
+
+// AdvisedState says what the last look-up of an advised record found.
+type AdvisedState string
+
+const (
+	AdvisedUnknown   AdvisedState = "not_started" // not looked up yet, or no name server answered
+	AdvisedFound     AdvisedState = "verified"
+	AdvisedMissing   AdvisedState = "missing"
+	AdvisedDifferent AdvisedState = "different" // the name has another record of this kind
+)
+
+// Advised is an advised record with its state.
+type Advised struct {
+	AdvisedRecord
+	State AdvisedState
+	Found string // the values that were found instead, one per line
+}
+
+// advisedRecords asks all sources for the domain's advised records. If a source fails, the records of the others are
+// returned with its error.
+func (s *Service) advisedRecords(ctx context.Context, d *Domain) (all []AdvisedRecord, err error) {
+	if d.Placeholder || d.TeamID == system {
+		return nil, nil
+	}
+	var errs []error
+	for _, source := range s.Deps.Advised {
+		records, err := source(ctx, d)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		all = append(all, records...)
+	}
+	if err = errors.Join(errs...); err != nil {
+		err = fmt.Errorf("find the advised records of %s: %w", d.Name, err)
+	}
+	return all[:min(len(all), advisedMax)], err
+}
+
+// lookUpAdvised looks up the advised records of a domain. A source that fails is logged, because the records that the
+// domain needs matter more.
+func (s *Service) lookUpAdvised(ctx context.Context, d *Domain) []storedAdvised {
+	records, err := s.advisedRecords(ctx, d)
+	if err != nil {
+		s.Log.Error("some advised records are not looked up", "domain", d.Name, "error", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
+	defer cancel()
+	all := make([]storedAdvised, len(records))
+	var wait sync.WaitGroup
+	for i, rec := range records {
+		wait.Go(func() {
+			state, found := lookUpAdvisedOne(ctx, s.DNS, rec)
+			all[i] = storedAdvised{Name: rec.Name, Type: rec.Type, Value: rec.Value, Status: state, Found: found}
+		})
+	}
+	wait.Wait()
+	return all
+}
+
+func lookUpAdvisedOne(ctx context.Context, r resolve.Resolver, rec AdvisedRecord) (AdvisedState, string) {
+	var values []string
+	var err error
+	switch rec.Type {
+	case "TXT":
+		values, err = r.TXT(ctx, rec.Name)
+		kind := textKind(rec.Value)
+		values = slices.DeleteFunc(slices.Clone(values), func(text string) bool { return textKind(text) != kind })
+	case "CNAME":
+		var host string
+		if host, err = r.CNAME(ctx, rec.Name); err == nil {
+			values = []string{strings.ToLower(strings.TrimSuffix(host, "."))}
+		}
+	case "A", "AAAA":
+		addrs, lookUpErr := r.Addrs(ctx, rec.Name)
+		for _, a := range addrs {
+			if a.Is4() == (rec.Type == "A") {
+				values = append(values, a.String())
+			}
+		}
+		err = lookUpErr
+	default:
+		return AdvisedUnknown, ""
+	}
+	switch {
+	case err != nil && !errors.Is(err, resolve.ErrNotFound):
+		return AdvisedUnknown, ""
+	case len(values) == 0:
+		return AdvisedMissing, ""
+	case slices.ContainsFunc(values, func(v string) bool { return normalText(v) == normalText(rec.Value) }):
+		return AdvisedFound, ""
+	}
+	return AdvisedDifferent, shorten(values...)
+}
+
+// textKind returns the beginning of a TXT record that says what the record is for, such as v=DMARC1.
+func textKind(text string) string {
+	first, _, _ := strings.Cut(unquoted(text), ";")
+	return strings.ToLower(strings.ReplaceAll(first, " ", ""))
+}
+
+// normalText returns a value in a form in which two values are equal if they differ only in quotes and spaces.
+func normalText(text string) string {
+	return strings.TrimSuffix(strings.ReplaceAll(unquoted(text), " ", ""), ";")
+}
+
+// advised returns the advised records of a domain with what the last look-up found. A record that has changed since
+// counts as not looked up.
+func (s *Service) advised(ctx context.Context, d *Domain) (all []Advised, err error) {
+	records, err := s.advisedRecords(ctx, d)
+	if err != nil {
+		s.Log.Error("some advised records are not known", "domain", d.Name, "error", err)
+	}
+	if len(records) == 0 {
+		return nil, nil
+	}
+	stored, err := advisedOf(ctx, s.DB.Reader, d.TeamID, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range records {
+		a := Advised{AdvisedRecord: rec, State: AdvisedUnknown}
+		for _, was := range stored {
+			if was.Name == rec.Name && was.Type == rec.Type && was.Value == rec.Value {
+				a.State, a.Found = was.Status, was.Found
+			}
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}

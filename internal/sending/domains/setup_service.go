@@ -1,0 +1,122 @@
+package domains
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+// These are the time limit for the advice about a domain's DNS, and for how long the advice is cached.
+const (
+	adviceMax = 3 * time.Second
+	adviceFor = 30 * time.Second
+)
+
+// Setup describes how a domain's owner puts its records into the DNS.
+type Setup struct {
+	Domain  Domain
+	Choices []SetupChoice
+	Records []Record  // of the chosen set-up
+	Former  []Record  // of the former set-up, if it is in use; without those that the chosen one has too
+	Advised []Advised // records that the domain can do without
+	Advice  *Advice   // nil if there is none
+}
+
+// Advice says how to enter records at the domain's DNS provider, and what is wrong with those that were found.
+type Advice struct {
+	Provider  string // name of the DNS provider, such as "Cloudflare"; "" if it is unknown
+	Link      string // URL of the provider's page with the domain's records; "" if it is unknown
+	ApplyLink string // URL at which the provider installs the records by itself (Domain Connect); "" if it cannot
+	Notes     []string
+	Forms     []FieldForm
+	Problems  []Problem
+}
+
+// FieldForm is a record as the owner enters it in the provider's form.
+type FieldForm struct {
+	Key                   string // of the record; see Record.Key
+	NameLabel, Name       string // the provider's word for the field, and its content
+	ValueLabel, Value     string
+	PriorityLabel, TTLTip string // "" if the provider has no such field
+}
+
+// Problem is a mistake in the DNS of a domain.
+type Problem struct {
+	Key   string // of the record that it concerns, or "" if it concerns none of the wanted ones
+	Code  string // such as name_doubled or two_spf_records
+	Name  string // the DNS name at which the mistake is
+	Type  string // type of the record
+	Found string // the value there; "" for none
+	Text  string // what is wrong, and what to do
+}
+
+// GetSetup returns the set-up of the team's domain. If the advice about its DNS fails or takes too long, it is missing.
+func (s *Service) GetSetup(ctx context.Context, teamID, domainID string) (Setup, error) {
+	d, err := getDomain(ctx, s.DB.Reader, teamID, domainID)
+	if err != nil {
+		return Setup{}, err
+	}
+	view := Setup{Domain: d, Choices: s.choices(&d), Records: s.c.Records(&d)}
+	for _, r := range s.c.recordsInUse(&d)[len(view.Records):] {
+		if d.FormerSetup != "" {
+			view.Former = append(view.Former, r)
+		}
+	}
+	if view.Advised, err = s.advised(ctx, &d); err != nil {
+		return view, err
+	}
+	view.Advice, err = s.advice(ctx, &d, view.Records)
+	return view, err
+}
+
+// advice returns the advice about a domain's DNS, or nil if there is none. It is cached for a short time, because pages
+// that are read again and again ask for it.
+func (s *Service) advice(ctx context.Context, d *Domain, records []Record) (*Advice, error) {
+	if s.Advice == nil || d.Placeholder || s.c.TrustDomains {
+		return nil, nil
+	}
+	return look(s, s.advices, d.ID, adviceFor, func() (*Advice, error) {
+		limited, cancel := context.WithTimeout(ctx, adviceMax)
+		defer cancel()
+		a, err := s.Advice(limited, d, records)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			s.Log.Warn("the DNS of a domain could not be judged", "domain", d.Name, "error", err)
+			return nil, nil
+		}
+		return &a, nil
+	}, always)
+}
+
+// ChangeSetup changes the set-up of the team's domain, and schedules a look-up of its records. The domain sends and
+// receives with its former set-up as long as the records of that one are found.
+func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID, setup string) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		d, err := domainToChange(ctx, tx, teamID, domainID)
+		if err != nil {
+			return err
+		}
+		if err := s.checkSetup(&d, setup); err != nil || setup == d.setup() {
+			return err
+		}
+		was := d
+		d.choose(&s.c, setup, tx.Now())
+		saveDomain(ctx, tx, &d)
+		if _, err := s.registerNames(ctx, tx, &d); err != nil {
+			return fmt.Errorf("register the names of %s: %w", d.Name, err)
+		}
+		s.invalidate(tx, d.ID)
+		if err := s.checkNow(ctx, tx, &d); err != nil {
+			return err
+		}
+		if err := s.sendingChanged(ctx, tx, &was, &d); err != nil {
+			return err
+		}
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
+	})
+}

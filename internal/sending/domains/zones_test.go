@@ -1,0 +1,145 @@
+package domains_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/mail/nameserver"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// lines returns the records of a zone, one per line, without the keys.
+func lines(z nameserver.Zone, token string) string {
+	var b strings.Builder
+	for _, r := range z.Records {
+		value := r.Value
+		if before, _, ok := strings.Cut(value, "p="); ok && strings.HasPrefix(value, "v=DKIM1") {
+			value = before + "KEY"
+		}
+		fmt.Fprintf(&b, "%s %s %s\n", r.Name, r.Type, value)
+	}
+	return strings.ReplaceAll(b.String(), token, "TOKEN")
+}
+
+// The zone of a delegated domain has everything that mail needs; other domains have names in the operator's zone.
+func TestZones(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newSetups(t, d)
+		yes := true
+		dmarc := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc.mail.acme.example", Type: "TXT",
+			Value: "v=DMARC1; p=none", Why: "Receivers want it."}
+		outside := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc.other.example", Type: "TXT",
+			Value: "v=DMARC1; p=reject"}
+		beside := domains.AdvisedRecord{Purpose: domains.PurposeBIMI, Name: "links.mail.acme.example", Type: "TXT", Value: "x"}
+		f.Advised = append(f.Advised, func(_ context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
+			if d.Name != "mail.acme.example" {
+				return nil, nil
+			}
+			return []domains.AdvisedRecord{dmarc, outside, beside}, nil
+		})
+		dom, err := f.Create(t.Context(), team, domains.NewDomain{Name: "mail.acme.example", TrackingSubdomain: "links",
+			Capabilities: domains.Capabilities{Receiving: &yes}})
+		f.must(err)
+		alias := f.create(otherTeam, "other.example")
+		aliasToken, _, _ := strings.Cut(f.choose(otherTeam, alias.ID, domains.SetupCNAME).Records[0].Value, ".")
+		v := f.choose(team, dom.ID, domains.SetupDelegation)
+		if zones, err := f.Zones(t.Context()); err != nil || len(zones) != 1 {
+			t.Errorf("before the delegation was seen: %v, %v", zones, err)
+		}
+		f.install(v.Records, true)
+		f.look(team, dom.ID)
+		token, _, _ := strings.Cut(v.Records[0].Value, ".")
+		zones, err := f.Zones(t.Context())
+		f.must(err)
+		if len(zones) != 2 {
+			t.Fatalf("%d zones", len(zones))
+		}
+		if got, want := lines(zones[0], token), `_dmarc.mail.acme.example TXT v=DMARC1; p=none
+links.mail.acme.example CNAME t.test
+mail.acme.example CAA 0 issue "ca.test"
+mail.acme.example MX 10 i.test
+mail.acme.example TXT v=spf1 -all
+postrider-ed._domainkey.mail.acme.example TXT v=DKIM1; k=ed25519; KEY
+postrider._domainkey.mail.acme.example TXT v=DKIM1; k=rsa; KEY
+send.mail.acme.example MX 10 b.test
+send.mail.acme.example TXT v=spf1 include:s.test ~all
+`; got != want {
+			t.Errorf("the zone of %s has\n%s", zones[0].Name, got)
+		}
+		if ns := strings.ReplaceAll(strings.Join(zones[0].NS, " "), token, "TOKEN"); zones[0].Name != dom.Name ||
+			ns != "TOKEN.ns1.dns.mail.test TOKEN.ns2.dns.mail.test" {
+			t.Errorf("%s has the servers %s", zones[0].Name, ns)
+		}
+		if got, want := lines(zones[1], aliasToken), `TOKEN.rp.dns.mail.test MX 10 b.test
+TOKEN.rp.dns.mail.test TXT v=spf1 include:s.test ~all
+TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
+`; got != want || zones[1].Name != "dns.mail.test" {
+			t.Errorf("the zone %s has\n%s", zones[1].Name, got)
+		}
+
+		again, err := f.Zones(t.Context())
+		f.must(err)
+		if again[0].Serial != zones[0].Serial || again[1].Serial != zones[1].Serial || zones[0].Serial == 0 {
+			t.Errorf("without a change the serials are %d, %d and %d, %d", zones[0].Serial, again[0].Serial, zones[1].Serial,
+				again[1].Serial)
+		}
+		dmarc.Value = "v=DMARC1; p=reject"
+		f.must(f.Delete(t.Context(), otherTeam, alias.ID))
+		changed, err := f.Zones(t.Context())
+		f.must(err)
+		if changed[0].Serial <= zones[0].Serial || changed[1].Serial <= zones[1].Serial || len(changed[1].Records) != 0 {
+			t.Errorf("after changes the serials are %d, %d and %d, %d", zones[0].Serial, changed[0].Serial, zones[1].Serial,
+				changed[1].Serial)
+		}
+		f.Advised = append(f.Advised, func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
+			return nil, errors.New("the database is away")
+		})
+		if _, err := f.Zones(t.Context()); err == nil {
+			t.Error("a zone without the records of a source that failed would replace the last one")
+		}
+	})
+}
+
+// Advised records have states of their own, which do not count in the status of the domain.
+func TestAdvisedRecords(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newSetups(t, d)
+		dom := f.create(team, "acme.example")
+		f.install(f.Records(&dom), true)
+		txt := func(name, value string) domains.AdvisedRecord {
+			return domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: name, Type: "TXT", Value: value}
+		}
+		f.Advised = append(f.Advised, func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
+			return []domains.AdvisedRecord{txt("_dmarc.acme.example", "v=DMARC1; p=none"),
+				txt("_smtp._tls.acme.example", "v=TLSRPTv1; rua=mailto:a@b.test"), txt("default._bimi.acme.example", "v=BIMI1; l="),
+				{Purpose: domains.PurposeMTASTS, Name: "mta-sts.acme.example", Type: "CNAME", Value: "sts.test"}}, nil
+		})
+		f.dns.TXTRecords["_dmarc.acme.example"] = []string{"unrelated", `"v=DMARC1;p=none;"`}
+		f.dns.TXTRecords["_smtp._tls.acme.example"] = []string{"v=TLSRPTv1; rua=mailto:old@b.test"}
+		f.dns.CNAMERecords["mta-sts.acme.example"] = "sts.test"
+		states := func() string {
+			t.Helper()
+			v, err := f.GetSetup(t.Context(), team, dom.ID)
+			f.must(err)
+			var all []string
+			for _, a := range v.Advised {
+				all = append(all, string(a.State)+" "+a.Found)
+			}
+			return strings.Join(all, ", ")
+		}
+		if got := states(); got != "not_started , not_started , not_started , not_started " {
+			t.Errorf("before a look-up: %s", got)
+		}
+		if dom = f.look(team, dom.ID); dom.Status != domains.Verified {
+			t.Errorf("the domain is %s", dom.Status)
+		}
+		if got := states(); got != "verified , different v=TLSRPTv1; rua=mailto:old@b.test, missing , verified " {
+			t.Errorf("after a look-up: %s", got)
+		}
+	})
+}

@@ -29,6 +29,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
+	"github.com/postrider/postrider/internal/mail/authority"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/outbound/exportruns"
 	"github.com/postrider/postrider/internal/platform/audit"
@@ -150,6 +151,7 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	c.Domains.TrackingURL = c.TrackingURL
 	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
 		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince, OnSendingLost: h.OnDomainLost,
+		Delegation: r.authority().Delegation,
 		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
 			if err := r.Emails.OnDomainBack(ctx, tx, teamID, name); err != nil {
 				return err
@@ -160,6 +162,12 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 			return r.Emails.HasScheduledFrom(ctx, teamID, domainID)
 		}})
 	return err
+}
+
+// authority returns a client of authoritative name servers. Like webhooks, it reaches no private network that the
+// operator has not opened.
+func (r *Resources) authority() *authority.Client {
+	return &authority.Client{DNS: r.DNS, Allow: r.Guard.Allowed}
 }
 
 // sentSince reports whether a team has sent any emails from a domain since the given time.

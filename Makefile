@@ -62,7 +62,7 @@ lint:
 	go vet ./...
 	go vet -tags postfix,chaos,browser,failover ./e2e
 	go vet -tags packages ./e2e/packages
-	go vet -tags tls ./internal/sending/tlspolicies
+	go vet -tags tls ./internal/sending/tlspolicies ./internal/sending/delivery
 	go run $(STATICCHECK) ./...
 
 deps:
@@ -155,10 +155,12 @@ release-data: deps
 	POSTRIDER_SAVE_RELEASE=$(CURDIR)/testdata/upgrade/$(VERSION) POSTRIDER_OLD_PROGRAM=$(OLD) go test -timeout 10m -count=1 \
 		-run TestReleaseData ./e2e/
 
-# Compares our verdicts about MTA-STS policies with those of postfix-mta-sts-resolver, which must be installed. Needs root.
+# Compares our verdicts about MTA-STS policies with those of postfix-mta-sts-resolver, which must be installed, and those about
+# TLSA records with Postfix's, for all domains of a lab with signed zones. make test has a sample of them. Needs root.
 .PHONY: tls
 tls: deps
 	go test -tags tls -count=1 -v -run Resolver ./internal/sending/tlspolicies
+	go test -tags tls -count=1 -v -run TestDANELab ./internal/sending/delivery
 
 # A real Postfix on loopback relays to our MX, takes our outgoing mail, and bounces what cannot be delivered. Needs root.
 postfix:

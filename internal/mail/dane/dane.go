@@ -18,8 +18,7 @@
 // # Out of scope
 //
 // The package does not validate DNSSEC, and does not evaluate the usages 0 and 1, which depend on public authorities.
-// It never uses the common name of a certificate as a host name. It supports no bare key as trust anchor (record 2 1
-// 0): the host must send the certificate with that key.
+// It never uses the common name of a certificate as a host name.
 package dane
 
 import (

@@ -2,6 +2,9 @@ package dane
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -44,9 +47,10 @@ func (m Match) Method() string {
 // Verify decides whether the certificates of a TLS connection match the set, and returns the record that matched.
 //
 // With usage 3 the host's certificate itself must match; its names, its expiry and its issuer do not matter (RFC 7672
-// section 3.1.1). With usage 2 a certificate that the host sent, other than its own, must match. From that authority a
-// chain must lead to the host's certificate, in which each certificate is valid at the time now, and which may be used
-// by servers. The host's certificate must be valid for one of the names (section 3.1.2).
+// section 3.1.1). With usage 2 a certificate that the host sent, other than its own, must match, unless the record
+// contains the certificate or key of the authority. From that authority a chain must lead to the host's certificate, in
+// which each certificate is valid at the time now, and which may be used by servers. The host's certificate must be
+// valid for one of the names (section 3.1.2).
 func (s *Set) Verify(state tls.ConnectionState, names []string, now time.Time) (Match, error) {
 	chain := state.PeerCertificates
 	switch {
@@ -106,6 +110,11 @@ func (s *Set) verifyChain(chain []*x509.Certificate, names []string, now time.Ti
 	for _, c := range s.anchors {
 		anchor(c)
 	}
+	for i := range s.records {
+		for _, a := range bareAnchors(&s.records[i], chain) {
+			anchor(a)
+		}
+	}
 	if !found {
 		return Match{}, fmt.Errorf("%w: no issuer in the chain that the host sent matches a record with usage 2",
 			ErrNoMatch)
@@ -123,6 +132,39 @@ func (s *Set) verifyChain(chain []*x509.Certificate, names []string, now time.Ti
 	}
 	return Match{}, fmt.Errorf("%w: it is valid for %s, but must be valid for %s", ErrName, orNone(leaf.DNSNames),
 		strings.Join(names, " or "))
+}
+
+// bareAnchors returns certificates for a record that contains the key of an authority whose certificate the host did not
+// send. Each has the name of an issuer in the chain that signed with the key. There are none if the host sent a
+// certificate of the authority, because its expiry and its other limits then count.
+func bareAnchors(r *Record, chain []*x509.Certificate) (all []*x509.Certificate) {
+	if r.Usage != UsageTA || r.Selector != SelectorKey || r.Matching != MatchingFull {
+		return nil
+	}
+	key, err := x509.ParsePKIXPublicKey(r.Data)
+	if err != nil || slices.ContainsFunc(chain[1:], func(c *x509.Certificate) bool {
+		return bytes.Equal(c.RawSubjectPublicKeyInfo, r.Data)
+	}) {
+		return nil
+	}
+	var algorithm x509.PublicKeyAlgorithm
+	switch key.(type) {
+	case *rsa.PublicKey:
+		algorithm = x509.RSA
+	case *ecdsa.PublicKey:
+		algorithm = x509.ECDSA
+	case ed25519.PublicKey:
+		algorithm = x509.Ed25519
+	}
+	for _, c := range chain {
+		a := &x509.Certificate{Raw: slices.Concat(r.Data, c.Raw), RawSubjectPublicKeyInfo: r.Data, PublicKey: key,
+			PublicKeyAlgorithm: algorithm, RawSubject: c.RawIssuer, Subject: c.Issuer, Version: 3, IsCA: true,
+			BasicConstraintsValid: true, MaxPathLen: -1, NotBefore: c.NotBefore, NotAfter: c.NotAfter}
+		if c.CheckSignatureFrom(a) == nil {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // maxNames is the maximum number of a certificate's names in an error message.

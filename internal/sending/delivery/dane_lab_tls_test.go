@@ -1,0 +1,5 @@
+//go:build tls && linux
+
+package delivery
+
+func init() { wholeLab = true }

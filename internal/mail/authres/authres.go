@@ -6,7 +6,7 @@
 //   - A verdict is "pass" only if the check ran to completion and succeeded.
 //   - If a technical failure or the time limit stops a check, its verdict is "temperror", never "fail".
 //   - The work per message is bounded: one time limit for all methods, eight signatures, a header of 256 KiB, the
-//     look-ups that SPF allows (about a hundred), and at most 72 look-ups for DMARC, most often one.
+//     look-ups that SPF allows (about a hundred), and at most 73 look-ups for DMARC, most often one.
 //   - The message is read from its file in small buffers, so the whole body is never in memory at once.
 //
 // # Failures
@@ -24,6 +24,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -31,6 +32,8 @@ import (
 	"time"
 
 	"golang.org/x/net/idna"
+
+	"github.com/postrider/postrider/internal/lib/lograte"
 )
 
 // These are the result keywords from RFC 8601 section 2.7 that this package uses.
@@ -59,6 +62,9 @@ type Results struct {
 	ARC    Verdict
 	// Header is the unfolded value of an Authentication-Results field with these results.
 	Header string
+	// Facts is what a DMARC report would say about the message. It is nil unless Evaluator.Facts is set, and if DMARC
+	// does not apply to the message or could not be evaluated.
+	Facts *Facts `json:"-"`
 }
 
 // Verdict is the result of one authentication method.
@@ -97,6 +103,13 @@ var _ Checker = (*Evaluator)(nil)
 type Evaluator struct {
 	hostname string
 	dns      DNS
+
+	// Facts is whether Check sets Results.Facts, which takes further look-ups. It must be set before the first check.
+	Facts bool
+	// Log, if set, gets a line about some of the messages whose result would be another one by the public suffix list. It
+	// must be set before the first check.
+	Log     *slog.Logger
+	differs lograte.Limiter
 }
 
 // New returns an Evaluator. The hostname identifies this mail server in the Authentication-Results field.
@@ -115,7 +128,7 @@ func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size i
 	r.DKIM = e.dkim(ctx, h, raw, size)
 	r.ARC = arc(h)
 	methods.Wait()
-	r.DMARC, r.Policy = e.dmarc(ctx, h, r.SPF, r.DKIM)
+	e.dmarc(ctx, h, o, &r)
 	r.Header = format(e.hostname, o, &r)
 	return r
 }

@@ -10,32 +10,42 @@ import (
 	"github.com/postrider/postrider/internal/mail/dmarc"
 )
 
-// dmarc checks whether SPF or DKIM passed for the domain in the From field, and returns the policy that the domain's
-// owner requests (RFC 9989 section 5.3.1). In test mode, that is the next milder policy.
-func (e *Evaluator) dmarc(ctx context.Context, h header, spf Verdict, dkim []Verdict) (Verdict, string) {
+// dmarc checks whether SPF or DKIM passed for the domain in the From field, and sets the policy that the domain's owner
+// requests (RFC 9989 section 5.3.1). In test mode, that is the next milder policy.
+func (e *Evaluator) dmarc(ctx context.Context, h header, o Origin, r *Results) {
 	if h.problem != "" {
-		return Verdict{Result: permerror, Detail: h.problem}, ""
+		r.DMARC = Verdict{Result: permerror, Detail: h.problem}
+		return
 	}
 	from, err := fromDomain(h.from)
 	if err != nil {
-		return Verdict{Result: permerror, Detail: err.Error()}, ""
+		r.DMARC = Verdict{Result: permerror, Detail: err.Error()}
+		return
 	}
 	walker := dmarc.NewWalker(e.dns.LookupTXT)
 	d, err := walker.Discover(ctx, from)
 	switch {
 	case err != nil:
-		return Verdict{Result: temperror, Domain: from, Detail: err.Error()}, ""
+		r.DMARC = Verdict{Result: temperror, Domain: from, Detail: err.Error()}
+		return
 	case d.At == "":
-		return Verdict{Result: none, Domain: from, Detail: "the domain publishes no policy"}, ""
+		r.DMARC = Verdict{Result: none, Domain: from, Detail: "the domain publishes no policy"}
 	case d.Policy == "":
-		return Verdict{Result: none, Domain: from, Detail: "the DMARC record of " + d.At + " has no valid policy"}, ""
+		r.DMARC = Verdict{Result: none, Domain: from, Detail: "the DMARC record of " + d.At + " has no valid policy"}
+	default:
+		var all []identifier
+		for _, v := range r.DKIM {
+			all = append(all, identifier{v, "DKIM", d.Record.StrictDKIM})
+		}
+		r.DMARC = evaluate(ctx, walker, from, append(all, identifier{r.SPF, "SPF", d.Record.StrictSPF}))
+		r.Policy = string(d.Policy)
+		if e.Facts && r.DMARC.Result != temperror {
+			r.Facts = e.facts(ctx, walker, from, h, o, r, d)
+		}
 	}
-	var all []identifier
-	for _, v := range dkim {
-		all = append(all, identifier{v, "DKIM", d.Record.StrictDKIM})
+	if e.Log != nil {
+		e.compare(ctx, walker, from, r, d)
 	}
-	v := evaluate(ctx, walker, from, append(all, identifier{spf, "SPF", d.Record.StrictSPF}))
-	return v, string(d.Policy)
 }
 
 // identifier is the verdict of a method on a domain that may be aligned with the From domain.

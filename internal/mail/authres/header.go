@@ -25,7 +25,8 @@ type header struct {
 	closed     bool  // whether the last header line has a line ending
 	from       []string
 	signatures int
-	seals      int // number of ARC-Seal fields
+	selectors  []string // the s tags of the first signatures
+	seals      int      // number of ARC-Seal fields
 	// problem is the reason why the header is not evaluated. If problem is set, the other fields of header are
 	// incomplete.
 	problem string
@@ -70,7 +71,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return append(start, rest...), err
 }
 
-// scan processes the header line by line, and collects the values of From fields and the length of the current field.
+// scan processes the header line by line, and collects the values of From and DKIM-Signature fields and the length of
+// the current field.
 type scan struct {
 	header
 	lines, fields int
@@ -86,7 +88,7 @@ func (s *scan) line(text []byte) {
 	}
 	if s.fields > 0 && (text[0] == ' ' || text[0] == '\t') {
 		s.length += len(text)
-		if s.name == "from" {
+		if s.collects() {
 			s.value = append(s.value, text...)
 		}
 		return
@@ -98,9 +100,14 @@ func (s *scan) line(text []byte) {
 	}
 	name, value, _ := bytes.Cut(text, []byte(":"))
 	s.name, s.length = strings.ToLower(string(bytes.TrimSpace(name))), len(text)
-	if s.name == "from" {
+	if s.collects() {
 		s.value = append(s.value[:0], value...)
 	}
+}
+
+// collects reports whether the value of the current field is needed.
+func (s *scan) collects() bool {
+	return s.name == "from" || s.name == "dkim-signature" && s.signatures < maxSignatures
 }
 
 // field records the current header field when it is complete.
@@ -109,6 +116,9 @@ func (s *scan) field() {
 	case "from":
 		s.from = append(s.from, string(bytes.TrimSpace(s.value)))
 	case "dkim-signature":
+		if s.signatures < maxSignatures {
+			s.selectors = append(s.selectors, selector(s.value))
+		}
 		s.signatures++
 		if s.length > maxSignature {
 			s.problem = fmt.Sprintf("a signature field is longer than %d KiB", maxSignature>>10)
@@ -117,4 +127,14 @@ func (s *scan) field() {
 		s.seals++
 	}
 	s.name = ""
+}
+
+// selector returns the s tag of a signature, or "" if it has none.
+func selector(signature []byte) string {
+	for tag := range bytes.SplitSeq(signature, []byte(";")) {
+		if name, value, _ := bytes.Cut(tag, []byte("=")); string(bytes.TrimSpace(name)) == "s" {
+			return string(bytes.TrimSpace(value))
+		}
+	}
+	return ""
 }

@@ -171,6 +171,13 @@ func (w *Walker) Aligned(ctx context.Context, author, authenticated string, stri
 	return err == nil && other == org, err
 }
 
+// Record returns the record at a domain, without regard to the domains above it. The boolean result is false if the
+// domain has none.
+func (w *Walker) Record(ctx context.Context, domain string) (Record, bool, error) {
+	s, err := w.at(ctx, domain)
+	return s.record, s.text != "", err
+}
+
 // walk returns the domains with a record on the way from domain to the root, the longest first. The walk ends at a
 // record with a psd tag.
 func (w *Walker) walk(ctx context.Context, domain string) (found []string, err error) {

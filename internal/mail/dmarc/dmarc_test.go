@@ -109,6 +109,50 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
+// The examples of RFC 9989 appendix B.4: a message's author, the domains that SPF and DKIM authenticated, and the queries
+// that find out whether they are aligned.
+func TestAppendixB(t *testing.T) {
+	t.Parallel()
+	organization := tree{"example.com": "v=DMARC1; p=none", "signing.example.com": "v=DMARC1; p=none"}
+	suffix := tree{"bank.example": "v=DMARC1; p=none; psd=y", "giant.bank.example": "v=DMARC1; p=none",
+		"mega.bank.example": "v=DMARC1; p=none"}
+	for _, c := range []struct {
+		name              string
+		records           tree
+		author, spf, dkim string
+		at, org           string
+		bySPF, byDKIM     bool
+		queries           string
+	}{
+		{"simple", organization, "example.com", "example.com", "signing.example.com", "example.com", "example.com", true, true,
+			"example.com com signing.example.com"},
+		{"deep", organization, "a.b.c.d.e.f.g.h.i.j.mail.example.com", "example.com", "signing.example.com", "example.com",
+			"example.com", true, true, "a.b.c.d.e.f.g.h.i.j.mail.example.com g.h.i.j.mail.example.com " +
+				"h.i.j.mail.example.com i.j.mail.example.com j.mail.example.com mail.example.com example.com com " +
+				"signing.example.com"},
+		{"public suffix", suffix, "giant.bank.example", "mail.giant.bank.example", "mail.mega.bank.example",
+			"giant.bank.example", "giant.bank.example", true, false,
+			"giant.bank.example bank.example mail.giant.bank.example"},
+	} {
+		walker, queries := c.records.walker()
+		d, err := walker.Discover(t.Context(), c.author)
+		if err != nil || d.At != c.at {
+			t.Errorf("%s: %+v, %v", c.name, d, err)
+		}
+		if org, err := walker.Organizational(t.Context(), c.author); err != nil || org != c.org {
+			t.Errorf("%s: %s, %v", c.name, org, err)
+		}
+		for domain, want := range map[string]bool{c.spf: c.bySPF, c.dkim: c.byDKIM} {
+			if got, err := walker.Aligned(t.Context(), c.author, domain, false); err != nil || got != want {
+				t.Errorf("%s, %s: %v, %v", c.name, domain, got, err)
+			}
+		}
+		if got := strings.ReplaceAll(strings.Join(*queries, " "), "_dmarc.", ""); got != c.queries {
+			t.Errorf("%s: queries %s", c.name, got)
+		}
+	}
+}
+
 func TestDiscardedRecords(t *testing.T) {
 	t.Parallel()
 	for domain, want := range map[string][]dmarc.Discarded{

@@ -145,6 +145,39 @@ func (s *DomainsService) VerifyClaim(ctx context.Context, domainID string, optio
 	return call[Claim](ctx, s.client, o, options)
 }
 
+// GetMTASTS returns the MTA-STS policy that Postrider serves for a receiving domain, with its DNS records and what
+// the last check found. A domain without a policy has the mode off.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:read.
+//
+// GET /domains/{domain_id}/mta-sts
+func (s *DomainsService) GetMTASTS(ctx context.Context, domainID string,
+	options ...RequestOption) (*DomainPolicy, error) {
+	o := operation{method: "GET", path: "/domains/{domain_id}/mta-sts", args: []string{domainID}}
+	return call[DomainPolicy](ctx, s.client, o, options)
+}
+
+// SetMTASTS sets the MTA-STS policy of a verified receiving domain. Begin with testing, and choose enforce after
+// 14 days without failures in TLS reports. The mode off withdraws the policy; it is served as a policy of mode
+// none until keep_until.
+//
+// A second request with the same settings starts a check of the records and changes nothing else.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:write.
+//
+// Errors:
+//
+//   - 422 validation_error: The domain is not a verified receiving domain, a field is not valid, or senders would
+//     not accept the certificate of the inbound host.
+//   - 404 not_found: The team has no domain with this ID.
+//
+// PUT /domains/{domain_id}/mta-sts
+func (s *DomainsService) SetMTASTS(ctx context.Context, domainID string, in DomainPolicyRequest,
+	options ...RequestOption) (*DomainPolicy, error) {
+	o := operation{method: "PUT", path: "/domains/{domain_id}/mta-sts", args: []string{domainID}, body: in}
+	return call[DomainPolicy](ctx, s.client, o, options)
+}
+
 // Verify starts checking the DNS records of a domain. The response comes at once. The check continues for up to 72
 // hours and then fails. GET /domains/{domain_id} and the webhook domain.updated report the result.
 //
@@ -320,4 +353,76 @@ type UpdateDomain struct {
 	TLS Field[string] `json:"tls,omitzero"`
 	// Null removes it.
 	TrackingSubdomain Field[string] `json:"tracking_subdomain,omitzero"`
+}
+
+// DomainPolicy is the response of several methods.
+type DomainPolicy struct {
+	// The kind of the object.
+	Object string `json:"object"`
+	// The ID of the domain.
+	DomainID string `json:"domain_id"`
+	Domain   string `json:"domain"`
+	// One of: off, testing, enforce.
+	Mode string `json:"mode"`
+	// The status pending means that the records were not found yet, and ending that the policy is withdrawn but still
+	// served, as one of mode none. One of: off, pending, working, failing, ending.
+	Status string `json:"status"`
+	// How long senders may keep the policy, in seconds.
+	MaxAge *int `json:"max_age"`
+	// The id that the TXT record should have.
+	PolicyID *string `json:"policy_id"`
+	// The text that is served.
+	Policy *string            `json:"policy"`
+	Hosts  []DomainPolicyHost `json:"hosts"`
+	// The DNS records that the policy needs.
+	Records []DomainPolicyRecord `json:"records"`
+	// What the last check found wrong.
+	Problems     []DomainPolicyProblem `json:"problems"`
+	CheckedAt    Time                  `json:"checked_at"`
+	TestingSince Time                  `json:"testing_since"`
+	// Keep the records until then after the policy was withdrawn, because senders may have a copy of it.
+	KeepUntil Time `json:"keep_until"`
+	// Why the mode enforce would be refused; null if it would be accepted.
+	EnforceBlockedReason *string `json:"enforce_blocked_reason"`
+	// Whether the policy has been tested for 14 days without a failure in the TLS reports about the domain.
+	EnforceAdvised bool `json:"enforce_advised"`
+}
+
+// DomainPolicyHost is part of other types.
+type DomainPolicyHost struct {
+	// The name and the address of the mail host; null if none was reached.
+	Host string `json:"host"`
+	// Why the policy lists the host. The value installation means that it receives mail for this installation, mx
+	// that the MX records lead to it, named that the team has named it, and earlier that the MX records led to it
+	// until recently. One of: installation, mx, named, earlier.
+	Source string `json:"source"`
+}
+
+// DomainPolicyProblem is part of other types.
+type DomainPolicyProblem struct {
+	// The kind of the item. One of: host, policy, record, mx, certificate.
+	Type string `json:"type"`
+	// A sentence that explains the reason and says what to do.
+	Message string `json:"message"`
+}
+
+// DomainPolicyRecord is part of other types.
+type DomainPolicyRecord struct {
+	// A name for your own use.
+	Name string `json:"name"`
+	// The kind of the item. One of: CNAME, TXT.
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+// DomainPolicyRequest is the request of [DomainsService.SetMTASTS].
+type DomainPolicyRequest struct {
+	// testing asks senders to deliver and to report failures. enforce forbids them to deliver to hosts that they
+	// cannot verify. off withdraws the policy. One of: off, testing, enforce.
+	Mode string `json:"mode"`
+	// Mail hosts that the policy lists before the MX records lead to them. If absent, they stay as they are.
+	Hosts []string `json:"hosts,omitzero"`
+	// How long senders may keep the policy, in seconds: 86400 to 31557600 in the mode testing, where the default is
+	// 86400, and 604800 to 31557600 in the mode enforce, where the default is 604800.
+	MaxAge int `json:"max_age,omitzero"`
 }

@@ -134,6 +134,7 @@ var acts = map[string]string{
 	"emails erase":    "address.erased",
 	"jobs retry":      "job.retried",
 	"policy forget":   "tls_policy.forgotten",
+	"policy next-key": "mail_key.change_started",
 }
 
 // recorded returns a context that makes services record changes in the audit log as made by the given command.

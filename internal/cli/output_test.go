@@ -157,8 +157,9 @@ func TestJSON(t *testing.T) {
 	}
 	p.jsonOfEmails(id, key.text("token"))
 	p.jsonOfOperating()
-	p.printed["apply"] = true                                         // by TestApplyJSON
-	p.printed["policy show"], p.printed["policy forget"] = true, true // by TestPolicyCommands
+	p.printed["apply"] = true                                           // by TestApplyJSON
+	p.printed["policy show"], p.printed["policy forget"] = true, true   // by TestPolicyCommands
+	p.printed["policy tlsa"], p.printed["policy next-key"] = true, true // by TestTLSACommands
 	want(p.json("teams", "create", "Beta"), "name", "Beta")
 	want(p.json("teams", "delete", "Beta", "--yes"), "deleted", true)
 

@@ -30,6 +30,17 @@ func policyCommand() command {
 					"domain, and its owner has corrected it.",
 				example: "postrider policy forget example.com",
 				define:  beside("policy forget", noFlags(forgetPolicy))},
+			{use: "tlsa", short: "print the TLSA records (DANE) to publish for the hosts that receive mail",
+				long: "Prints the TLSA records of the key in use and of the next key for each host that receives mail, says " +
+					"whether the host's zone is signed (DNSSEC), and compares the records with those in the DNS.",
+				example: "postrider policy tlsa",
+				define:  beside("policy tlsa", noFlags(showTLSA))},
+			{use: "next-key HOST", short: "start to use the next key of a mail host",
+				long: "Starts the change of a mail host's key. Publish the TLSA record of the next key first, beside that of " +
+					"the key in use. A node uses the next key after the record was published for two of its lifetimes, or at once " +
+					"if the host has no TLSA records that senders obey. Afterwards, remove the record of the former key.",
+				example: "postrider policy next-key mx.example.com --ttl 1h",
+				define:  beside("policy next-key", defineNextKey)},
 		}}
 }
 

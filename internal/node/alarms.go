@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/alarms"
 	"github.com/postrider/postrider/internal/platform/certs"
 	"github.com/postrider/postrider/internal/platform/telemetry"
+	"github.com/postrider/postrider/internal/sending/delivery"
 )
 
 const (
@@ -119,6 +120,8 @@ var alarmPages = map[string]string{
 	"certificate.acme":    "troubleshooting#browsers-or-mail-programs-refuse-the-certificate",
 	"certificate.missing": "https#a-host-has-no-certificate",
 	"destinations":        "destinations#the-file-of-destinations-is-invalid",
+	"policies":            "dane#a-policy-is-wrong",
+	"tlsa":                "tlsa#the-records-do-not-match",
 	"dnssec":              "dane#no-server-validates-signatures",
 	"backup":              "backup-and-restore#no-backup-was-recorded",
 }
@@ -138,6 +141,12 @@ func (n *Node) nodeConditions() []alarms.Condition {
 	all := []alarms.Condition{n.destinationsCondition()}
 	if n.wantsDNSSEC() {
 		all = append(all, n.dnssecCondition())
+	}
+	if n.Config.Transport == delivery.Direct {
+		all = append(all, n.policiesCondition(time.Now()))
+	}
+	if n.checksTLSA() {
+		all = append(all, n.tlsaCondition())
 	}
 	measured, _ := n.disks.measure() // an error concerns one disk; the check disk_space reports it
 	for _, d := range measured {

@@ -2,12 +2,15 @@ package node
 
 import (
 	"context"
+	"crypto/x509"
 	"log/slog"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/platform/certs"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // newCertificates loads the operator's certificate, and prepares requests for others.
@@ -19,7 +22,7 @@ func (n *Node) newCertificates() (err error) {
 func (n *Node) certificateOptions(log *slog.Logger) certs.Options {
 	c := n.Config
 	o := certs.Options{DB: n.DB, Keys: n.Keys, Log: log, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile,
-		Web: webHosts(c), Mail: mailHosts(c)}
+		Web: webHosts(c), Mail: mailHosts(c), Published: n.publishedTLSA}
 	if !c.ACME {
 		return o
 	}
@@ -30,7 +33,7 @@ func (n *Node) certificateOptions(log *slog.Logger) certs.Options {
 			Algorithm: c.ACMEDNSKeyAlgorithm, Secret: string(c.ACMEDNSKeySecret), Addrs: n.DNS.Addrs}
 	}
 	if n.servesHTTPS() && n.Has("api") {
-		o.Allowed = n.Domains.IsTrackingHost
+		o.Allowed = n.mayHaveCertificate
 	}
 	return o
 }
@@ -46,6 +49,36 @@ func (n *Node) Certificates(ctx context.Context) ([]certs.Status, error) {
 	}
 	defer m.Close()
 	return m.Certificates(ctx)
+}
+
+// mayHaveCertificate reports whether a host of a customer may have a certificate: it is or was a verified tracking host,
+// or it serves an MTA-STS policy.
+func (n *Node) mayHaveCertificate(ctx context.Context, host string) (bool, error) {
+	ok, err := n.Domains.IsTrackingHost(ctx, host)
+	if err != nil || ok {
+		return ok, err
+	}
+	return n.ServedPolicies.MayHaveCertificate(ctx, host)
+}
+
+// mailCertificate returns the certificate that SMTP clients get for a host, or an error that says why clients that
+// verify it refuse it. A command may call it, too.
+func (n *Node) mailCertificate(ctx context.Context, host string) (*x509.Certificate, error) {
+	var c *x509.Certificate
+	err := n.managedCertificates(func(m *certs.Manager) (err error) {
+		c, err = m.MailCertificate(ctx, host)
+		return err
+	})
+	return c, err
+}
+
+// policyHost returns the host that serves MTA-STS policies, or "" if other servers cannot look it up.
+func policyHost(c config.Config) string {
+	_, host := publicHost(c)
+	if host = strings.ToLower(host); !c.TrustDomains && !domains.IsPublicHost(host) {
+		return ""
+	}
+	return host
 }
 
 // webHosts returns the installation's hosts that an HTTPS listener of this node serves. Clients that name no host get

@@ -76,7 +76,7 @@ func Examine(ctx context.Context, c config.Config, log *slog.Logger, x Examinati
 		// Certificates needs no other services to list what is stored.
 		n := &Node{Config: c, Resources: &resources.Resources{Base: resources.Base{DB: s.DB, Keys: s.Keys, DNS: s.DNS,
 			Guard: guard, Log: log}}}
-		s.Certificates = n.Certificates
+		s.Certificates, s.TLSA = n.Certificates, n.tlsaFacts
 	}
 	switch {
 	case x.Team != "" && s.DB == nil:
@@ -198,6 +198,7 @@ func (n *Node) examine(ctx context.Context) doctor.Report {
 	s := sourcesOf(c)
 	s.Blobs = n.Blobs.Probe
 	s.DB, s.Keys, s.Allowed, s.Certificates = n.DB, n.Keys, publicGuard(c).Allowed, n.Certificates
+	s.TLSA = n.tlsaFacts
 	s.DNS, s.DNSErr = resolve.NewDNS(c.DNSServers, c.DNSSECResolvers...)
 	s.Port = func(setting string) string {
 		return n.Port(map[string]string{"smtp_in_listen": PortInbound, "smtp_submit_listen": PortSubmit,

@@ -84,6 +84,7 @@ func (n *Node) crons() []jobs.Cron {
 			return n.Retention(n.DB.Now).Partition(ctx)
 		}},
 		{Name: "domains", Every: 10 * time.Minute, Run: n.Domains.Recheck},
+		{Name: "served policies", Every: time.Minute, Run: n.ServedPolicies.Check},
 		{Name: "tls policies", Every: 15 * time.Minute, Run: n.TLSPolicies.Refresh},
 	}
 }

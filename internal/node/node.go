@@ -94,11 +94,14 @@ type Node struct {
 	dnssecProblem atomic.Pointer[string]
 	dnssecChecked atomic.Bool // whether a self-check has run
 	dnssecWorked  atomic.Bool // whether one has found a server that validates signatures
-	oauth         *oauth.Server
-	certs         *certs.Manager // nil for a command
-	https         net.Listener   // open HTTPS listener that Run will serve; may be nil
-	ports         []mailPort     // open SMTP listeners that Run will serve
-	lock          *Lock
+	broken        brokenPolicies
+	// tlsaProblem says what the last comparison of TLSA records with certificates found wrong; nil before the first one.
+	tlsaProblem atomic.Pointer[string]
+	oauth       *oauth.Server
+	certs       *certs.Manager // nil for a command
+	https       net.Listener   // open HTTPS listener that Run will serve; may be nil
+	ports       []mailPort     // open SMTP listeners that Run will serve
+	lock        *Lock
 
 	live         atomic.Pointer[config.Config] // settings as of the last reload; see settings
 	reloading    sync.Mutex                    // held while settings are replaced
@@ -286,7 +289,7 @@ func resourcesConfig(c config.Config) resources.Config {
 	for label := range c.Regions {
 		regions[label] = domains.Region(c.Region(label))
 	}
-	return resources.Config{PublicURL: c.PublicURL, TrackingURL: c.TrackingURL, MaxSize: int64(c.AttachmentMax),
+	return resources.Config{PublicURL: c.PublicURL, PolicyHost: policyHost(c), TrackingURL: c.TrackingURL, MaxSize: int64(c.AttachmentMax),
 		FeedbackSender: c.FeedbackSenderID,
 		AuditRetention: c.AuditRetention, Aliases: aliases(c.PublicURL),
 		Trial:          teams.Quota{Daily: int64(c.TrialDaily), Monthly: int64(c.TrialMonthly)},

@@ -313,6 +313,9 @@ func (n *Node) checks(c *certificateList) []telemetry.Check {
 	if !n.Config.TrustDomains {
 		all = append(all, telemetry.Check{Name: "dns", Every: dnsEvery, Run: n.checkDNS})
 	}
+	if n.checksTLSA() {
+		all = append(all, telemetry.Check{Name: "tlsa", Every: tlsaEvery, Run: n.checkTLSA})
+	}
 	if n.wantsDNSSEC() {
 		all = append(all, telemetry.Check{Name: "dnssec", Every: dnssecEvery, Run: n.checkDNSSEC})
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/front/api"
@@ -23,7 +24,7 @@ func (n *Node) newProtocols() error {
 	public := links.New(n.Emails, n.Receiving, n.Log)
 	public.Register(n.mux)
 	public.RegisterUnsubscribe(n.mux, n.Contacts, n.Teams)
-	n.mux.Handle("GET /tls/ask", links.TLSAsk(n.Domains, n.Log, trackingHosts(n.Config)...))
+	n.mux.Handle("GET /tls/ask", links.TLSAsk(n.mayHaveCertificate, n.Log, trackingHosts(n.Config)...))
 	if err := n.newPages(); err != nil {
 		return err
 	}
@@ -46,7 +47,8 @@ var errMetricsElsewhere = fault.NotFoundf("This address serves no metrics. The s
 // choose returns the handler for all HTTP requests. The JSON API gets every path that no other server claims,
 // except that browsers get an error page for paths that do not belong to the API.
 func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http.HandlerFunc {
-	tracked := links.NewTracked(n.Emails, n.Tracking)
+	tracked, policies := links.NewTracked(n.Emails, n.Tracking), links.NewPolicies(n.ServedPolicies, n.Log)
+	own := append(trackingHosts(n.Config), n.Config.TrackingHost)
 	development, pages := n.forDeveloper(n.mux), byName(n.Config.PublicURL, n.mux)
 	unknown := n.newUnknownPage()
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -54,6 +56,8 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 		switch {
 		case tracked.Serves(path):
 			tracked.ServeHTTP(w, r)
+		case policies.Serves(r) && !slices.Contains(own, strings.ToLower(bareHost(r.Host))):
+			policies.ServeHTTP(w, r)
 		// Pages at an alias load assets from there.
 		case isPublicLink(path), isDocumentation(r), web.IsAsset(path), isDoctor(path):
 			n.mux.ServeHTTP(w, r)
@@ -93,7 +97,8 @@ func (n *Node) newAPI() *api.API {
 		Broadcasts:  n.Broadcasts,
 		Automations: n.Automations, Events: n.CustomEvents, Logs: n.RequestLog, Metrics: n.Metrics, Live: n.EventStream,
 		Webhooks: n.Webhooks, Receiving: n.Receiving, Imports: n.Imports, Exports: n.Exports, Privacy: n.Privacy,
-		Members: n.Members, Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals},
+		ServedPolicies: n.ServedPolicies,
+		Members:        n.Members, Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals},
 		Log: n.Log, Version: n.o.Version, PublicURL: c.PublicURL, Address: addressOf(c.PublicURL), RateLimit: c.RateLimit,
 		Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases, Ready: n.Ready,
 		Observe: n.observe, Served: n.observeRequest, DNS: n.checkedDNS()})

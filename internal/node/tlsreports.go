@@ -32,12 +32,15 @@ func (n *Node) newTLSReports(resources.Hooks) (err error) {
 	return err
 }
 
-// countSessions returns the function that counts the TLS sessions of deliveries, or nil if none are counted.
+// countSessions returns the function that counts the TLS sessions of deliveries.
 func (n *Node) countSessions() func(delivery.Session) {
-	if !n.sendsTLSReports() {
-		return nil
+	reports := n.sendsTLSReports()
+	return func(x delivery.Session) {
+		n.broken.count(x, time.Now())
+		if reports {
+			n.TLSReports.Count(tlsreports.Session(x))
+		}
 	}
-	return func(x delivery.Session) { n.TLSReports.Count(tlsreports.Session(x)) }
 }
 
 // mailReport sends an email with a report from the operator's team.

@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/node/resources"
@@ -100,7 +101,11 @@ func (n *Node) hooks() resources.Hooks {
 		Decision: func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error) {
 			return n.Broadcasts.CachedDecision(ctx, teamID, broadcastID, contentID)
 		},
-		Held: func(domain string) (reason string, since time.Time, held bool) { return n.Delivery.Held(domain) },
+		FetchPolicy: func(ctx context.Context, domain string) (mtasts.Policy, mtasts.Result, string) {
+			return n.TLSPolicies.Probe(ctx, domain)
+		},
+		MailCertificate: n.mailCertificate,
+		Held:            func(domain string) (reason string, since time.Time, held bool) { return n.Delivery.Held(domain) },
 	}
 	if n.metrics != nil {
 		h.OnAccept = n.observeAccepted

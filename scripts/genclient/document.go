@@ -105,7 +105,7 @@ func parse(text []byte) (*document, error) {
 }
 
 // methodOrder is the order of the operations of a path.
-var methodOrder = []string{"get", "post", "patch", "delete"}
+var methodOrder = []string{"get", "post", "put", "patch", "delete"}
 
 // endpoints returns the operations by tag, in the order of their paths.
 func (d *document) endpoints() (map[string][]*endpoint, error) {

@@ -90,7 +90,7 @@ func TestRefusedDocuments(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"no paths": `{"paths":{}}`,
-		"PUT":      `{"paths":{"/a":{"put":{"tags":["A"]}}}}`,
+		"OPTIONS":  `{"paths":{"/a":{"options":{"tags":["A"]}}}}`,
 		"a list with another field": `{"paths":{"/a":{"get":{"tags":["A"],"summary":"List a","responses":{"200":{"content":{
 			"application/json":{"schema":{"type":"object","properties":{"data":{"type":"array","items":{}},
 			"has_more":{"type":"boolean"},"total":{"type":"integer"}}}}}}}}}}}`,

@@ -48,7 +48,7 @@ var reserved = []string{"Client", "Error", "Field", "Gap", "List", "LiveEvent", 
 var initialisms = map[string]string{"id": "ID", "ids": "IDs", "url": "URL", "html": "HTML", "tls": "TLS", "ttl": "TTL",
 	"smtp": "SMTP", "dns": "DNS", "api": "API", "ip": "IP", "json": "JSON", "oauth": "OAuth", "http": "HTTP", "mx": "MX",
 	"dkim": "DKIM", "spf": "SPF", "dmarc": "DMARC", "mime": "MIME", "csv": "CSV", "uri": "URI", "ab": "AB", "utc": "UTC",
-	"ms": "MS", "arc": "ARC", "tld": "TLD", "rfc": "RFC", "esmtp": "ESMTP", "cpu": "CPU", "caa": "CAA"}
+	"ms": "MS", "arc": "ARC", "mta": "MTA", "sts": "STS", "tld": "TLD", "rfc": "RFC", "esmtp": "ESMTP", "cpu": "CPU", "caa": "CAA"}
 
 // camel returns a name such as email_id, clicked-links or "API keys" in the form of an exported Go name.
 func camel(name string) string {
@@ -111,6 +111,7 @@ func literalStart(path string) (all []string) {
 //
 //   - GET: List, Get or the last noun with one of these verbs, as in ListRuns and GetRun
 //   - POST: Create, the last segment if it is a verb, as in Publish, or the verb and the noun, as in CancelRun
+//   - PUT: Set with the noun
 //   - PATCH and DELETE: Update and Delete, with the noun if it is not that of the service
 func methodName(o *endpoint, base []string, isList bool, collections []string) string {
 	if name := methodNames[o.Method+" "+o.Path]; name != "" {
@@ -138,6 +139,8 @@ func methodName(o *endpoint, base []string, isList bool, collections []string) s
 		return "Export"
 	case o.Method == "GET":
 		return "Get" + noun
+	case o.Method == "PUT":
+		return "Set" + noun
 	case o.Method == "PATCH":
 		return "Update" + noun
 	case o.Method == "DELETE":

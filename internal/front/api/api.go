@@ -67,35 +67,38 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
 	"github.com/postrider/postrider/internal/sending/metrics"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // Services holds the services behind the API.
 type Services struct {
-	Teams        *teams.Service
-	Domains      *domains.Service
-	Suppressions *suppressions.Service
-	Emails       *emails.Service
-	Explanations *explain.Service
-	Templates    *templates.Service
-	Quotas       *quotas.Service
-	Contacts     *contacts.Service
-	Broadcasts   *broadcasts.Service
-	Automations  *automations.Service
-	Events       *customevents.Service
-	Logs         *requestlog.Service
-	Metrics      *metrics.Service
-	Webhooks     *webhooks.Service
-	Live         *eventstream.Service
-	Receiving    *receiving.Service
-	Imports      *imports.Service
-	Exports      *exports.Service
-	Privacy      *privacy.Service
-	Grants       *grants.Service
-	Members      *members.Service
-	Approvals    *approvals.Service
-	Audit        *audit.Log
+	Teams   *teams.Service
+	Domains *domains.Service
+
+	ServedPolicies *servedpolicies.Service
+	Suppressions   *suppressions.Service
+	Emails         *emails.Service
+	Explanations   *explain.Service
+	Templates      *templates.Service
+	Quotas         *quotas.Service
+	Contacts       *contacts.Service
+	Broadcasts     *broadcasts.Service
+	Automations    *automations.Service
+	Events         *customevents.Service
+	Logs           *requestlog.Service
+	Metrics        *metrics.Service
+	Webhooks       *webhooks.Service
+	Live           *eventstream.Service
+	Receiving      *receiving.Service
+	Imports        *imports.Service
+	Exports        *exports.Service
+	Privacy        *privacy.Service
+	Grants         *grants.Service
+	Members        *members.Service
+	Approvals      *approvals.Service
+	Audit          *audit.Log
 }
 
 // Options configures the API.

@@ -83,8 +83,8 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Explanations: n.Explanations,
-		Templates:    n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
+		Explanations:   n.Explanations,
+		ServedPolicies: n.ServedPolicies, Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
 		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log)}
 	n.Recorder.Listen(s.Metrics)
 	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{AllowHTTP: of.Guard.AllowLoopback}, webhooks.Deps{DB: d,

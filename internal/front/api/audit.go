@@ -115,6 +115,7 @@ var irregularActions = map[string]string{
 	"POST /domains/{domain_id}/claim/verify":                       "domain.claim_verified",
 	"POST /domains/{domain_id}/claims/verify":                      "domain.claim_verified",
 	"POST /domains/{domain_id}/verify":                             "domain.verification_started",
+	"PUT /domains/{domain_id}/mta-sts":                             "domain.mta_sts_updated",
 	"PATCH /team/members/{user_id}":                                audit.MemberRoleChanged,
 	"DELETE /team/members/{user_id}":                               audit.MemberRemoved,
 	"POST /team/invitations":                                       audit.MemberInvited,
@@ -136,7 +137,7 @@ var irregularActions = map[string]string{
 var irregularNouns = map[string]string{"contact-properties": "contact_property", "api-keys": "api_key"}
 
 // pastTense maps a method, or the last segment of a path, to a past-tense verb.
-var pastTense = map[string]string{http.MethodPost: "created", http.MethodPatch: "updated", http.MethodDelete: "deleted",
+var pastTense = map[string]string{http.MethodPost: "created", http.MethodPut: "updated", http.MethodPatch: "updated", http.MethodDelete: "deleted",
 	"cancel": "cancelled", "duplicate": "duplicated", "erase": "erased", "pause": "paused", "publish": "published",
 	"recover": "recovered", "resend": "resent", "resume": "resumed", "send": "sent", "stop": "stopped",
 	"test": "tested", "verify": "verified"}

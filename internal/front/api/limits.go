@@ -6,6 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
@@ -16,6 +17,7 @@ type (
 	maxTags              struct{}
 	maxAttachments       struct{}
 	maxSuppressions      struct{}
+	maxNamedHosts        struct{} // maximum number of hosts that a team names in an MTA-STS policy
 	maxEventTypes        struct{}
 	maxVariables         struct{}
 	maxTemplateVariables struct{}
@@ -31,6 +33,7 @@ func (maxRecipients) Max() int        { return emails.MaxRecipients }
 func (maxTags) Max() int              { return emails.MaxTags }
 func (maxAttachments) Max() int       { return emails.MaxAttachments }
 func (maxSuppressions) Max() int      { return suppressions.MaxBatch }
+func (maxNamedHosts) Max() int        { return servedpolicies.MaxNamed }
 func (maxEventTypes) Max() int        { return 100 }
 func (maxVariables) Max() int         { return 100 }
 func (maxTemplateVariables) Max() int { return templates.MaxVariables }

@@ -189,6 +189,7 @@ var (
 		{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{4,9}Z`), "2026-11-03T09:30:00.123456Z"},
 		{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6}\+00:00`),
 			"2026-11-03T09:30:00.123456+00:00"},
+		{regexp.MustCompile(`(id=|"policy_id":")\d{14}`), "${1}20261103093000"},
 		{regexp.MustCompile(`"period":"\d{4}-\d\d-\d\d"`), `"period":"2026-11-03"`},
 		{regexp.MustCompile(`(at|for|since|until) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`), "${1} 2026-11-03 09:30:00 UTC"},
 		{regexp.MustCompile(`[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000`),
@@ -376,6 +377,12 @@ func (x *exampleRun) broadcast(further string) {
 var preparations = map[string]func(x *exampleRun){
 	"POST /domains/claim": func(x *exampleRun) {
 		x.do(x.t, "POST /domains\nAuthorization: other\n\n"+`{"name":"shop.example"}`)
+	},
+	"GET /domains/{domain_id}/mta-sts": func(x *exampleRun) {
+		on := true
+		d := x.Verified(x.Acme.TeamID, domains.NewDomain{Name: "inbox.acme.example",
+			Capabilities: domains.Capabilities{Receiving: &on}})
+		x.set("receiving_domain_id", d.ID)
 	},
 	"PATCH /emails/{email_id}": func(x *exampleRun) { x.find("email_id", "POST /emails\n\n"+heldEmail, "id") },
 	"GET /emails/{email_id}": func(x *exampleRun) {

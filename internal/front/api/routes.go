@@ -133,7 +133,7 @@ var stableIDs = func() map[string]string {
 // automations' signing secret requires a scope that ends in :write, because the response contains a secret. Operations
 // without a tag are aliases for clients that use other paths.
 func (a *API) routes() []route {
-	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
+	get, post, put, patch, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
 	paging := slices.Clip([]string{"limit", "after", "before"})
 	return []route{
 		{post, "/emails", teams.EmailsSend, 200, "Emails", "Send an email", nil, wire.Endpoint(a.sendEmail)},
@@ -389,6 +389,10 @@ func (a *API) routes() []route {
 			wire.Endpoint(a.getClaim)},
 		{post, "/domains/{domain_id}/claim/verify", teams.DomainsWrite, 200, "Domains", "Verify a claim", nil,
 			wire.Endpoint(a.verifyClaim)},
+		{get, "/domains/{domain_id}/mta-sts", teams.DomainsRead, 200, "Domains",
+			"Retrieve the MTA-STS policy of a domain", nil, wire.Endpoint(a.getMTASTS)},
+		{put, "/domains/{domain_id}/mta-sts", teams.DomainsWrite, 200, "Domains", "Set the MTA-STS policy of a domain",
+			nil, wire.Endpoint(a.setMTASTS)},
 		{post, "/domains/claims", teams.DomainsWrite, 201, "", "Claim a domain that another team has registered", nil,
 			wire.Endpoint(a.claimDomain)},
 		{get, "/domains/{domain_id}/claims", teams.DomainsRead, 200, "", "Retrieve a claim", nil,

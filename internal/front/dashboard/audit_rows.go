@@ -76,6 +76,7 @@ var actionWords = map[string]string{
 	"webhook.event_replayed":      "replayed a message of the webhook",
 	"webhook.recovered":           "sent missed messages to the webhook",
 	"domain.verification_started": "started the look-up of the records of the domain",
+	"domain.mta_sts_updated":      "changed the MTA-STS policy of the domain",
 	"domain.claim_verified":       "checked the claim to the domain",
 	"template.restored":           "restored an earlier version of the template",
 	"audit.exported":              "exported the audit log",

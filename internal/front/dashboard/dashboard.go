@@ -57,6 +57,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/explain"
 	"github.com/postrider/postrider/internal/sending/metrics"
 	"github.com/postrider/postrider/internal/sending/preflight"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
@@ -83,7 +84,10 @@ type Deps struct {
 	Teams   *teams.Service
 	Emails  *emails.Service
 	Domains *domains.Service
-	Live    *eventstream.Service
+
+	ServedPolicies *servedpolicies.Service
+
+	Live *eventstream.Service
 
 	Webhooks     *webhooks.Service
 	Suppressions *suppressions.Service

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-var domainPage = pageOf("domain.html")
+var domainPage = pageOf("domain.html", "mta_sts.html")
 
 // domainView is the content of the page of one domain.
 type domainView struct {
@@ -37,6 +37,9 @@ type domainView struct {
 	Form     *web.Form
 	Ticks    []tick
 	Inactive string // why nothing is tracked although tracking is on
+
+	MTASTS        *mtaSTSView // the domain's policy, in the tab with the settings; nil if it can have none
+	PolicyRefused string      // why a change of the policy was refused
 
 	Deleting bool // whether the form for deleting is shown in the page
 	Keys     int  // how many keys may send only from this domain
@@ -128,6 +131,11 @@ func (c *call) domainPage(status int, data domainView) error {
 	}
 	if data.Settings && data.Form == nil {
 		data.Form, data.Ticks = settingsForm(&d)
+	}
+	if data.Settings {
+		if data.MTASTS, err = c.mtaSTS(&d, data.PolicyRefused); err != nil {
+			return err
+		}
 	}
 	if c.actor.Scopes.Has(teams.KeysRead) {
 		keys, _, err := c.Teams.ListKeys(c.ctx(), c.team.TeamID, page.Page{Limit: choicesShown})

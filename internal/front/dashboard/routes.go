@@ -63,6 +63,8 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app/domains/{id}/settings", scope: teams.DomainsRead, serve: (*call).domainSettings},
 		{pattern: "POST /app/domains/{id}/settings", scope: teams.DomainsWrite, action: "domain.updated",
 			serve: (*call).saveDomain},
+		{pattern: "POST /app/domains/{id}/mta-sts", scope: teams.DomainsWrite, action: "domain.mta_sts_updated",
+			serve: (*call).saveMTASTS},
 		{pattern: "POST /app/domains/{id}/verify", scope: teams.DomainsWrite, action: "domain.verification_started",
 			serve: (*call).verifyDomain},
 		{pattern: "POST /app/domains/{id}/claim", scope: teams.DomainsWrite, action: "domain.claim_verified",

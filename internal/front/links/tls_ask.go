@@ -1,20 +1,21 @@
 package links
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/lib/lograte"
-	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // TLSAsk returns the handler for GET /tls/ask?domain=NAME. A reverse proxy with on-demand TLS requests this path to
-// find out whether it may obtain a certificate for a host. The status is 200 if the host is listed in own or is a
-// current or former tracking host of a domain, and 404 otherwise. If the database is unavailable, the status is 503,
-// which proxies treat as a refusal.
-func TLSAsk(d *domains.Service, log *slog.Logger, own ...string) http.Handler {
+// find out whether it may obtain a certificate for a host. The status is 200 if the host is listed in own or is allowed
+// as a host of a customer, and 404 otherwise. If the database is unavailable, the status is 503, which proxies treat as
+// a refusal.
+func TLSAsk(allowed func(ctx context.Context, host string) (bool, error), log *slog.Logger,
+	own ...string) http.Handler {
 	var outageLog lograte.Limiter
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "private, no-store")
@@ -23,7 +24,7 @@ func TLSAsk(d *domains.Service, log *slog.Logger, own ...string) http.Handler {
 		if host == "" {
 			ok = false
 		} else if !ok {
-			ok, err = d.IsTrackingHost(r.Context(), host)
+			ok, err = allowed(r.Context(), host)
 		}
 		switch {
 		case err != nil && r.Context().Err() == nil:
@@ -35,7 +36,7 @@ func TLSAsk(d *domains.Service, log *slog.Logger, own ...string) http.Handler {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "The lookup failed. Try again in a moment.", http.StatusServiceUnavailable)
 		case !ok:
-			http.Error(w, "This is not a tracking host.", http.StatusNotFound)
+			http.Error(w, "This host is neither a tracking host nor a host of a policy.", http.StatusNotFound)
 		default:
 			w.WriteHeader(http.StatusOK)
 		}

@@ -361,7 +361,7 @@ func escaped(url string) string {
 // working links.
 func TestTLSAsk(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
-		handler := links.TLSAsk(n.Domains, n.Log, "mail.postrider.test")
+		handler := links.TLSAsk(n.Domains.IsTrackingHost, n.Log, "mail.postrider.test")
 		status := func(host string) int {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest("GET", "/tls/ask", nil)

@@ -102,7 +102,7 @@ func parsePatterns(texts []string) (all []string, err error) {
 	seen := map[string]bool{}
 	for _, text := range texts {
 		host, wild := strings.CutPrefix(text, "*.")
-		if host, err = lowerASCII(host); err != nil || !isHost(host) {
+		if host, err = lowerASCII(host); err != nil || !IsHost(host) {
 			return nil, fmt.Errorf("the policy's mx %.80q is not a host name", text)
 		}
 		if wild {
@@ -119,8 +119,8 @@ func parsePatterns(texts []string) (all []string, err error) {
 	return all, nil
 }
 
-// isHost reports whether a name in lower case is a Domain of RFC 5321 section 4.1.2.
-func isHost(name string) bool {
+// IsHost reports whether a name in lower case is a Domain of RFC 5321 section 4.1.2.
+func IsHost(name string) bool {
 	if len(name) > maxName {
 		return false
 	}

@@ -11,6 +11,10 @@ var ErrNoRecord = errors.New("no MTA-STS record")
 
 const version = "STSv1"
 
+// Record returns the text of the TXT record that announces a policy. The id must have 1 to 32 letters and digits.
+// ParseRecord returns it again.
+func Record(id string) string { return "v=" + version + "; id=" + id + ";" }
+
 // FindRecord returns the id in the MTA-STS record among the TXT records of one name. The id changes whenever the policy
 // changes. Records that begin otherwise are ignored. The error is ErrNoRecord if no MTA-STS record is left. A domain
 // with several MTA-STS records has no policy.

@@ -68,6 +68,7 @@ type Facts struct {
 	Inbound  *Listener
 	Submits  []Listener
 	Mail     []MailHost // hosts that receive mail
+	TLSA     []TLSA     // of hosts that receive mail
 	Outgoing []Outgoing
 	Relays   []Relay
 	Resolver *Resolver
@@ -94,7 +95,7 @@ type Facts struct {
 func Check(f Facts) []Finding {
 	var all []Finding
 	for _, check := range []func(*Facts) []Finding{checkHost, checkSource, checkOutside, checkInbound, checkPort25In,
-		checkSubmission, checkMailHosts, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkNotices, checkDomains,
+		checkSubmission, checkMailHosts, checkTLSA, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkNotices, checkDomains,
 		checkWeb, checkRequests, checkDestinations, checkClock, checkDisks, checkBlobs, checkDatabase, checkKey,
 		checkSecretFiles, checkBackup, checkLists} {
 		all = append(all, check(&f)...)

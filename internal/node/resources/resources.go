@@ -15,6 +15,7 @@ package resources
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -29,7 +30,9 @@ import (
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/authority"
+	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/outbound/exportruns"
 	"github.com/postrider/postrider/internal/platform/audit"
@@ -45,6 +48,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
 	"github.com/postrider/postrider/internal/sending/metrics"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
@@ -68,6 +72,7 @@ type Config struct {
 	AuditRetention time.Duration // 0 keeps audit entries forever
 	Trial          teams.Quota
 	Users          users.Config
+	PolicyHost     string // see servedpolicies.Config.PublicHost
 	Domains        domains.Config
 	GrantResources []string // URLs that OAuth grants may be issued for; the API comes first
 	Aliases        []string // other base URLs of this installation, such as http://127.0.0.1:3000
@@ -99,6 +104,11 @@ type Hooks struct {
 	OnAccept func(source string, ids []string)
 	// Decision returns the decision about the emails of a broadcast that have the given content.
 	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
+	// FetchPolicy fetches the MTA-STS policy of a domain as a sender does.
+	FetchPolicy func(ctx context.Context, domain string) (p mtasts.Policy, r mtasts.Result, reason string)
+	// MailCertificate returns the certificate that SMTP clients get for a host of the installation, or an error that says
+	// why clients that verify it refuse it.
+	MailCertificate func(ctx context.Context, host string) (*x509.Certificate, error)
 	// Held returns why mail to a domain waits, if the operator has paused it, and since when it is known to be paused;
 	// nil means that it is never paused.
 	Held func(domain string) (reason string, since time.Time, held bool)
@@ -119,14 +129,16 @@ type Resources struct {
 	Quotas       *quotas.Service
 	Contacts     *contacts.Service
 	Domains      *domains.Service
-	Suppressions *suppressions.Service
-	Metrics      *metrics.Service
-	Contents     *content.Service
-	Templates    *templates.Service
-	Emails       *emails.Service
-	Explanations *explain.Service
-	Approvals    *approvals.Service
-	CustomEvents *customevents.Service
+	// ServedPolicies publishes the MTA-STS policies of receiving domains.
+	ServedPolicies *servedpolicies.Service
+	Suppressions   *suppressions.Service
+	Metrics        *metrics.Service
+	Contents       *content.Service
+	Templates      *templates.Service
+	Emails         *emails.Service
+	Explanations   *explain.Service
+	Approvals      *approvals.Service
+	CustomEvents   *customevents.Service
 }
 
 // New builds the services. Services that listen to events are registered with the recorder.
@@ -135,7 +147,8 @@ func New(b Base, c Config, h Hooks) (*Resources, error) {
 		Audit: audit.New(b.DB, c.AuditRetention), Metrics: metrics.New(b.DB), Contents: content.New(b.DB)}
 	r.Suppressions = suppressions.New(b.DB, r.Recorder)
 	r.Templates = templates.New(b.DB, r.Contents, c.MaxSize)
-	for _, build := range []func(Config, Hooks) error{r.newDomains, r.newTeams, r.newUsers, r.newMembers, r.newGrants,
+	for _, build := range []func(Config, Hooks) error{r.newDomains, r.newTeams, r.newServedPolicies,
+		r.newUsers, r.newMembers, r.newGrants,
 		r.newQuotas, r.newContacts, r.newEmails, r.newApprovals, r.newCustomEvents} {
 		if err := build(c, h); err != nil {
 			return nil, fmt.Errorf("build the services of resources: %w", err)
@@ -151,6 +164,7 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	c.Domains.TrackingURL = c.TrackingURL
 	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
 		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince, OnSendingLost: h.OnDomainLost,
+		Advised:    []func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error){r.policyRecords},
 		Delegation: r.authority().Delegation,
 		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
 			if err := r.Emails.OnDomainBack(ctx, tx, teamID, name); err != nil {
@@ -168,6 +182,34 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 // operator has not opened.
 func (r *Resources) authority() *authority.Client {
 	return &authority.Client{DNS: r.DNS, Allow: r.Guard.Allowed}
+}
+
+func (r *Resources) newServedPolicies(c Config, h Hooks) (err error) {
+	r.ServedPolicies, err = servedpolicies.New(servedpolicies.Config{PublicHost: c.PolicyHost,
+		TrustRecords: c.Domains.TrustDomains}, servedpolicies.Deps{DB: r.DB, Recorder: r.Recorder, Domains: r.Domains,
+		DNS: r.DNS, Notify: h.Notify, Fetch: h.FetchPolicy, Certificate: h.MailCertificate,
+		Suspended: func(ctx context.Context, teamID string) (bool, error) {
+			team, err := r.Teams.Get(ctx, teamID)
+			if fault.KindOf(err) == fault.NotFound {
+				return true, nil
+			}
+			return team.Suspended, err
+		}})
+	return err
+}
+
+// policyRecords returns the records of a domain's MTA-STS policy as advised ones.
+func (r *Resources) policyRecords(ctx context.Context, d *domains.Domain) (all []domains.AdvisedRecord, err error) {
+	records, err := r.ServedPolicies.Records(ctx, d)
+	for _, x := range records {
+		why := "Senders fetch the MTA-STS policy of the domain from this host."
+		if x.Type == "TXT" {
+			why = "Senders look for a new MTA-STS policy if the id changes. Publish the new id after each change of the policy."
+		}
+		all = append(all, domains.AdvisedRecord{Purpose: domains.PurposeMTASTS, Name: x.Name, Type: x.Type, Value: x.Value,
+			Why: why})
+	}
+	return all, err
 }
 
 // sentSince reports whether a team has sent any emails from a domain since the given time.

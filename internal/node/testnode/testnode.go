@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/mail/dkim/dkimtest"
+	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/node/resources"
 	"github.com/postrider/postrider/internal/platform/blob"
@@ -118,6 +120,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 		TrackingURL:    o.TrackingURL,
 		FeedbackSender: o.FeedbackSender,
 		Users:          users.Config{PublicURL: PublicURL, HashMemory: 64},
+		PolicyHost:     "postrider.test",
 		GrantResources: []string{PublicURL, PublicURL + "/mcp"},
 		Domains: domains.Config{
 			Default: domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
@@ -140,8 +143,12 @@ func hooks() resources.Hooks {
 		OnGrantStop:  func(context.Context, *db.Tx, string, string) error { return nil },
 		OnDomainLost: func(context.Context, *db.Tx, string, string) error { return nil },
 		OnDomainBack: func(context.Context, *db.Tx, string, string) error { return nil },
-		OnEvent:      func(context.Context, *db.Tx, customevents.Occurrence) error { return nil },
-		Decision:     func(context.Context, string, string, string) (emails.Decision, error) { return emails.Deliver, nil },
+		FetchPolicy: func(context.Context, string) (mtasts.Policy, mtasts.Result, string) {
+			return mtasts.Policy{}, mtasts.FetchError, "this node serves no policies"
+		},
+		MailCertificate: func(context.Context, string) (*x509.Certificate, error) { return &x509.Certificate{}, nil },
+		OnEvent:         func(context.Context, *db.Tx, customevents.Occurrence) error { return nil },
+		Decision:        func(context.Context, string, string, string) (emails.Decision, error) { return emails.Deliver, nil },
 	}
 }
 

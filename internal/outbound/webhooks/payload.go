@@ -167,6 +167,20 @@ type suppressionData struct {
 	CreatedAt isoTime `json:"created_at"`
 }
 
+// transportData is the data object of transport events, which are Postrider additions.
+type transportData struct {
+	ID       string             `json:"id"`
+	Name     string             `json:"name"`
+	Mode     string             `json:"mode"`
+	Since    isoTime            `json:"since"`
+	Problems []transportProblem `json:"problems"`
+}
+
+type transportProblem struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
 // broadcastData is the data object of broadcast.paused events, which are a Postrider addition.
 type broadcastData struct {
 	ID        string  `json:"id"`
@@ -272,6 +286,8 @@ func (w *writer) other(e *events.Event) (data any, chain string) {
 	case *events.Approval:
 		return approvalData{d.ID, d.State, d.From, d.Recipients, d.Subject, d.By, orNull(d.Reason), orNull(d.EmailID), d.URL,
 			isoTime(d.CreatedAt), isoTime(d.ExpiresAt)}, d.ID
+	case *events.Transport:
+		return transportToData(d), d.DomainID
 	case domains.Domain:
 		return w.domainToData(&d), d.ID
 	case suppressions.Suppression:
@@ -287,6 +303,14 @@ func receivedToData(d *events.Received) receivedData {
 		data.Attachments = append(data.Attachments, receivedFile{f.ID, orNull(f.Filename), f.ContentType,
 			orNull(f.Disposition),
 			orNull(f.ContentID)})
+	}
+	return data
+}
+
+func transportToData(d *events.Transport) transportData {
+	data := transportData{d.DomainID, d.Name, d.Mode, isoTime(d.Since), []transportProblem{}}
+	for _, p := range d.Problems {
+		data.Problems = append(data.Problems, transportProblem(p))
 	}
 	return data
 }

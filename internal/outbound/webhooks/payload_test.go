@@ -211,3 +211,39 @@ func TestNamedEvents(t *testing.T) {
 		}
 	})
 }
+
+// The events about the MTA-STS policy of a domain reach only endpoints that select them by name.
+func TestTransportEvents(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, config(), noLoopback)
+		others := f.endpoint(t, "https://hooks.example.org/others")
+		named, err := f.Create(t.Context(), f.Acme.TeamID, "https://hooks.example.org/named",
+			[]string{"domain.transport_failed", "domain.transport_recovered"})
+		must(t, err)
+		at := time.Date(2026, 10, 1, 9, 0, 0, 0, time.UTC)
+		of := events.Transport{DomainID: f.Sender.ID, Name: f.Sender.Name, Mode: "enforce", Since: at,
+			Problems: []events.TransportProblem{{Type: "record", Message: "The TXT record is missing."}}}
+		over := of
+		over.Problems = nil
+		f.happen(t, events.Event{TeamID: f.Acme.TeamID, Type: events.DomainTransportFailed, Data: &of},
+			events.Event{TeamID: f.Acme.TeamID, Type: events.DomainTransportRecovered, Data: &over})
+		if got := f.messages(t, others); len(got) != 0 {
+			t.Errorf("an endpoint that does not name them has %d messages", len(got))
+		}
+		got := f.messages(t, named)
+		if len(got) != 2 {
+			t.Fatalf("%d messages", len(got))
+		}
+		begin := `{"id":"` + f.Sender.ID + `","name":"acme.example","mode":"enforce","since":"2026-10-01T09:00:00.000Z",` +
+			`"problems":[`
+		for i, want := range []string{begin + `]}}`,
+			begin + `{"type":"record","message":"The TXT record is missing."}]}}`} {
+			m, err := f.Message(t.Context(), f.Acme.TeamID, named.ID, got[i].ID)
+			must(t, err)
+			if _, data, _ := strings.Cut(m.Payload, `"data":`); data != want {
+				t.Errorf("the data is\n%s, want\n%s", data, want)
+			}
+		}
+	})
+}

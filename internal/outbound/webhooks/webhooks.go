@@ -97,7 +97,8 @@ func Types() []events.Type {
 // OptInTypes returns the event types that an endpoint receives only if it selects them by name. The API reference does
 // not list the opt-in event types, and strict receivers reject unknown event types.
 func OptInTypes() []events.Type {
-	return []events.Type{events.ApprovalRequested, events.ApprovalDecided}
+	return []events.Type{events.ApprovalRequested, events.ApprovalDecided, events.DomainTransportFailed,
+		events.DomainTransportRecovered}
 }
 
 // Endpoint is a URL to which a team's events are sent.

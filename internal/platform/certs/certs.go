@@ -75,6 +75,11 @@ type Options struct {
 	ACME *ACME // nil means that no certificates are requested
 	// Allowed reports whether a host of a customer may have a certificate. If Allowed is nil, no such host has one.
 	Allowed func(ctx context.Context, host string) (bool, error)
+	// Published returns the TLSA records of a mail host. An error means that they are unknown now. If Published is nil,
+	// changes of keys do not wait.
+	Published func(ctx context.Context, host string) (Published, error)
+	// PublicRoots are the authorities that senders trust; nil means those of the system.
+	PublicRoots *x509.CertPool
 }
 
 // ACME configures requests for certificates. By setting it, the operator agrees to the authority's terms of service.
@@ -99,7 +104,8 @@ type Manager struct {
 	storage *Storage
 	acme    *issuer // nil without ACME
 
-	own           *certmagic.Config // for names
+	own           *certmagic.Config // for names, except
+	mail          *certmagic.Config // for names of mail hosts, whose keys are kept
 	customers     *certmagic.Config // for all other hosts
 	ownCache      *certmagic.Cache  // certificates in memory
 	customerCache *certmagic.Cache
@@ -108,7 +114,8 @@ type Manager struct {
 	orders     *rate.Limiter // of certificates for customers' hosts
 	challenges *challengeList
 
-	reloaded   chan struct{} // receives after the operator's files were loaded again
+	// reloaded receives after the operator's files were loaded again, and after a stored certificate was replaced.
+	reloaded   chan struct{}
 	selfSigned func() (*tls.Certificate, error)
 	closed     func()
 }
@@ -150,10 +157,7 @@ func New(o Options) (*Manager, error) {
 		m.files.names = m.names
 		m.files.warn = func(leaf *x509.Certificate) {
 			m.complain(leaf)
-			select {
-			case m.reloaded <- struct{}{}:
-			default:
-			}
+			m.wake()
 		}
 		m.complain(m.files.get().Leaf)
 	} else if o.ACME == nil && len(o.Mail) > 0 {
@@ -182,20 +186,34 @@ func (m *Manager) newACME() error {
 	}
 	m.acme = newIssuer(m, *a, roots)
 	base := certmagic.Config{Storage: m.storage, Issuers: []certmagic.Issuer{m.acme}, DisableStorageCheck: true}
-	own, customers := base, base
+	own, mail, customers := base, base, base
 	own.Logger = newZap(m.o.Log, slog.LevelError)
+	mail.Logger, mail.ReusePrivateKeys = own.Logger, true
 	customers.Logger = newZap(m.o.Log, slog.LevelWarn) // a customer's mistake needs no action of the operator
 	customers.OnDemand = &certmagic.OnDemandConfig{DecisionFunc: m.mayLoad}
-	m.ownCache = newCache(0, own.Logger, &m.own)
-	m.customerCache = newCache(cacheMax, customers.Logger, &m.customers)
-	m.own, m.customers = certmagic.New(m.ownCache, own), certmagic.New(m.customerCache, customers)
+	m.ownCache = newCache(0, own.Logger, func(c certmagic.Certificate) *certmagic.Config {
+		return m.configOf(first(c.Names))
+	})
+	m.customerCache = newCache(cacheMax, customers.Logger,
+		func(certmagic.Certificate) *certmagic.Config { return m.customers })
+	m.own, m.mail = certmagic.New(m.ownCache, own), certmagic.New(m.ownCache, mail)
+	m.customers = certmagic.New(m.customerCache, customers)
+	m.o.DB.OnHint(hintTopic, func(string) { m.wake() })
 	return nil
 }
 
 // newCache returns a cache in memory with at most max certificates; 0 means no limit.
-func newCache(max int, log *zap.Logger, c **certmagic.Config) *certmagic.Cache {
+func newCache(max int, log *zap.Logger, of func(certmagic.Certificate) *certmagic.Config) *certmagic.Cache {
 	return certmagic.NewCache(certmagic.CacheOptions{Capacity: max, Logger: log,
-		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return *c, nil }})
+		GetConfigForCert: func(c certmagic.Certificate) (*certmagic.Config, error) { return of(c), nil }})
+}
+
+// wake makes Run look at once whether certificates are missing or were replaced.
+func (m *Manager) wake() {
+	select {
+	case m.reloaded <- struct{}{}:
+	default:
+	}
 }
 
 // readRoots returns the system's root certificates and those of a file, or nil without a file.
@@ -298,7 +316,7 @@ func (m *Manager) fromMemory(hello *tls.ClientHelloInfo, host string) (*tls.Cert
 	if len(m.ownCache.AllMatchingCertificates(host)) == 0 {
 		return nil, fmt.Errorf("there is no certificate for %s yet", host)
 	}
-	return m.own.GetCertificateWithContext(hello.Context(), named(hello, host))
+	return m.configOf(host).GetCertificateWithContext(hello.Context(), named(hello, host))
 }
 
 // fromFiles returns the operator's certificate if it covers a host.

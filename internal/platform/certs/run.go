@@ -11,7 +11,7 @@ import (
 )
 
 // Run requests missing certificates of the installation's hosts until ctx ends, once a minute and after each reload of
-// the operator's files. It also deletes old data, and repeats complaints about the operator's certificate once a day.
+// the operator's files. It keeps the next keys of mail hosts and makes their changes. It also deletes old data, and repeats complaints about the operator's certificate once a day.
 // The library renews certificates meanwhile. Run closes the Manager.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.Close()
@@ -26,6 +26,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	for {
 		if m.acme != nil {
 			m.manage(ctx)
+			m.reloadStored(ctx)
+			m.manageKeys(ctx)
 			if time.Since(cleaned) >= cleanEvery {
 				m.clean(ctx)
 				cleaned = time.Now()
@@ -70,11 +72,11 @@ func (m *Manager) manageOne(ctx context.Context, name string) {
 	case err != nil:
 	case f.retryAt.After(m.o.DB.Now()):
 		// There may be a certificate whose renewal failed, or another node may just have obtained one.
-		if _, err = m.own.CacheManagedCertificate(ctx, name); errors.Is(err, fs.ErrNotExist) {
+		if _, err = m.configOf(name).CacheManagedCertificate(ctx, name); errors.Is(err, fs.ErrNotExist) {
 			return
 		}
 	default:
-		err = m.own.ManageSync(ctx, []string{name})
+		err = m.configOf(name).ManageSync(ctx, []string{name})
 	}
 	// The library has logged errors of requests.
 	if _, ok := errors.AsType[certmagic.ErrNoRetry](err); err != nil && !ok && !errors.Is(ctx.Err(), context.Canceled) {

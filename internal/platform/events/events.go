@@ -58,6 +58,11 @@ const (
 	DomainUpdated Type = "domain.updated"
 	DomainDeleted Type = "domain.deleted"
 
+	// DomainTransportFailed and DomainTransportRecovered say that senders cannot obey the domain's MTA-STS policy any
+	// more, and that they can again. Their Data is a *Transport.
+	DomainTransportFailed    Type = "domain.transport_failed"
+	DomainTransportRecovered Type = "domain.transport_recovered"
+
 	SuppressionAdded   Type = "suppression.added"
 	SuppressionRemoved Type = "suppression.removed"
 
@@ -134,8 +139,8 @@ type Event struct {
 	Attempt *Attempt
 
 	// For email events, Data is a *Bounce, *Delayed, *Failed, *Canceled, *Suppressed, *Complaint, *Open, *Click or
-	// *Received. For contact, broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other
-	// events, Data has the type of the changed resource.
+	// *Received. For contact, broadcast, approval and transport events, Data is a *Contact, *Broadcast, *Approval or
+	// *Transport. For other events, Data has the type of the changed resource.
 	Data any
 }
 
@@ -298,6 +303,21 @@ type Contact struct {
 type TopicChange struct {
 	TopicID string
 	In      bool
+}
+
+// Transport describes the state of the MTA-STS policy that this installation serves for a domain.
+type Transport struct {
+	DomainID string
+	Name     string
+	Mode     string    // of the policy
+	Since    time.Time // when the breakage was first found
+	Problems []TransportProblem
+}
+
+// TransportProblem is what is wrong with the policy of a domain.
+type TransportProblem struct {
+	Type    string // host, policy, record, mx or certificate
+	Message string
 }
 
 // Broadcast describes a paused broadcast.

@@ -66,6 +66,8 @@ func (s *Server) openAPI() *huma.OpenAPI {
 			item.Get = d
 		case http.MethodPost:
 			item.Post = d
+		case http.MethodPut:
+			item.Put = d
 		case http.MethodPatch:
 			item.Patch = d
 		case http.MethodDelete:

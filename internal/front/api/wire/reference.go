@@ -139,6 +139,8 @@ func documented(doc *huma.OpenAPI, o *Operation) *huma.Operation {
 	switch o.Method {
 	case http.MethodPost:
 		return item.Post
+	case http.MethodPut:
+		return item.Put
 	case http.MethodPatch:
 		return item.Patch
 	case http.MethodDelete:

@@ -401,3 +401,10 @@ func (c *collector) ask(ctx context.Context) (a look.Answer, err error) {
 	}
 	return a, nil
 }
+
+// tlsa compares TLSA records with certificates. An error means that nothing is known, and other findings say why.
+func (c *collector) tlsa(ctx context.Context) {
+	if c.TLSA != nil {
+		c.f.TLSA, _ = c.TLSA(ctx)
+	}
+}

@@ -84,6 +84,8 @@ type Sources struct {
 	Only      string // names the selection; "" for all domains
 	// Certificates lists the certificates of the installation; it may be nil.
 	Certificates func(ctx context.Context) ([]certs.Status, error)
+	// TLSA compares TLSA records with certificates; it may be nil.
+	TLSA func(ctx context.Context) ([]doctor.TLSA, error)
 	// Port returns the address of an open listener of this process by the name of its setting, or "".
 	Port func(setting string) string
 	From *From // the installation that looks from outside; may be nil
@@ -120,7 +122,7 @@ func Collect(ctx context.Context, s Sources) doctor.Facts {
 	defer cancel()
 	c := &collector{Sources: s, roots: Roots(s.Config.ACMECAFile)}
 	c.f = doctor.Facts{Now: time.Now(), Config: s.Config, Local: localAddrs()}
-	c.together(ctx, c.machine, c.key, c.blobs, c.database, c.resolver, c.host, c.inbound, c.submission, c.mailHosts,
+	c.together(ctx, c.machine, c.key, c.blobs, c.database, c.resolver, c.host, c.inbound, c.submission, c.mailHosts, c.tlsa,
 		c.outgoing, c.dmarc, c.domains, c.web, c.requests, c.clock, c.outside)
 	c.together(ctx, c.spf, c.lists) // these need the addresses of the host name
 	return c.f

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
+)
+
+// A node serves the policy of a receiving domain at its own host, with a certificate that it gets on demand after the
+// host was seen to lead here. The host serves nothing else. Without a policy, the host has no certificate.
+func TestPolicyHost(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *installation) {
+		n := p.startSecure()
+		c, ctx := n.client(), t.Context()
+		by, err := n.Teams.Authenticate(ctx, n.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		on := true
+		d, err := n.Domains.AddVerified(ctx, by.TeamID, domains.NewDomain{Name: "in.example",
+			Capabilities: domains.Capabilities{Receiving: &on}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const host = "mta-sts.in.example"
+		may := func(host string) bool {
+			t.Helper()
+			answer, _ := n.get(c, "GET", "https://"+appHost+"/tls/ask?domain="+host)
+			return answer.StatusCode == 200
+		}
+		if _, err := n.ServedPolicies.Set(ctx, by.TeamID, d.ID, servedpolicies.Change{Mode: servedpolicies.Testing}); err != nil {
+			t.Fatal(err)
+		}
+		if may(host) {
+			t.Error("a host may have a certificate before it was seen to lead here")
+		}
+		if err := n.ServedPolicies.Check(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !may(host) || may("mta-sts.elsewhere.example") {
+			t.Error("the host may have no certificate, or another one may")
+		}
+		answer, body := n.get(c, "GET", "https://"+host+"/.well-known/mta-sts.txt")
+		if answer.StatusCode != 200 || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/plain") ||
+			!strings.HasPrefix(body, "version: STSv1\nmode: testing\nmx: ") {
+			t.Errorf("the policy is %d %v %q", answer.StatusCode, answer.Header, body)
+		}
+		for _, path := range []string{"/", "/domains", "/app", "/docs", "/login", "/.well-known/mta-sts.txt/",
+			"/.well-known/oauth-authorization-server", "/healthz", "/shared", "/mcp"} {
+			answer, body := n.get(c, "GET", "https://"+host+path, "Authorization", "Bearer "+n.key, "Accept", "text/html")
+			if answer.StatusCode != 404 {
+				t.Errorf("the host of the policy answers %s with %d %.100s", path, answer.StatusCode, body)
+			}
+		}
+		if answer, _ := n.get(c, "POST", "https://"+host+"/.well-known/mta-sts.txt"); answer.StatusCode != 405 {
+			t.Errorf("POST is answered with %d", answer.StatusCode)
+		}
+		if answer, body := n.get(c, "HEAD", "https://"+host+"/.well-known/mta-sts.txt"); answer.StatusCode != 200 || body != "" {
+			t.Errorf("HEAD is answered with %d", answer.StatusCode)
+		}
+		if err := n.Domains.Delete(ctx, by.TeamID, d.ID); err != nil {
+			t.Fatal(err)
+		}
+		if answer, _ := n.get(c, "GET", "https://"+host+"/.well-known/mta-sts.txt"); answer.StatusCode != 404 {
+			t.Errorf("the policy of a deleted domain is answered with %d", answer.StatusCode)
+		}
+	})
+}
+
+// The command shows the key of each host that receives mail and the next one, and starts and ends a change.
+func TestTLSACommands(t *testing.T) {
+	t.Parallel()
+	p := migratedInstallation(t, "sqlite")
+	p.vars["POSTRIDER_INBOUND_HOST"] = mailHost
+	p.startSecure()
+	out := p.must("policy", "tlsa")
+	for _, want := range []string{mailHost, "_25._tcp." + mailHost + ". IN TLSA 3 1 1 ", "key in use", "next key",
+		"published"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in %s", want, out)
+		}
+	}
+	var all []struct {
+		Host, Name, Source, Zone string
+		InUse, Next              *string
+		Published                []string
+	}
+	if err := json.Unmarshal([]byte(p.must("policy", "tlsa", "--json")), &all); err != nil || len(all) != 1 ||
+		all[0].Host != mailHost || all[0].Source != "acme" || all[0].Published == nil {
+		t.Errorf("the records are %+v, %v", all, err)
+	}
+	out = p.must("policy", "next-key", mailHost, "--ttl", "168h")
+	if !strings.Contains(out, "336h") {
+		t.Errorf("the change is announced by %s", out)
+	}
+	if out = p.must("policy", "next-key", mailHost, "--cancel"); !strings.Contains(out, "cancelled") {
+		t.Errorf("the end of the change is announced by %s", out)
+	}
+	for _, args := range [][]string{{"policy", "next-key", "elsewhere.example"},
+		{"policy", "next-key", mailHost, "--ttl", "999h"}} {
+		if out, _, code := p.command(args...); code == 0 {
+			t.Errorf("%v succeeds: %s", args, out)
+		}
+	}
+}

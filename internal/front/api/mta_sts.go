@@ -1,0 +1,99 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/front/api/wire"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
+)
+
+type domainPolicyIn struct {
+	Mode   string                            `json:"mode" doc:"testing asks senders to deliver and to report failures. enforce forbids them to deliver to hosts that they cannot verify. off withdraws the policy." enum:"off,testing,enforce"`
+	MaxAge int64                             `json:"max_age,omitzero" doc:"How long senders may keep the policy, in seconds: 86400 to 31557600 in the mode testing, where the default is 86400, and 604800 to 31557600 in the mode enforce, where the default is 604800." maximum:"31557600"`
+	Hosts  wire.Array[string, maxNamedHosts] `json:"hosts,omitzero" doc:"Mail hosts that the policy lists before the MX records lead to them. If absent, they stay as they are."`
+}
+
+type domainPolicyHostWire struct {
+	Host   string `json:"host"`
+	Source string `json:"source" doc:"Why the policy lists the host. The value installation means that it receives mail for this installation, mx that the MX records lead to it, named that the team has named it, and earlier that the MX records led to it until recently." enum:"installation,mx,named,earlier"`
+}
+
+type domainPolicyRecordWire struct {
+	Name  string `json:"name"`
+	Type  string `json:"type" enum:"CNAME,TXT"`
+	Value string `json:"value"`
+}
+
+type domainPolicyProblemWire struct {
+	Type    string `json:"type" enum:"host,policy,record,mx,certificate"`
+	Message string `json:"message"`
+}
+
+type domainPolicyWire struct {
+	Object   string                    `json:"object"`
+	DomainID string                    `json:"domain_id"`
+	Domain   string                    `json:"domain"`
+	Mode     string                    `json:"mode" enum:"off,testing,enforce"`
+	Status   string                    `json:"status" doc:"The status pending means that the records were not found yet, and ending that the policy is withdrawn but still served, as one of mode none." enum:"off,pending,working,failing,ending"`
+	MaxAge   *int64                    `json:"max_age" doc:"How long senders may keep the policy, in seconds."`
+	PolicyID *string                   `json:"policy_id" doc:"The id that the TXT record should have."`
+	Policy   *string                   `json:"policy" doc:"The text that is served."`
+	Hosts    []domainPolicyHostWire    `json:"hosts"`
+	Records  []domainPolicyRecordWire  `json:"records" doc:"The DNS records that the policy needs."`
+	Problems []domainPolicyProblemWire `json:"problems" doc:"What the last check found wrong."`
+
+	CheckedAt      *wire.ISOTime `json:"checked_at"`
+	TestingSince   *wire.ISOTime `json:"testing_since"`
+	KeepUntil      *wire.ISOTime `json:"keep_until" doc:"Keep the records until then after the policy was withdrawn, because senders may have a copy of it."`
+	EnforceBlocked *string       `json:"enforce_blocked_reason" doc:"Why the mode enforce would be refused; null if it would be accepted."`
+	EnforceAdvised bool          `json:"enforce_advised" doc:"Whether the policy has been tested for 14 days without a failure in the TLS reports about the domain."`
+}
+
+// timeOrNull returns nil for the zero time.
+func timeOrNull(t time.Time) *wire.ISOTime {
+	if t.IsZero() {
+		return nil
+	}
+	return new(wire.ISOTime(t))
+}
+
+func domainPolicyToWire(p servedpolicies.Policy) domainPolicyWire {
+	w := domainPolicyWire{Object: "mta_sts", DomainID: p.DomainID, Domain: p.Domain, Mode: string(p.Mode),
+		Status: string(p.State), PolicyID: orNull(p.ID), Policy: orNull(p.Text), Hosts: []domainPolicyHostWire{},
+		Records: []domainPolicyRecordWire{}, Problems: []domainPolicyProblemWire{}, CheckedAt: timeOrNull(p.CheckedAt),
+		TestingSince: timeOrNull(p.TestingSince), KeepUntil: timeOrNull(p.KeepUntil),
+		EnforceBlocked: orNull(p.EnforceBlocked), EnforceAdvised: p.EnforceAdvised}
+	if p.MaxAge > 0 {
+		w.MaxAge = new(int64(p.MaxAge / time.Second))
+	}
+	for _, h := range p.Hosts {
+		w.Hosts = append(w.Hosts, domainPolicyHostWire{h.Name, h.Source})
+	}
+	for _, r := range p.Records {
+		w.Records = append(w.Records, domainPolicyRecordWire(r))
+	}
+	for _, x := range p.Problems {
+		w.Problems = append(w.Problems, domainPolicyProblemWire(x))
+	}
+	return w
+}
+
+func (a *API) getMTASTS(ctx context.Context, c *wire.Call, _ wire.None) (domainPolicyWire, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return domainPolicyWire{}, err
+	}
+	p, err := a.Services.ServedPolicies.Get(ctx, c.TeamID, id)
+	return domainPolicyToWire(p), err
+}
+
+func (a *API) setMTASTS(ctx context.Context, c *wire.Call, in domainPolicyIn) (domainPolicyWire, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return domainPolicyWire{}, err
+	}
+	p, err := a.Services.ServedPolicies.Set(ctx, c.TeamID, id, servedpolicies.Change{Mode: servedpolicies.Mode(in.Mode),
+		MaxAge: time.Duration(in.MaxAge) * time.Second, Hosts: in.Hosts})
+	return domainPolicyToWire(p), err
+}

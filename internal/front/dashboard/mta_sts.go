@@ -1,0 +1,54 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
+)
+
+// mtaSTSView is the part of a domain's page about its MTA-STS policy.
+type mtaSTSView struct {
+	servedpolicies.Policy
+	Choice  *web.Field
+	Refused string // why a change was refused
+}
+
+// mtaSTSChoices are the modes of a policy.
+var mtaSTSChoices = []web.Choice{{Value: string(servedpolicies.Off), Label: "Off"},
+	{Value: string(servedpolicies.Testing), Label: "Testing: senders deliver, and report failures"},
+	{Value: string(servedpolicies.Enforce), Label: "Enforce: senders deliver only to verified hosts"}}
+
+// mtaSTS returns the part about the policy of a domain, or nil if the domain does not receive and has no policy.
+func (c *call) mtaSTS(d *domains.Domain, refused string) (*mtaSTSView, error) {
+	p, err := c.ServedPolicies.Get(c.ctx(), c.team.TeamID, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	if d.Placeholder || !d.Receiving && p.State == servedpolicies.Inactive {
+		return nil, nil
+	}
+	hint := "Begin with Testing. Publish the records that are shown here afterwards."
+	switch {
+	case p.EnforceAdvised:
+		hint = "The policy was tested for two weeks without failures. You can enforce it now."
+	case p.EnforceBlocked != "":
+		hint = p.EnforceBlocked
+	}
+	return &mtaSTSView{Policy: p, Refused: refused, Choice: &web.Field{Name: "mode", Label: "MTA-STS policy",
+		Value: string(p.Mode), Options: mtaSTSChoices, Hint: hint}}, nil
+}
+
+// saveMTASTS changes the mode of a domain's policy.
+func (c *call) saveMTASTS() error {
+	_, err := c.ServedPolicies.Set(c.ctx(), c.team.TeamID, c.id(),
+		servedpolicies.Change{Mode: servedpolicies.Mode(c.form.Get("mode"))})
+	if text, ok := refused(err); err != nil && ok {
+		return c.domainPage(http.StatusUnprocessableEntity, domainView{Settings: true, PolicyRefused: text})
+	}
+	if err != nil {
+		return err
+	}
+	return c.redirect(domainPath(c.id())+"/settings", "Policy saved. Publish its records.")
+}

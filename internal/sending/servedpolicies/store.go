@@ -1,0 +1,120 @@
+package servedpolicies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/mail/mtasts"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+const columns = `domain_id, team_id, mode, max_age, hosts, body, policy_id, former_id, announce_at, obsolete_at,
+	testing_since, leads_here, check_at, checked_at, changed_at, watch`
+
+func scan(r db.Row) (*row, error) {
+	var p row
+	var mode, hosts, found string
+	var age, announce, obsolete, testing, check, checked, changed int64
+	err := r.Scan((*db.ID)(&p.DomainID), (*db.ID)(&p.TeamID), &mode, &age, &hosts, &p.Body, &p.ID, &p.FormerID, &announce,
+		&obsolete, &testing, &p.LeadsHere, &check, &checked, &changed, &found)
+	if err != nil {
+		return nil, err
+	}
+	p.Mode, p.MaxAge = mtasts.Mode(mode), time.Duration(age)*time.Second
+	p.AnnounceAt, p.ObsoleteAt, p.TestingSince = db.Time(announce), db.Time(obsolete), db.Time(testing)
+	p.CheckAt, p.CheckedAt, p.ChangedAt = db.Time(check), db.Time(checked), db.Time(changed)
+	if err := json.Unmarshal([]byte(hosts), &p.Hosts); err != nil {
+		return nil, fmt.Errorf("read the hosts of a served policy: %w", err)
+	}
+	if err := json.Unmarshal([]byte(found), &p.Watch); err != nil {
+		return nil, fmt.Errorf("read the state of a served policy: %w", err)
+	}
+	return &p, nil
+}
+
+// find returns the row of a team's domain, or nil if there is none.
+func find(ctx context.Context, r db.Reader, teamID, domainID string) (*row, error) {
+	p, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM served_policies WHERE domain_id = $1 AND team_id = $2`,
+		db.ID(domainID), db.ID(teamID)))
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the served policy of domain %s: %w", domainID, err)
+	}
+	return p, nil
+}
+
+// lock serializes the transactions that change a domain's policy, because each of them writes the whole row.
+func lock(ctx context.Context, tx *db.Tx, domainID string) error {
+	if err := tx.Serialize(ctx, "served policy "+domainID); err != nil {
+		return fmt.Errorf("wait for others that change the policy of domain %s: %w", domainID, err)
+	}
+	return nil
+}
+
+// save inserts or replaces a row.
+func save(ctx context.Context, tx *db.Tx, p *row) error {
+	hosts, err := json.Marshal(p.Hosts)
+	if err != nil {
+		return fmt.Errorf("encode the hosts of a served policy: %w", err)
+	}
+	found, err := json.Marshal(p.Watch)
+	if err != nil {
+		return fmt.Errorf("encode the state of a served policy: %w", err)
+	}
+	tx.Queue(ctx, `INSERT INTO served_policies (`+columns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		ON CONFLICT (domain_id) DO UPDATE SET mode = excluded.mode, max_age = excluded.max_age, hosts = excluded.hosts,
+		body = excluded.body, policy_id = excluded.policy_id, former_id = excluded.former_id,
+		announce_at = excluded.announce_at, obsolete_at = excluded.obsolete_at, testing_since = excluded.testing_since,
+		leads_here = excluded.leads_here, check_at = excluded.check_at, checked_at = excluded.checked_at,
+		changed_at = excluded.changed_at, watch = excluded.watch WHERE served_policies.team_id = excluded.team_id`,
+		db.ID(p.DomainID), db.ID(p.TeamID), string(p.Mode), int64(p.MaxAge/time.Second), string(hosts), p.Body, p.ID,
+		p.FormerID, db.Micros(p.AnnounceAt), db.Micros(p.ObsoleteAt), db.Micros(p.TestingSince), p.LeadsHere,
+		db.Micros(p.CheckAt), db.Micros(p.CheckedAt), db.Micros(p.ChangedAt), string(found))
+	return nil
+}
+
+// remove deletes a row.
+func remove(ctx context.Context, tx *db.Tx, p *row) {
+	tx.Queue(ctx, `DELETE FROM served_policies WHERE domain_id = $1 AND team_id = $2`, db.ID(p.DomainID), db.ID(p.TeamID))
+}
+
+// noteHost stores that mta-sts.DOMAIN leads to this installation, so that the host may have a certificate.
+func (s *Service) noteHost(ctx context.Context, p *row) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		tx.Queue(ctx, `UPDATE served_policies SET leads_here = $3 WHERE domain_id = $1 AND team_id = $2`,
+			db.ID(p.DomainID), db.ID(p.TeamID), true)
+		return nil
+	})
+}
+
+// due returns policies whose check is due, of all teams, the longest waiting first.
+func (s *Service) due(ctx context.Context, now time.Time, limit int) ([]*row, error) {
+	rows, err := s.p.DB.Query(ctx, `SELECT `+columns+` FROM served_policies WHERE check_at <= $1
+		ORDER BY check_at LIMIT $2`, db.Micros(now), limit)
+	all, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("list served policies to check: %w", err)
+	}
+	return all, nil
+}
+
+// postpone sets the time of a policy's next check, and returns false if it is not the given one any more.
+func (s *Service) postpone(ctx context.Context, p *row, to time.Time) (ok bool, err error) {
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE served_policies SET check_at = $4 WHERE domain_id = $1 AND team_id = $2
+			AND check_at = $3`, db.ID(p.DomainID), db.ID(p.TeamID), db.Micros(p.CheckAt), db.Micros(to))
+		ok = n > 0
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("postpone the check of the policy of domain %s: %w", p.DomainID, err)
+	}
+	return ok, nil
+}

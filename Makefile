@@ -160,7 +160,7 @@ release-data: deps
 # TLSA records with Postfix's, for all domains of a lab with signed zones. make test has a sample of them. Needs root.
 .PHONY: tls mailauth
 tls: deps
-	go test -tags tls -count=1 -v -run Resolver ./internal/sending/tlspolicies
+	go test -tags tls -count=1 -v -run Resolver ./internal/sending/tlspolicies ./internal/sending/servedpolicies
 	go test -tags tls -count=1 -v -run TestDANELab ./internal/sending/delivery
 
 # Compares our evaluation of DMARC for 300 domains in random trees with that of mailauth, which npm installs with its Node.

@@ -119,7 +119,13 @@ func (f *fixture) Recorded(_ context.Context, _ *db.Tx, all []events.Event) erro
 
 func newFixture(t *testing.T, d *db.DB) *fixture {
 	t.Helper()
-	f := &fixture{Node: testnode.New(t, d, testnode.Options{}), t: t, lab: ststest.New(t), zone: &zone{},
+	return newFixtureAt(t, d, ststest.New(t))
+}
+
+// newFixtureAt is like newFixture, with the given lab.
+func newFixtureAt(t *testing.T, d *db.DB, lab *ststest.Lab) *fixture {
+	t.Helper()
+	f := &fixture{Node: testnode.New(t, d, testnode.Options{}), t: t, lab: lab, zone: &zone{},
 		at: start}
 	f.Recorder.Listen(f)
 	on, off := true, false

@@ -126,6 +126,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 			Default: domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
 				SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"},
 			Selector: "postrider", SelectorEd25519: "postrider-ed25519", Hosts: o.Hosts,
+			DNSZone: "dns.postrider.test", DNSNames: []string{"ns1.postrider.test", "ns2.postrider.test"},
 			ManagedDomain: "inbox.postrider.test", SandboxDomains: []string{"resend.dev"}, TrustDomains: o.DNS == nil,
 		}}, hooks())
 	n.Must(err)

@@ -13,10 +13,20 @@
 //
 // # Proof
 //
-// The DKIM record is the only required record with a value unique to the domain, so only this record proves control of
-// the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other required records only direct
-// mail and link visitors to this installation. Records with the same values also exist at names that the team does not
-// control. Examples are other teams' return paths, and domains abandoned by previous owners.
+// With the set-up records, the DKIM record is the only required record with a value unique to the domain, so only this
+// record proves control of the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other
+// required records only direct mail and link visitors to this installation. Records with the same values also exist at
+// names that the team does not control. Examples are other teams' return paths, and domains abandoned by previous
+// owners.
+//
+// # Set-ups
+//
+// The set-up of a domain says which records its owner installs: each one (records), aliases of names in the operator's
+// zone (cname), or a delegation to this installation's name servers (delegation). What resolvers find below an alias or
+// in a delegated zone comes from this installation and proves nothing. The proof is the alias or the delegation itself:
+// its target contains a random label of the domain's row. A record that was left for a deleted domain therefore proves
+// no other domain. The name servers answer for a delegated domain only after a look-up at the parent zone has found the
+// delegation. After a change, the domain also works with its former set-up while the records of that one are found.
 //
 // # Names
 //
@@ -232,8 +242,8 @@ type Signing struct {
 }
 
 // proof is the key of the check for the DKIM record with the RSA key, which proves control with the set-up records. The
-// value of this record is unique to the domain, so the record proves that the team controls the domain's DNS. The values
-// of the other records of that set-up are the same for all teams and prove nothing.
+// value of this record is unique to the domain, so the record proves that the team controls the domain's DNS. The
+// values of the other records of that set-up are the same for all teams and prove nothing.
 const proof = "dkim"
 
 // unproved is the key of a check that exists only for domains that received mail before the proof was required. The

@@ -18,8 +18,9 @@ import (
 const lookUpMax = 15 * time.Second
 
 // lookUp queries DNS for all records of a domain, and of its former set-up, concurrently. If a query gets no answer
-// within lookUpMax, the finding for its record is unknown. The second result holds the values that the queries returned,
-// as [shorten] makes them. The parameter delegation is that of Deps; if it is nil, delegations have no findings.
+// within lookUpMax, the finding for its record is unknown. The second result holds the values that the queries
+// returned, as [shorten] makes them. The parameter delegation is that of Deps; if it is nil, delegations have no
+// findings.
 func lookUp(ctx context.Context, c *Config, r resolve.Resolver, delegation delegationFunc,
 	d *Domain) (map[string]finding, map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)

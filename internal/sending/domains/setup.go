@@ -186,8 +186,8 @@ func (s *Service) judgeSetup(d *Domain, setup string) (reason, warning string) {
 		return "", "This delegates all of " + d.Name + ": its website and all its other records would no longer be found. " +
 			"Add a subdomain such as mail." + d.Name + " instead."
 	}
-	return "", "Only this installation can have records at and below " + d.Name + ". Do not delegate a name that also has a " +
-		"website or other mail."
+	return "", "Only this installation can have records at and below " + d.Name + ". Do not delegate a name that also " +
+		"has a website or other mail."
 }
 
 // checkSetup returns the fault for a set-up that a domain cannot have.

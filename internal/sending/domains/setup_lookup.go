@@ -25,9 +25,9 @@ func lookUpDelegation(ctx context.Context, delegation delegationFunc, name strin
 	return f, shorten(servers...)
 }
 
-// hideOwnAnswers removes findings that come from this installation's own name servers. While a domain is still delegated
-// to them, resolvers cannot see the records that its owner has installed for another set-up, and the answers of our own
-// servers say nothing about them.
+// hideOwnAnswers removes findings that come from this installation's own name servers. While a domain is still
+// delegated to them, resolvers cannot see the records that its owner has installed for another set-up, and the answers
+// of our own servers say nothing about them.
 func hideOwnAnswers(d *Domain, found map[string]finding) {
 	if d.setup() == SetupDelegation || d.FormerSetup != SetupDelegation {
 		return

@@ -1,6 +1,7 @@
 package domains
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -75,13 +76,13 @@ func (s *Service) GetSetup(ctx context.Context, teamID, domainID string) (Setup,
 // advice returns the advice about a domain's DNS, or nil if there is none. It is cached for a short time, because pages
 // that are read again and again ask for it.
 func (s *Service) advice(ctx context.Context, d *Domain, records []Record) (*Advice, error) {
-	if s.Advice == nil || d.Placeholder || s.c.TrustDomains {
+	if s.Deps.Advice == nil || d.Placeholder || s.c.TrustDomains {
 		return nil, nil
 	}
 	return look(s, s.advices, d.ID, adviceFor, func() (*Advice, error) {
 		limited, cancel := context.WithTimeout(ctx, adviceMax)
 		defer cancel()
-		a, err := s.Advice(limited, d, records)
+		a, err := s.Deps.Advice(limited, d, records)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -119,4 +120,44 @@ func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID, setup strin
 		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
+}
+
+// SendingRecords returns the records that verifiers of the domain's emails look up: the SPF record of its return path,
+// and the DKIM records of its keys. Their states are those of the records by which they are found. The keys are spf,
+// dkim and dkim-ed25519.
+func (s *Service) SendingRecords(d *Domain) (all []Record) {
+	setup := cmp.Or(d.sendingSetup(), d.setup())
+	rsa, ed25519 := s.c.selectorsIn(setup, d)
+	add := func(key, of, name string) {
+		r := Record{Key: key, FQDN: name, Type: "TXT", Status: cmp.Or(d.checks[of].Status, NotStarted)}
+		r.setLookUp(d.checks[of])
+		all = append(all, r)
+	}
+	by := map[string]string{"spf": "spf", "dkim": proof, "dkim-ed25519": "dkim-ed25519"}
+	switch setup {
+	case SetupCNAME:
+		by = map[string]string{"spf": cnameReturnPath, "dkim": cnameFirst}
+		if rsa == selectorSecond {
+			by["dkim"] = cnameSecond
+		}
+	case SetupDelegation:
+		by = map[string]string{"spf": delegated, "dkim": delegated, "dkim-ed25519": delegated}
+	}
+	add("spf", by["spf"], d.returnPathHost())
+	add("dkim", by["dkim"], rsa+"._domainkey."+d.Name)
+	if of := by["dkim-ed25519"]; of != "" {
+		add("dkim-ed25519", of, ed25519+"._domainkey."+d.Name)
+	}
+	return all
+}
+
+// SendingKeys returns the keys of the records that sending requires with the chosen set-up.
+func (d *Domain) SendingKeys() []string { return sendingKeys(d.setup()) }
+
+// ReceivingKeys returns the keys of the records that receiving requires with the chosen set-up.
+func (d *Domain) ReceivingKeys() []string { return receivingKeys(d.setup()) }
+
+// UsesFormerSetup reports whether the domain sends or receives only with its former set-up.
+func (d *Domain) UsesFormerSetup() bool {
+	return d.FormerSetup != "" && (d.sendingSetup() == d.FormerSetup || d.receivingSetup() == d.FormerSetup)
 }

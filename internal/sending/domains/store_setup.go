@@ -26,8 +26,8 @@ func overdueFormer(ctx context.Context, r db.Reader, before time.Time, limit int
 const selectWithNames = `SELECT ` + columns + ` FROM domains WHERE setup_token > $1 AND setup_token <> ''
 	AND NOT placeholder ORDER BY setup_token LIMIT $2`
 
-// domainsWithNames returns a page of the domains of all teams that may have names in zones of this installation, because
-// the name servers answer for all teams. The page begins after a token.
+// domainsWithNames returns a page of the domains of all teams that may have names in zones of this installation. It
+// does not require a team id, because the name servers answer for all teams. The page begins after a token.
 func domainsWithNames(ctx context.Context, r db.Reader, after string, limit int) ([]Domain, error) {
 	rows, err := r.Query(ctx, selectWithNames, after, limit)
 	return db.Collect(rows, err, scan)

@@ -37,13 +37,17 @@ func Select(ctx context.Context, r db.Reader, s Selection) ([]Domain, bool, erro
 	return all, false, nil
 }
 
-// LookUp looks up the domain's records now, and stores nothing. The status of a record is Verified if it was found, and
-// Failed if it was not. If no name server answered, Unanswered is set, and Status is the stored one.
+// LookUp looks up the domain's records now, and stores nothing. A delegation has its stored status, because a resolver
+// cannot see it at the parent zone. The status of a record is Verified if it was found, and Failed if it was not. If no
+// name server answered, Unanswered is set, and Status is the stored one.
 func (c *Config) LookUp(ctx context.Context, r resolve.Resolver, d *Domain) []Record {
 	found, values := lookUp(ctx, c, r, nil, d)
 	all := c.Records(d)
 	for i := range all {
 		rec := &all[i]
+		if rec.Key == delegated {
+			continue
+		}
 		rec.Found, rec.Unanswered = "", false
 		switch found[rec.Key] {
 		case present, needless:

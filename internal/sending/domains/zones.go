@@ -81,7 +81,7 @@ func (s *Service) zonesOf(ctx context.Context, all []Domain, operator *zoneBuild
 	for i := range all {
 		ids = append(ids, all[i].ID)
 	}
-	keys, err := s.publishedKeys(ctx, s.DB.Reader, ids...)
+	keys, err := s.keysInZones(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +101,28 @@ func (s *Service) zonesOf(ctx context.Context, all []Domain, operator *zoneBuild
 		}
 	}
 	return zones, s.number(ctx, zones, served)
+}
+
+// keysInZones returns the DKIM records of domains, by the id of the domain. The RSA key that signs comes first. Reads of
+// the two tables with keys are not one snapshot. A key that begins to sign between them would be in neither, so the
+// keys that sign are read again.
+func (s *Service) keysInZones(ctx context.Context, ids []string) (map[string][]PublishedKey, error) {
+	before, err := s.publishedKeys(ctx, s.DB.Reader, ids...)
+	if err != nil {
+		return nil, err
+	}
+	all, err := signingRecords(ctx, s.DB.Reader, &s.c, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read the DKIM keys that sign: %w", err)
+	}
+	for id, keys := range before {
+		for _, k := range keys {
+			if !slices.Contains(all[id], k) {
+				all[id] = append(all[id], k)
+			}
+		}
+	}
+	return all, nil
 }
 
 // addTargets adds the names to which a domain's CNAME records point.
@@ -164,8 +186,8 @@ type zoneBuilder struct {
 	types   map[string]string // by name: CNAME, or another type
 }
 
-// add adds a record. Records outside the zone are left out, and so is a record that would stand beside an alias, because
-// a zone with such a record is not valid. The record that was added first stays.
+// add adds a record. Records outside the zone are left out, and so is a record that would stand beside an alias,
+// because a zone with such a record is not valid. The record that was added first stays.
 func (b *zoneBuilder) add(name, typ, value string) {
 	name = strings.ToLower(name)
 	if name != b.name && !strings.HasSuffix(name, "."+b.name) {

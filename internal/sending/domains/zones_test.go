@@ -35,7 +35,8 @@ func TestZones(t *testing.T) {
 			Value: "v=DMARC1; p=none", Why: "Receivers want it."}
 		outside := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc.other.example", Type: "TXT",
 			Value: "v=DMARC1; p=reject"}
-		beside := domains.AdvisedRecord{Purpose: domains.PurposeBIMI, Name: "links.mail.acme.example", Type: "TXT", Value: "x"}
+		beside := domains.AdvisedRecord{Purpose: domains.PurposeBIMI, Name: "links.mail.acme.example", Type: "TXT",
+			Value: "x"}
 		f.Advised = append(f.Advised, func(_ context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
 			if d.Name != "mail.acme.example" {
 				return nil, nil

@@ -51,7 +51,7 @@ func (c Checker) sender(ctx context.Context, by *teams.Actor, name string) (s Se
 	s.SignedBy, s.Trusted = d.Name, c.Domains.TrustsRecords()
 	on := c.Domains.Tracking(&d)
 	s.Tracking = Tracking{Host: on.Host, Clicks: on.Clicks}
-	for _, r := range c.Domains.Records(&d) {
+	for _, r := range c.Domains.SendingRecords(&d) {
 		switch r.Key {
 		case "spf":
 			s.ReturnPath = r.FQDN

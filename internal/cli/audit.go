@@ -135,6 +135,8 @@ var acts = map[string]string{
 	"jobs retry":      "job.retried",
 	"policy forget":   "tls_policy.forgotten",
 	"policy next-key": "mail_key.change_started",
+
+	"domains rotate-keys": "domain.keys_rotated",
 }
 
 // recorded returns a context that makes services record changes in the audit log as made by the given command.

@@ -76,7 +76,7 @@ func commands() []command {
 		teamsCommand(), keysCommand(), usersCommand(), applyCommand(), auditCommand(),
 		emailsCommand(), explainCommand(), contactsCommand(), importFromCommand(), automationsCommand(), exportCommand(),
 		listenCommand(),
-		jobsCommand(), storageCommand(), policyCommand(), doctorCommand(), supportCommand(),
+		jobsCommand(), storageCommand(), domainsCommand(), policyCommand(), doctorCommand(), supportCommand(),
 		backupCommand(), restoreCommand(), promoteCommand(),
 		benchCommand(), versionCommand(),
 	}

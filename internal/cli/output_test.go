@@ -160,6 +160,9 @@ func TestJSON(t *testing.T) {
 	p.printed["apply"] = true                                           // by TestApplyJSON
 	p.printed["policy show"], p.printed["policy forget"] = true, true   // by TestPolicyCommands
 	p.printed["policy tlsa"], p.printed["policy next-key"] = true, true // by TestTLSACommands
+	p.printed["apply"] = true                                           // by TestApplyJSON
+	p.printed["policy show"], p.printed["policy forget"] = true, true   // by TestPolicyCommands
+	p.printed["domains rotate-keys"] = true                             // by TestRotateKeysCommand
 	want(p.json("teams", "create", "Beta"), "name", "Beta")
 	want(p.json("teams", "delete", "Beta", "--yes"), "deleted", true)
 

@@ -185,6 +185,7 @@ func (d *driver) everything(otherKey string) {
 		return strings.Contains(text, `"status":"verified","created_at"`)
 	})
 	d.do("GET", "/domains/"+domain, "")
+	d.do("POST", "/domains/"+domain+"/keys/rotate", `{"emergency":true}`)
 	d.do("DELETE", "/domains/"+d.do("POST", "/domains", `{"name":"gone.example"}`), "")
 	d.pages("/domains")
 	other := &driver{started: d.started, key: otherKey}

@@ -76,6 +76,8 @@ var ofAllTeams = []dbtest.Allowed{
 	{Text: "FROM domain_claims WHERE name = $1 AND created_at > $2", Reason: byName},
 	{Text: "FROM domains WHERE name = $1 AND NOT placeholder", Reason: byName},
 	{Text: "FROM domains WHERE NOT placeholder AND name = ANY($1)", Reason: byName},
+	{Text: "SELECT id, team_id FROM domains WHERE NOT placeholder AND rotate_at", Reason: finds},
+	{Text: "SELECT domain_id, team_id FROM domain_keys WHERE stepped_at", Reason: finds},
 	{Text: "FROM domains WHERE id = $1", Reason: "all teams send from the sandbox domains, which belong to no team"},
 	{Text: "FROM oauth_codes WHERE hash = $1", Reason: bySecret},
 	{Text: "UPDATE oauth_codes SET used_at = $2 WHERE hash = $1", Reason: bySecret},

@@ -18,6 +18,7 @@ func (n *Node) registerJobs() {
 	}
 	if n.Has("jobs") {
 		n.runner.Handle(n.Domains.Kind())
+		n.runner.Handle(n.Domains.RotationKind())
 		n.runner.Handle(n.Notifications.Kind())
 		n.runner.Handle(n.Imports.JobKind())
 		n.runner.Handle(n.Privacy.Kind())
@@ -85,6 +86,7 @@ func (n *Node) crons() []jobs.Cron {
 		}},
 		{Name: "domains", Every: 10 * time.Minute, Run: n.Domains.Recheck},
 		{Name: "served policies", Every: time.Minute, Run: n.ServedPolicies.Check},
+		{Name: "dkim keys", Every: 10 * time.Minute, Run: n.Domains.ExamineKeys},
 		{Name: "tls policies", Every: 15 * time.Minute, Run: n.TLSPolicies.Refresh},
 	}
 }

@@ -299,8 +299,16 @@ func resourcesConfig(c config.Config) resources.Config {
 		Domains: domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 			SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains,
 			SandboxSend: c.SandboxSend, TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases,
-			CheckHosts: checksHosts(c),
+			Rotation: time.Duration(c.DKIMRotation) * 24 * time.Hour, RetrySpan: retrySpan(c), CheckHosts: checksHosts(c),
 			Hosts:      publicHosts(c), ManagedDomain: c.ManagedDomain}}
+}
+
+// retrySpan returns how long the delivery of an email is tried.
+func retrySpan(c config.Config) (span time.Duration) {
+	for _, wait := range c.RetrySchedule {
+		span += wait
+	}
+	return span
 }
 
 // RestoreFolder is the name of the folder in data_dir that has the files of an unfinished restore.

@@ -385,6 +385,8 @@ func (a *API) routes() []route {
 			wire.Endpoint(a.deleteDomain)},
 		{post, "/domains/{domain_id}/verify", teams.DomainsWrite, 200, "Domains", "Verify a domain's DNS records", nil,
 			wire.Endpoint(a.verifyDomain)},
+		{post, "/domains/{domain_id}/keys/rotate", teams.DomainsWrite, 200, "Domains", "Replace a domain's DKIM keys", nil,
+			wire.Endpoint(a.rotateKeys)},
 		{get, "/domains/{domain_id}/claim", teams.DomainsRead, 200, "Domains", "Retrieve a claim", nil,
 			wire.Endpoint(a.getClaim)},
 		{post, "/domains/{domain_id}/claim/verify", teams.DomainsWrite, 200, "Domains", "Verify a claim", nil,

@@ -77,6 +77,7 @@ var actionWords = map[string]string{
 	"webhook.recovered":           "sent missed messages to the webhook",
 	"domain.verification_started": "started the look-up of the records of the domain",
 	"domain.mta_sts_updated":      "changed the MTA-STS policy of the domain",
+	"domain.keys_rotated":         "replaced the DKIM keys of the domain",
 	"domain.claim_verified":       "checked the claim to the domain",
 	"template.restored":           "restored an earlier version of the template",
 	"audit.exported":              "exported the audit log",

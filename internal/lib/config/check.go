@@ -522,6 +522,9 @@ func (l *loader) checkNames() {
 			l.wrong(s[0], "%q is not a selector: lower-case letters, digits, hyphens", s[1])
 		}
 	}
+	if c.DKIMRotation != 0 && (c.DKIMRotation < 30 || c.DKIMRotation > 1000) {
+		l.wrong("dkim_rotation", "is %d, must be 0, or between 30 and 1000", c.DKIMRotation)
+	}
 	if c.DKIMSelector == c.DKIMSelectorEd25519 {
 		l.wrong("dkim_selector_ed25519", "is the same as dkim_selector; each key needs its own")
 	}

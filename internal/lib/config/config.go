@@ -84,6 +84,7 @@ type Config struct {
 	TrackingURL           string `toml:"tracking_url" doc:"Base URL of tracked links and pixels of domains without a verified tracking_subdomain, and of all domains with trust_domains. Empty: no tracking in domains without one. Links of the other domains begin with https:// and their tracking domain, which needs https_listen with acme, or a proxy before http_listen that has a certificate for it."`
 	DKIMSelector          string `toml:"dkim_selector" default:"postrider" doc:"DKIM selector of the RSA key of customers' domains."`
 	DKIMSelectorEd25519   string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"DKIM selector of the Ed25519 key of customers' domains."`
+	DKIMRotation          int    `toml:"dkim_rotation" default:"90" doc:"Age in days at which the DKIM keys of delegated domains and of domains with CNAME records are replaced. For other domains, a next key is made at twice this age, and used once its record is published. 0: only on request."`
 	CAAIssuer             string `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
 	SMTPSubmitListen      string `toml:"smtp_submit_listen" default:":587" doc:"Address and port of SMTP submission with STARTTLS, with the role submission. Empty: none."`
 	SMTPSubmitsListen     string `toml:"smtp_submits_listen" default:":465" doc:"Address and port of SMTP submission with TLS from the first byte, with the role submission. Empty: none."`

@@ -83,7 +83,7 @@ func TestDefaults(t *testing.T) {
 			10 * time.Hour}, WebhookDisableAfter: 5 * 24 * time.Hour, WebhookRetention: 30 * 24 * time.Hour,
 		BounceHost: "node1.example.com", InboundHost: "node1.example.com", SPFInclude: "node1.example.com",
 		TrackingHost: "localhost",
-		DKIMSelector: "postrider", DKIMSelectorEd25519: "postrider-ed", CAAIssuer: "letsencrypt.org",
+		DKIMSelector: "postrider", DKIMSelectorEd25519: "postrider-ed", DKIMRotation: 90, CAAIssuer: "letsencrypt.org",
 		SMTPSubmitListen: ":587", SMTPSubmitsListen: ":465", SMTPSubmitConnections: 500, SMTPSubmitPerAddress: 50,
 		ACMEDirectory:  "https://acme-v02.api.letsencrypt.org/directory",
 		ACMEChallenges: []string{"http-01", "tls-alpn-01"}, ACMEDNSKeyAlgorithm: "hmac-sha256",

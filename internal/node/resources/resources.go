@@ -162,10 +162,14 @@ func New(b Base, c Config, h Hooks) (*Resources, error) {
 
 func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	c.Domains.TrackingURL = c.TrackingURL
+	var authoritative func(ctx context.Context, name string) ([]domains.ServerAnswer, error)
+	if _, ok := r.DNS.(resolve.NameServers); ok && !c.Domains.TrustDomains {
+		authoritative = authoritativeTXT(r.authority())
+	}
 	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
 		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince, OnSendingLost: h.OnDomainLost,
 		Advised:    []func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error){r.policyRecords},
-		Delegation: r.authority().Delegation,
+		Delegation: r.authority().Delegation, Authoritative: authoritative,
 		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
 			if err := r.Emails.OnDomainBack(ctx, tx, teamID, name); err != nil {
 				return err

@@ -51,9 +51,9 @@
 //
 // # Invariants
 //
-// Private keys are encrypted in the database and decrypted only for signing. One RSA key is generated in advance and
-// kept in memory. A new domain gets its RSA key after all checks have passed, outside any transaction. No transaction
-// is open during DNS queries.
+// Private keys are encrypted in the database and decrypted only for signing. A rotation replaces them; see rotation.go.
+// One RSA key is generated in advance and kept in memory. A new domain gets its RSA key after all checks have passed,
+// outside any transaction. No transaction is open during DNS queries.
 //
 // # Failures
 //
@@ -193,8 +193,12 @@ type Config struct {
 	TrackingURL     string // prefix of the tracked links of all domains; empty if each domain needs its own host
 	TrustDomains    bool   // every record counts as found, without a DNS query
 	CheckHosts      bool   // refuse domains whose records would contain hosts that other servers cannot look up
-	LegacyAliases   bool   // claims can also be proven with legacyPrefix
-	UnprovedMax     int    // maximum number of unverified domains per team, including claims; 0 means 1,000
+	// Rotation is the age at which DKIM keys are replaced, if their records need no work of the domain's owner. Other keys
+	// are replaced at twice this age. 0 means that keys are replaced only on request.
+	Rotation      time.Duration
+	RetrySpan     time.Duration // how long delivery of an email is retried
+	LegacyAliases bool          // claims can also be proven with legacyPrefix
+	UnprovedMax   int           // maximum number of unverified domains per team, including claims; 0 means 1,000
 
 	// DNSZone is the operator's zone, which the installation's name servers answer for: names in it are the targets of
 	// CNAME records and delegations. If it is empty, domains can only have the set-up records.

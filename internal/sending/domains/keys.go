@@ -81,6 +81,66 @@ func (s *Service) publishedKeys(ctx context.Context, r db.Reader, domainIDs ...s
 	return all, nil
 }
 
+// Key is one of a domain's DKIM keys, without its private part.
+type Key struct {
+	Selector  string
+	Algorithm string // rsa-sha256 or ed25519-sha256
+	State     KeyState
+	Name      string // of the TXT record that the DNS must show
+	Value     string
+	Emergency bool      // it belongs to an emergency rotation
+	Since     time.Time // when the state began; zero if that is unknown
+	SeenAt    time.Time // for a next key, since when all servers show its record; zero if they do not
+	Until     time.Time // about when the state ends if nothing is missing; zero if that is unknown
+}
+
+// DKIMKeys returns the DKIM keys of a domain: first those that sign, and then those of rotations, oldest first.
+func (s *Service) DKIMKeys(ctx context.Context, d *Domain) ([]Key, error) {
+	keys, err := keysOf(ctx, s.DB.Reader, d.TeamID, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.describeKeys(d, keys, s.DB.Now()), nil
+}
+
+func (s *Service) describeKeys(d *Domain, keys []key, now time.Time) []Key {
+	name := func(selector string) string { return selector + "._domainkey." + d.Name }
+	rsa, ed25519 := s.c.signing(d)
+	all := []Key{{Selector: rsa, Algorithm: algorithmRSA, State: KeySigning, Name: name(rsa), Value: d.rsa.record,
+		Since: d.keysSince}}
+	if d.Sending && d.keySetup() != SetupCNAME {
+		all = append(all, Key{Selector: ed25519, Algorithm: algorithmEd25519, State: KeySigning, Name: name(ed25519),
+			Value: d.ed25519.record})
+	}
+	for i := range keys {
+		k := &keys[i]
+		one := Key{Selector: k.selector, Algorithm: k.algorithm, State: k.state, Name: name(k.selector),
+			Value: k.published().Record, Emergency: k.emergency, Since: k.stateAt, SeenAt: k.seenAt}
+		if k.state != KeyNext || !k.seenAt.IsZero() {
+			one.Until = now.Add(max(s.c.need(k)-k.waited, 0))
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Advice says what the owner of a domain with the set-up SetupRecords has to do for a key, or "" if it is nothing.
+func (k *Key) Advice() string {
+	switch {
+	case k.State == KeyNext && k.SeenAt.IsZero():
+		return "Add this record at your DNS provider. Emails are signed with the new key some time after the record is seen. " +
+			"Keep the records of the other keys."
+	case k.State == KeyNext:
+		return "The record is found. Keep it. Emails are signed with the new key when no name server can have the answer from " +
+			"before."
+	case k.State == KeyRetired:
+		return "Keep this record until the key is revoked, because emails that it signed are still on their way."
+	case k.State == KeyRevoked:
+		return "Delete this record, or replace its value with this one, which says that the key is invalid."
+	}
+	return ""
+}
+
 // newKeys generates and encrypts the two DKIM keys of a new domain.
 func (s *Service) newKeys(d *Domain) (err error) {
 	if d.rsa, err = s.newKey(algorithmRSA, d.ID); err != nil {

@@ -66,6 +66,9 @@ type Deps struct {
 	// Delegation returns the names of the servers to which the parent zone's servers delegate a name, or
 	// resolve.ErrNotFound if they do not. Without it, no domain can be delegated.
 	Delegation func(ctx context.Context, name string) ([]string, error) `deps:"optional"`
+	// Authoritative asks all authoritative servers of a name for its TXT records. It follows aliases. If it is nil, DNS is
+	// asked.
+	Authoritative func(ctx context.Context, name string) ([]ServerAnswer, error) `deps:"optional"`
 	// Advised are the sources of a domain's advised records.
 	Advised []func(ctx context.Context, d *Domain) ([]AdvisedRecord, error) `deps:"optional"`
 	// Advice judges the DNS of a domain for its owner.

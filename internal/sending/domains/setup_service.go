@@ -23,6 +23,7 @@ type Setup struct {
 	Records []Record  // of the chosen set-up
 	Former  []Record  // of the former set-up, if it is in use; without those that the chosen one has too
 	Advised []Advised // records that the domain can do without
+	Keys    []Key     // DKIM keys: those that sign, and those of rotations
 	Advice  *Advice   // nil if there is none
 }
 
@@ -67,6 +68,9 @@ func (s *Service) GetSetup(ctx context.Context, teamID, domainID string) (Setup,
 		}
 	}
 	if view.Advised, err = s.advised(ctx, &d); err != nil {
+		return view, err
+	}
+	if view.Keys, err = s.DKIMKeys(ctx, &d); err != nil {
 		return view, err
 	}
 	view.Advice, err = s.advice(ctx, &d, view.Records)

@@ -39,6 +39,10 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 		if err := s.checkNow(ctx, tx, &d); err != nil {
 			return err
 		}
+		// The owner may have installed the record of the next key.
+		if _, err := s.Queue.Move(ctx, tx, RotateKind, teamID, teamID, rotationJob(teamID, d.ID).Dedupe, tx.Now()); err != nil {
+			return err
+		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }

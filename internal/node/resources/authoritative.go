@@ -1,0 +1,68 @@
+package resources
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/authority"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// aliasesMax is the number of zones through which aliases of a DKIM record may lead.
+const aliasesMax = 4
+
+// authoritativeTXT asks all authoritative servers of a name for its TXT records. If all answers name the same alias, the
+// servers of its target are asked instead. The TTL of an alias counts, too.
+func authoritativeTXT(client *authority.Client) func(ctx context.Context, name string) ([]domains.ServerAnswer, error) {
+	return func(ctx context.Context, name string) (all []domains.ServerAnswer, err error) {
+		var aliasTTL time.Duration
+		for range aliasesMax {
+			answers, err := client.Ask(ctx, name, "TXT")
+			if err != nil {
+				return nil, err
+			}
+			target, ttl := commonAlias(answers)
+			if aliasTTL = max(aliasTTL, ttl); target == "" {
+				return serverAnswers(answers, aliasTTL), nil
+			}
+			name = target
+		}
+		return nil, nil
+	}
+}
+
+// commonAlias returns the name to which all servers that answer redirect a look-up without knowing the records there, or
+// "".
+func commonAlias(answers []authority.Answer) (target string, ttl time.Duration) {
+	for _, a := range answers {
+		if !a.Definite() {
+			continue
+		}
+		if len(a.Aliases) == 0 || len(a.Records) > 0 {
+			return "", 0
+		}
+		last := a.Aliases[len(a.Aliases)-1].Value
+		if target != "" && target != last {
+			return "", 0
+		}
+		target = last
+		for _, alias := range a.Aliases {
+			ttl = max(ttl, time.Duration(alias.TTL)*time.Second)
+		}
+	}
+	return target, ttl
+}
+
+func serverAnswers(answers []authority.Answer, aliasTTL time.Duration) (all []domains.ServerAnswer) {
+	for _, a := range answers {
+		one := domains.ServerAnswer{Server: a.Server, TTL: max(time.Duration(a.TTL)*time.Second, aliasTTL), Err: a.Err}
+		for _, r := range a.Records {
+			one.Texts = append(one.Texts, r.Value)
+		}
+		for _, alias := range a.Aliases {
+			one.TTL = max(one.TTL, time.Duration(alias.TTL)*time.Second)
+		}
+		all = append(all, one)
+	}
+	return all
+}

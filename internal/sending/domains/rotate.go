@@ -1,0 +1,376 @@
+package domains
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+)
+
+// RotateKind is the job kind for the steps of key rotations.
+const RotateKind = "domains.rotate"
+
+const (
+	rotationBatch = 500
+	// stalledAfter is how long after its last step a rotation is taken up again. Steps are at most maxInterval apart.
+	stalledAfter = 2 * maxInterval
+)
+
+// ServerAnswer is what one authoritative server answers about the TXT records at a name.
+type ServerAnswer struct {
+	Server string
+	Texts  []string      // nil if the name has no TXT records
+	TTL    time.Duration // how long resolvers keep the answer; 0 if it is unknown
+	Err    error         // why the server gave no usable answer; nil if it gave one
+}
+
+// RotateKeys begins a rotation of the domain's DKIM keys, and returns the keys of the domain.
+//
+// In an emergency, others may know the private keys. The new keys then sign as soon as their records are seen, and the
+// records of the old ones are revoked after all waiting emails are signed again, which happens at each attempt to
+// deliver them. Keys that wait from an earlier rotation are replaced. RotateKeys returns a fault if a rotation is under
+// way, unless this one is the first emergency of it.
+func (s *Service) RotateKeys(ctx context.Context, teamID, domainID string, emergency bool) ([]Key, error) {
+	d, err := getDomain(ctx, s.DB.Reader, teamID, domainID)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := keysOf(ctx, s.DB.Reader, teamID, domainID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayRotate(&d, keys, emergency); err != nil {
+		return nil, err
+	}
+	made, err := s.makeKeys(&d, keys, emergency)
+	if err != nil {
+		return nil, err
+	}
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		if d, err = domainToChange(ctx, tx, teamID, domainID); err != nil {
+			return err
+		}
+		if keys, err = keysOf(ctx, tx.Reader, teamID, domainID); err != nil {
+			return err
+		}
+		if err := s.mayRotate(&d, keys, emergency); err != nil {
+			return err
+		}
+		audit.Target(ctx, d.ID)
+		keys, err = s.beginRotation(ctx, tx, &d, keys, made, emergency)
+		if err != nil {
+			return err
+		}
+		return s.stepAt(ctx, tx, d.TeamID, d.ID, tx.Now())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.describeKeys(&d, keys, s.DB.Now()), nil
+}
+
+// mayRotate returns a fault if no rotation of the domain's keys can begin.
+func (s *Service) mayRotate(d *Domain, keys []key, emergency bool) error {
+	if d.TeamID == system || d.Placeholder || !d.proved() {
+		return fault.Invalidf("", "The domain %s is not verified, so its DKIM keys have signed nothing. Verify it first.",
+			d.Name)
+	}
+	if k := nextKey(keys, algorithmRSA); k != nil && (k.emergency || !emergency) {
+		return fault.New(fault.Locked, "", "The DKIM keys of %s are being rotated already. The new key has the selector %s "+
+			"and signs as soon as its record is seen. GET /domains/%s/setup shows its record.", d.Name, k.selector, d.ID)
+	}
+	if s.c.selector(d, keys, emergency) == "" {
+		return fault.New(fault.Locked, "", "The record of the former DKIM key of %s must stay published for mail that is "+
+			"still under way, and a domain that is set up with CNAME records has only two selectors. Try again after a "+
+			"week, or begin an emergency rotation.", d.Name)
+	}
+	if len(keys) >= keysMax {
+		return fault.New(fault.Locked, "", "The domain %s has %d former DKIM keys, whose records must stay in the DNS. Try "+
+			"again after 30 days.", d.Name, len(keys))
+	}
+	return nil
+}
+
+// makeKeys generates the keys of a new rotation, without selectors.
+func (s *Service) makeKeys(d *Domain, keys []key, emergency bool) (made []key, err error) {
+	for _, algorithm := range d.algorithms(keys, emergency) {
+		k := key{id: id.New(), algorithm: algorithm}
+		row, err := s.newKey(algorithm, k.id)
+		if err != nil {
+			return nil, err
+		}
+		k.sealed, k.record = row.sealed, row.record
+		made = append(made, k)
+	}
+	return made, nil
+}
+
+// beginRotation stores the keys of a new rotation, and returns all keys of the domain that do not sign.
+func (s *Service) beginRotation(ctx context.Context, tx *db.Tx, d *Domain, keys, made []key, emergency bool) ([]key,
+	error) {
+	// An Ed25519 key may have been made for a domain that meanwhile has one.
+	made = slices.DeleteFunc(made, func(k key) bool {
+		return !slices.Contains(d.algorithms(keys, emergency), k.algorithm)
+	})
+	added, kept, replaced := s.c.begin(d, keys, made, emergency, tx.Now())
+	for i := range replaced {
+		deleteKey(ctx, tx, &replaced[i])
+	}
+	for i := range kept {
+		saveKey(ctx, tx, &kept[i])
+	}
+	for i := range added {
+		insertKey(ctx, tx, &added[i])
+	}
+	s.invalidate(tx, d.ID)
+	return append(kept, added...), s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated,
+		DomainID: d.ID, Data: *d})
+}
+
+// stepAt makes the next step of a domain's rotation due at the given time.
+func (s *Service) stepAt(ctx context.Context, tx *db.Tx, teamID, domainID string, at time.Time) error {
+	moved, err := s.Queue.Move(ctx, tx, RotateKind, teamID, teamID, rotationJob(teamID, domainID).Dedupe, at)
+	if err == nil && !moved {
+		s.Queue.Insert(ctx, tx, rotationJob(teamID, domainID))
+	}
+	return err
+}
+
+// rotationJob returns the job for the steps of a domain's rotation, due now.
+func rotationJob(teamID, domainID string) jobs.New {
+	return jobs.New{Kind: RotateKind, Lane: teamID, TeamID: teamID, Dedupe: "keys " + domainID, Payload: domainID}
+}
+
+// RotationKind returns the job kind for the steps of key rotations. After internal errors, steps are retried without
+// limit.
+func (s *Service) RotationKind() jobs.Kind {
+	k := s.Kind()
+	k.Name, k.Handle, k.Workers, k.PerLane = RotateKind, s.rotate, 16, 4
+	return k
+}
+
+// ExamineKeys enqueues a step for each domain whose keys may be old enough for a rotation, and for rotations whose steps
+// have stopped because the clock was changed. The caller runs ExamineKeys periodically.
+func (s *Service) ExamineKeys(ctx context.Context) error {
+	now := s.DB.Now()
+	due, err := rotationsDue(ctx, s.DB.Reader, now, now.Add(examineSeldom+time.Hour), rotationBatch)
+	if err != nil {
+		return fmt.Errorf("find domains whose DKIM keys may be old: %w", err)
+	}
+	stalled, err := rotationsStalled(ctx, s.DB.Reader, now.Add(-stalledAfter), now.Add(time.Minute), rotationBatch)
+	if err != nil {
+		return fmt.Errorf("find rotations of DKIM keys that have stopped: %w", err)
+	}
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		for _, d := range append(due, stalled...) {
+			if err := s.stepAt(ctx, tx, d.teamID, d.id, tx.Now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rotate handles the job that makes the steps of a domain's rotation: it looks up the records of the next keys, changes
+// the states of all keys, and begins a rotation if one is due. The job is repeated as long as the domain has keys that
+// do not sign.
+func (s *Service) rotate(ctx context.Context, j jobs.Job) error {
+	d, err := getDomain(ctx, s.DB.Reader, j.TeamID, j.Payload)
+	if fault.KindOf(err) == fault.NotFound {
+		return s.Queue.End(ctx, j)
+	}
+	if err != nil {
+		return err
+	}
+	keys, err := keysOf(ctx, s.DB.Reader, j.TeamID, j.Payload)
+	if err != nil {
+		return err
+	}
+	seen, err := s.lookUpKeys(ctx, &d, keys)
+	if err != nil {
+		return err
+	}
+	var made []key
+	if s.c.rotationDue(&d, keys, s.DB.Now()) {
+		if made, err = s.makeKeys(&d, keys, false); err != nil {
+			return err
+		}
+	}
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		// The domain may have changed during the look-ups, so the results are applied to the current rows.
+		d, err := domainToChange(ctx, tx, j.TeamID, j.Payload)
+		if fault.KindOf(err) == fault.NotFound {
+			s.Queue.Finish(ctx, tx, j)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		keys, err := keysOf(ctx, tx.Reader, j.TeamID, j.Payload)
+		if err != nil {
+			return err
+		}
+		if keys, err = s.apply(ctx, tx, &d, keys, seen); err != nil {
+			return err
+		}
+		if len(made) > 0 && s.c.rotationDue(&d, keys, tx.Now()) {
+			if keys, err = s.beginRotation(ctx, tx, &d, keys, made, false); err != nil {
+				return err
+			}
+		}
+		if now := tx.Now(); d.rotateAt.Before(now) || d.rotateAt.After(now.Add(examineSeldom)) {
+			saveExamination(ctx, tx, &d, s.c.examineAt(&d, now))
+		}
+		if len(keys) == 0 {
+			s.Queue.Finish(ctx, tx, j)
+			return nil
+		}
+		wait := maxInterval
+		for i := range keys {
+			wait = min(wait, s.c.nextStep(&keys[i], tx.Now()))
+		}
+		s.Queue.Retry(ctx, tx, j, tx.Now().Add(wait), "")
+		return nil
+	})
+}
+
+// apply stores the result of a step, and returns all keys of the domain that do not sign then.
+func (s *Service) apply(ctx context.Context, tx *db.Tx, d *Domain, keys []key, seen map[string]sighting) ([]key, error) {
+	now := tx.Now()
+	o := s.c.step(d, keys, seen, now)
+	changed := len(o.deleted) > 0
+	for i := range o.deleted {
+		deleteKey(ctx, tx, &o.deleted[i])
+	}
+	for i := range o.keys {
+		saveKey(ctx, tx, &o.keys[i])
+		changed = changed || o.keys[i].stateAt.Equal(now)
+	}
+	for i := range o.sign {
+		deleteKey(ctx, tx, &o.sign[i])
+		old, err := s.signWith(d, &o.sign[i], now)
+		if err != nil {
+			return nil, err
+		}
+		saveSigningKey(ctx, tx, d, old.algorithm)
+		insertKey(ctx, tx, &old)
+		o.keys = append(o.keys, old)
+	}
+	if changed || len(o.sign) > 0 {
+		s.invalidate(tx, d.ID)
+	}
+	if len(o.sign) == 0 {
+		return o.keys, nil
+	}
+	// The states of the domain's records still tell what was found at the former selectors.
+	if err := s.checkNow(ctx, tx, d); err != nil {
+		return nil, err
+	}
+	return o.keys, s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID,
+		Data: *d})
+}
+
+// signWith makes a next key the one that signs, and returns the key that has signed before.
+func (s *Service) signWith(d *Domain, k *key, now time.Time) (old key, err error) {
+	der, err := s.Keys.Open(sealPurpose, k.sealed, []byte(k.id))
+	if err != nil {
+		return old, fmt.Errorf("open the next DKIM key of %s (was the secret key changed?): %w", d.Name, err)
+	}
+	sealed, err := s.Keys.Seal(sealPurpose, der, []byte(d.ID))
+	if err != nil {
+		return old, fmt.Errorf("seal a DKIM key: %w", err)
+	}
+	rsa, ed25519 := s.c.signing(d)
+	row, selector := &d.rsa, rsa
+	if k.algorithm == algorithmEd25519 {
+		row, selector = &d.ed25519, ed25519
+	}
+	old = key{id: id.New(), domainID: d.ID, teamID: d.TeamID, selector: selector, algorithm: k.algorithm,
+		state: KeyRetired, record: row.record, emergency: k.emergency, createdAt: now, stateAt: now, steppedAt: now}
+	if *row = (keyRow{sealed, k.record, k.selector}); k.algorithm == algorithmRSA {
+		d.keysSince = now
+	}
+	return old, nil
+}
+
+// lookUpKeys looks up the records of the next keys at the authoritative servers, or with the resolver if the service
+// has no function for that. The result is by the id of the key. If our own DNS servers fail, lookUpKeys returns an error.
+func (s *Service) lookUpKeys(ctx context.Context, d *Domain, keys []key) (map[string]sighting, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
+	defer cancel()
+	seen := map[string]sighting{}
+	for _, k := range keys {
+		if k.state != KeyNext {
+			continue
+		}
+		if s.c.TrustDomains && s.Authoritative == nil {
+			seen[k.id] = sighting{present, time.Second}
+			continue
+		}
+		all, err := s.answersAbout(ctx, k.selector+"._domainkey."+d.Name)
+		if fault.IsOutage(err) {
+			return nil, fmt.Errorf("look up the next DKIM key of %s: %w", d.Name, err)
+		}
+		seen[k.id] = judgeAnswers(all, err, k.record)
+	}
+	return seen, nil
+}
+
+// answersAbout returns the answers of all authoritative servers, or else that of the resolver.
+func (s *Service) answersAbout(ctx context.Context, name string) ([]ServerAnswer, error) {
+	if s.Authoritative != nil {
+		return s.Authoritative(ctx, name)
+	}
+	texts, err := s.DNS.TXT(ctx, name)
+	if errors.Is(err, resolve.ErrNotFound) {
+		texts, err = nil, nil
+	}
+	return []ServerAnswer{{Texts: texts}}, err
+}
+
+// judgeAnswers returns the sighting of a key. The key is seen if more than half of the servers answer, and all of those
+// that answer show its record and no other. It is missing if one of them does not show it so.
+func judgeAnswers(all []ServerAnswer, err error, record string) (s sighting) {
+	if errors.Is(err, resolve.ErrNotFound) {
+		return sighting{finding: absent}
+	}
+	answered, shown := 0, 0
+	for _, a := range all {
+		if a.Err != nil {
+			continue
+		}
+		answered++
+		s.ttl = max(s.ttl, a.TTL)
+		if len(a.Texts) == 1 && verifiesLike(a.Texts[0], record) {
+			shown++
+		}
+	}
+	switch {
+	case err != nil || answered == 0:
+		s.finding = unknown
+	case shown < answered:
+		s.finding = absent
+	case 2*answered > len(all):
+		s.finding = present
+	}
+	return s
+}
+
+// verifiesLike reports whether verifiers find the same key in a DKIM record as in the wanted one. It is stricter than
+// sameDKIM, because emails are signed with the key as soon as it is found.
+func verifiesLike(text, want string) bool {
+	tags := func(name, value string) bool {
+		return cmp.Or(dkimTag(text, name), value) == cmp.Or(dkimTag(want, name), value)
+	}
+	return dkimTag(want, "p") != "" && tags("p", "") && tags("k", "rsa") && tags("v", "DKIM1")
+}

@@ -1,0 +1,301 @@
+package domains_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// verified adds a domain whose records are in the zone, and verifies it.
+func verified(t *testing.T, s *domains.Service, d *db.DB, dns *zone, name string) domains.Domain {
+	t.Helper()
+	dom := mustCreate(t, s, domains.NewDomain{Name: name})
+	dns.install(s.Records(&dom))
+	verify(t, s, dbtest.ID("team"), dom.ID)
+	if err := s.Kind().Handle(t.Context(), inHand(t, d, dom.ID)); err != nil {
+		t.Fatal(err)
+	}
+	return get(t, s, dom.ID)
+}
+
+func get(t *testing.T, s *domains.Service, id string) domains.Domain {
+	t.Helper()
+	dom, err := s.Get(t.Context(), dbtest.ID("team"), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dom
+}
+
+// rotateStep makes one step of the rotation of a domain's keys.
+func rotateStep(t *testing.T, s *domains.Service, d *db.DB, id string) {
+	t.Helper()
+	if err := s.RotationKind().Handle(t.Context(), inHand(t, d, "keys "+id)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// later lets time pass for the keys of all domains.
+func later(t *testing.T, d *db.DB, by time.Duration) {
+	t.Helper()
+	exec(t, d, `UPDATE domain_keys SET created_at = created_at - $1, state_at = state_at - $1,
+		stepped_at = stepped_at - $1, seen_at = CASE WHEN seen_at = 0 THEN 0 ELSE seen_at - $1 END`, by.Microseconds())
+	exec(t, d, `UPDATE domains SET created_at = created_at - $1, rotate_at = rotate_at - $1,
+		keys_since = CASE WHEN keys_since = 0 THEN 0 ELSE keys_since - $1 END`, by.Microseconds())
+}
+
+// keysIn returns the keys of a domain in a state.
+func keysIn(t *testing.T, s *domains.Service, id string, state domains.KeyState) []domains.Key {
+	t.Helper()
+	dom := get(t, s, id)
+	all, err := s.DKIMKeys(t.Context(), &dom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(k domains.Key) bool { return k.State != state })
+}
+
+// publish installs the records of keys.
+func (z *zone) publish(all []domains.Key) {
+	z.set(func(f *resolve.Fake) {
+		for _, k := range all {
+			f.TXTRecords[k.Name] = []string{k.Value}
+		}
+	})
+}
+
+// signers returns the selectors that sign.
+func signers(t *testing.T, s *domains.Service, id string) (all []string) {
+	t.Helper()
+	g, err := s.Signing(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range g.Signers {
+		all = append(all, k.Selector)
+	}
+	return all
+}
+
+// until makes steps, an hour apart, until the domain has no key in the state.
+func until(t *testing.T, s *domains.Service, d *db.DB, id string, gone domains.KeyState) (steps int) {
+	t.Helper()
+	for ; len(keysIn(t, s, id, gone)) > 0; steps++ {
+		if steps == 2000 {
+			t.Fatalf("it still has a key that is %s", gone)
+		}
+		later(t, d, time.Hour)
+		rotateStep(t, s, d, id)
+	}
+	return steps
+}
+
+// A rotation publishes new keys, signs with them after their records were seen for two TTLs, keeps the records of the
+// old keys, revokes them and forgets them.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := newZone()
+		s, h, _ := build(t, d, dns, domains.Config{})
+		dom := verified(t, s, d, dns, "acme.example")
+		old := signers(t, s, dom.ID)
+		keys, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, false)
+		if err != nil || len(keys) != 4 {
+			t.Fatalf("%+v, %v", keys, err)
+		}
+		next := keysIn(t, s, dom.ID, domains.KeyNext)
+		later(t, d, 24*time.Hour)
+		rotateStep(t, s, d, dom.ID)
+		if got := signers(t, s, dom.ID); !slices.Equal(got, old) || !slices.Equal(old, []string{"postrider", "postrider-ed"}) {
+			t.Errorf("it signs with %s and %s", old, got)
+		}
+		dns.publish(next)
+		until(t, s, d, dom.ID, domains.KeyNext)
+		if got := signers(t, s, dom.ID); !slices.Equal(got, []string{next[0].Selector, next[1].Selector}) {
+			t.Errorf("it signs with %s, want %+v", got, next)
+		}
+		got := get(t, s, dom.ID)
+		if r := s.Records(&got); r[2].FQDN != next[0].Name || r[2].Value != next[0].Value || r[3].Value != next[1].Value {
+			t.Errorf("records %+v", r)
+		}
+		// The next look-up of the records finds those of the new keys.
+		if err := s.Kind().Handle(t.Context(), inHand(t, d, dom.ID)); err != nil {
+			t.Fatal(err)
+		}
+		if got := get(t, s, dom.ID); got.Status != domains.Verified {
+			t.Errorf("the domain is %s", got.Status)
+		}
+		retired := keysIn(t, s, dom.ID, domains.KeyRetired)
+		if len(retired) != 2 || retired[0].Selector != "postrider" || retired[0].Value != keys[0].Value {
+			t.Errorf("%+v", retired)
+		}
+		if hours := until(t, s, d, dom.ID, domains.KeyRetired); hours < 7*24 {
+			t.Errorf("revoked after %d hours", hours)
+		}
+		if revoked := keysIn(t, s, dom.ID, domains.KeyRevoked); len(revoked) != 2 || revoked[0].Value != "v=DKIM1; p=" {
+			t.Errorf("%+v", revoked)
+		}
+		if hours := until(t, s, d, dom.ID, domains.KeyRevoked); hours < 30*24 {
+			t.Errorf("removed after %d hours", hours)
+		}
+		if all, _ := left(t, d, "keys "+dom.ID); all != 0 {
+			t.Errorf("%d jobs are left", all)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		updates := len(slices.DeleteFunc(h.all, func(e events.Type) bool { return e != events.DomainUpdated }))
+		if updates < 4 { // verification twice, the new keys, the switch
+			t.Errorf("%d events", updates)
+		}
+	})
+}
+
+// Of several nodes that begin a rotation of the same domain at once, one succeeds.
+func TestOneRotationAtATime(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := newZone()
+		s, _, _ := build(t, d, dns, domains.Config{})
+		other, _, _ := build(t, d, dns, domains.Config{})
+		dom := verified(t, s, d, dns, "acme.example")
+		for _, emergency := range []bool{false, true} {
+			errs := make([]error, 6)
+			var all []func()
+			for i := range errs {
+				by := []*domains.Service{s, other}[i%2]
+				all = append(all, func() { _, errs[i] = by.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, emergency) })
+			}
+			together(all...)
+			refused := 0
+			for _, err := range errs {
+				if fault.KindOf(err) == fault.Locked {
+					refused++
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+			if next := keysIn(t, s, dom.ID, domains.KeyNext); refused != 5 || len(next) != 2 || next[0].Emergency != emergency {
+				t.Errorf("emergency %v: %d refused, %+v", emergency, refused, next)
+			}
+		}
+		if _, err := s.RotateKeys(t.Context(), dbtest.ID("other"), dom.ID, true); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("another team: %v", err)
+		}
+	})
+}
+
+// A domain that was never verified, and has signed nothing, has no rotation.
+func TestRotationNeedsAProof(t *testing.T) {
+	t.Parallel()
+	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{})
+	dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
+	if _, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, false); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("%v", err)
+	}
+}
+
+// In an emergency, the old record is revoked an hour after the last signature with its key.
+func TestEmergencyRotation(t *testing.T) {
+	t.Parallel()
+	dns, d := newZone(), dbtest.SQLite(t)
+	s, _, _ := build(t, d, dns, domains.Config{})
+	dom := verified(t, s, d, dns, "acme.example")
+	if _, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	next := keysIn(t, s, dom.ID, domains.KeyNext)
+	dns.publish(next)
+	rotateStep(t, s, d, dom.ID)
+	if got := signers(t, s, dom.ID); got[0] != next[0].Selector {
+		t.Errorf("it signs with %s", got)
+	}
+	until(t, s, d, dom.ID, domains.KeyRetired)
+	if revoked := keysIn(t, s, dom.ID, domains.KeyRevoked); len(revoked) != 2 {
+		t.Errorf("%+v", revoked)
+	}
+}
+
+// Old keys are rotated without a request, once. A domain with young keys is not looked at again for days.
+func TestOldKeysAreRotated(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := newZone()
+		s, _, _ := build(t, d, dns, domains.Config{Rotation: 90 * 24 * time.Hour})
+		dom := verified(t, s, d, dns, "acme.example")
+		examine := func() (jobs int) {
+			t.Helper()
+			if err := s.ExamineKeys(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			all, _ := left(t, d, "keys "+dom.ID)
+			return all
+		}
+		if examine() != 1 {
+			t.Fatal("the keys are not examined")
+		}
+		rotateStep(t, s, d, dom.ID)
+		if examine() != 0 || len(keysIn(t, s, dom.ID, domains.KeyNext)) != 0 {
+			t.Error("young keys are rotated or examined again")
+		}
+		later(t, d, 180*24*time.Hour)
+		if examine() != 1 {
+			t.Fatal("the keys are not examined again")
+		}
+		for range 2 {
+			rotateStep(t, s, d, dom.ID)
+			if next := keysIn(t, s, dom.ID, domains.KeyNext); len(next) != 2 {
+				t.Errorf("%+v", next)
+			}
+		}
+		// The job was due in the future of a clock that was ahead.
+		exec(t, d, `UPDATE jobs SET run_at = run_at + 1000000000000`)
+		exec(t, d, `UPDATE domain_keys SET stepped_at = stepped_at + 1000000000000`)
+		examine()
+		var due bool
+		if err := d.QueryRow(t.Context(), `SELECT run_at <= $1 FROM jobs WHERE dedupe = $2`, d.Now().UnixMicro(),
+			"keys "+dom.ID).Scan(&due); err != nil || !due {
+			t.Errorf("the rotation goes on: %v, %v", due, err)
+		}
+	})
+}
+
+// If the database fails at any point during the switch to a new key, the domain signs either with the old key, whose
+// record is published, or with the new one, and the record of the old one stays.
+func TestSwitchWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	d, proxy := dbtest.Proxied(t, 0)
+	dns := newZone()
+	s, _, _ := build(t, d, dns, domains.Config{})
+	n := 0
+	var dom domains.Domain
+	var next []domains.Key
+	failed := dbtest.EachTorn(t, proxy, func() {
+		n++
+		dom = verified(t, s, d, dns, fmt.Sprintf("d%d.example", n))
+		if _, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, true); err != nil {
+			t.Fatal(err)
+		}
+		next = keysIn(t, s, dom.ID, domains.KeyNext)
+		dns.publish(next)
+	}, func() error { return s.RotationKind().Handle(t.Context(), inHand(t, d, "keys "+dom.ID)) }, func(skip int, err error) {
+		d.Hint("domains", dom.ID)
+		got, retired := signers(t, s, dom.ID), keysIn(t, s, dom.ID, domains.KeyRetired)
+		waits := keysIn(t, s, dom.ID, domains.KeyNext)
+		done := got[0] == next[0].Selector && len(retired) == 2 && retired[0].Selector == "postrider" && len(waits) == 0
+		undone := got[0] == "postrider" && len(retired) == 0 && len(waits) == 2 && err != nil
+		if !done && !undone {
+			t.Errorf("answer %d torn: %v; it signs with %s; retired %+v", skip, err, got, retired)
+		}
+	})
+	if failed < 4 {
+		t.Errorf("%d steps failed: the test reaches too little", failed)
+	}
+}

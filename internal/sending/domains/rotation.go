@@ -1,0 +1,298 @@
+package domains
+
+import (
+	"cmp"
+	"crypto/rand"
+	"slices"
+	"time"
+)
+
+// Rotation of DKIM keys.
+//
+// A key that does not sign is a row of the table domain_keys. A rotation takes it through these states:
+//
+//	next ──seen by all servers, and two TTLs──► signing ──the next rotation──► retired ──► revoked ──► deleted
+//
+// The key that signs is in the table domains. [step] decides what happens next, and has no side effects.
+//
+// # Invariants
+//
+//   - A key signs only after a look-up has just found its record at the authoritative servers, and none of the look-ups
+//     of the waiting time before missed it.
+//   - The record of a key that signs, or has signed within the waiting time of retired keys, is published.
+//   - Waiting times are sums of the intervals between steps. A step counts at most the planned interval. A clock that
+//     jumps forward therefore ends no waiting time early, except by one interval, which the waiting times allow for. A
+//     clock that jumps back, and nodes that are stopped, lengthen them.
+const (
+	unknownTTL   = time.Hour          // TTL of records of which the servers tell no TTL
+	maxTTL       = 7 * 24 * time.Hour // resolvers keep no record longer
+	retiredFor   = 7 * 24 * time.Hour
+	afterRetries = 24 * time.Hour // how long retired keys stay after the end of the retry schedule, for mail under way
+	revokedFor   = 30 * 24 * time.Hour
+	// resigned is how long a key stays published in an emergency after it has signed for the last time. Emails are signed
+	// at each attempt to deliver them. A node may sign with the key until its cached data is 30 seconds old, and an attempt
+	// lasts at most 30 minutes.
+	resigned = time.Hour
+
+	minInterval = 5 * time.Second
+	maxInterval = 6 * time.Hour
+	intervals   = 8  // a waiting time has about so many intervals, and is longer by one of them
+	keysMax     = 20 // of one domain, without those that sign
+
+	examineOften   = 24 * time.Hour // interval between examinations of a domain whose keys are old enough
+	examineSeldom  = 7 * 24 * time.Hour
+	selectorLength = 10
+)
+
+// cnameSelectors are the two selectors of a domain with the set-up SetupCNAME. Its rotations alternate between them.
+var cnameSelectors = []string{selectorFirst, selectorSecond}
+
+// sighting is the result of looking up the record of a key.
+type sighting struct {
+	finding finding // present if all servers show the record, absent if one shows that it is missing
+	ttl     time.Duration
+}
+
+// need returns how long a key must wait before its next state, not counting the time until it is seen.
+func (c *Config) need(k *key) time.Duration {
+	wait := revokedFor
+	switch ttl := ttlOf(k); {
+	case k.state == KeyNext && !k.emergency:
+		wait = 2 * ttl
+	case k.state == KeyNext && k.reused:
+		wait = ttl
+	case k.state == KeyNext:
+		return 0
+	case k.state == KeyRetired && k.emergency:
+		wait = resigned
+	case k.state == KeyRetired:
+		wait = max(retiredFor, c.RetrySpan+afterRetries)
+	}
+	return wait + wait/intervals
+}
+
+func ttlOf(k *key) time.Duration {
+	if k.ttl == 0 {
+		return unknownTTL
+	}
+	return min(k.ttl, maxTTL)
+}
+
+// interval returns the planned time between two steps of a key whose waiting time has begun.
+func (c *Config) interval(k *key) time.Duration {
+	return min(max(c.need(k)/intervals, minInterval), maxInterval)
+}
+
+// count adds the time since the last step to the waiting time.
+func (c *Config) count(k *key, now time.Time) {
+	k.waited += min(max(now.Sub(k.steppedAt), 0), c.interval(k))
+}
+
+// nextStep returns the delay until the next step of a key.
+func (c *Config) nextStep(k *key, now time.Time) time.Duration {
+	if k.state == KeyNext && k.seenAt.IsZero() {
+		return unseenInterval(now.Sub(k.createdAt))
+	}
+	return min(c.interval(k), max(c.need(k)-k.waited, minInterval))
+}
+
+// unseenInterval returns the time between two look-ups of a record that has not been seen since age.
+func unseenInterval(age time.Duration) time.Duration {
+	switch {
+	case age < 2*time.Minute:
+		return minInterval
+	case age < 10*time.Minute:
+		return 30 * time.Second
+	case age < time.Hour:
+		return 2 * time.Minute
+	case age < 24*time.Hour:
+		return 10 * time.Minute
+	case age < 7*24*time.Hour:
+		return time.Hour
+	}
+	return maxInterval
+}
+
+// outcome is what a step of a rotation has decided.
+type outcome struct {
+	keys    []key // all keys that stay or change, except those in sign
+	deleted []key
+	sign    []key // next keys that sign from now on
+}
+
+// step returns what happens to the keys of a domain after look-ups of the records of its next keys.
+func (c *Config) step(d *Domain, keys []key, seen map[string]sighting, now time.Time) (o outcome) {
+	for _, k := range keys {
+		switch s, asked := seen[k.id]; {
+		case k.state == KeyNext && !d.fits(k.selector, k.algorithm):
+			o.deleted = append(o.deleted, k)
+			continue
+		case k.state == KeyNext:
+			if asked && c.look(&k, s, now) {
+				o.sign = append(o.sign, k)
+				continue
+			}
+		default:
+			c.count(&k, now)
+			if k.waited < c.need(&k) {
+				break
+			}
+			if k.state == KeyRevoked {
+				o.deleted = append(o.deleted, k)
+				continue
+			}
+			k.state, k.stateAt, k.waited = KeyRevoked, now, 0
+		}
+		k.steppedAt = now
+		o.keys = append(o.keys, k)
+	}
+	return o
+}
+
+// look applies a look-up to a next key, and reports whether the key may sign.
+func (c *Config) look(k *key, s sighting, now time.Time) bool {
+	k.ttl = max(k.ttl, s.ttl)
+	switch {
+	case s.finding == unknown:
+		return false // The time since the last step does not count.
+	case s.finding != present:
+		k.seenAt, k.waited = time.Time{}, 0
+		return false
+	case k.seenAt.IsZero():
+		k.seenAt, k.waited = now, 0
+	default:
+		c.count(k, now)
+	}
+	return k.waited >= c.need(k)
+}
+
+// rotates reports whether the keys of a domain are rotated at all.
+func (d *Domain) rotates() bool { return !d.Placeholder && d.TeamID != system && d.proved() }
+
+// keySetup returns the set-up by which the records of the domain's keys are published.
+func (d *Domain) keySetup() string { return cmp.Or(d.sendingSetup(), d.setup()) }
+
+// signing returns the selectors with which the domain signs.
+func (c *Config) signing(d *Domain) (rsa, ed25519 string) { return c.selectorsIn(d.keySetup(), d) }
+
+// fits reports whether a key can sign with the domain's set-up under the selector at which its record is looked up.
+func (d *Domain) fits(selector, algorithm string) bool {
+	alias := slices.Contains(cnameSelectors, selector)
+	switch d.keySetup() {
+	case SetupCNAME:
+		return alias && algorithm == algorithmRSA
+	case SetupRecords:
+		return !alias
+	}
+	return true
+}
+
+// period returns the age at which the keys of a domain are rotated without a request, or 0 for never. If the owner must
+// install the record of each key, keys are rotated half as often.
+func (c *Config) period(d *Domain) time.Duration {
+	if d.keySetup() == SetupRecords {
+		return 2 * c.Rotation
+	}
+	return c.Rotation
+}
+
+// rotationDue reports whether a rotation of the domain's keys begins without a request.
+func (c *Config) rotationDue(d *Domain, keys []key, now time.Time) bool {
+	if !d.rotates() || nextKey(keys, algorithmRSA) != nil || c.selector(d, keys, false) == "" {
+		return false
+	}
+	period := c.period(d)
+	return period > 0 && now.Sub(d.keysSince) >= period
+}
+
+// examineAt returns when it is next examined whether a rotation is due.
+func (c *Config) examineAt(d *Domain, now time.Time) time.Time {
+	period := c.period(d)
+	if period == 0 {
+		return now.Add(examineSeldom)
+	}
+	return now.Add(min(max(d.keysSince.Add(period).Sub(now), examineOften), examineSeldom))
+}
+
+// nextKey returns the key of an algorithm that will sign next, or nil.
+func nextKey(keys []key, algorithm string) *key {
+	i := slices.IndexFunc(keys, func(k key) bool { return k.state == KeyNext && k.algorithm == algorithm })
+	if i < 0 {
+		return nil
+	}
+	return &keys[i]
+}
+
+// algorithms returns the algorithms of the keys that a new rotation makes. Keys that do not sign, because their record
+// is not published, are replaced only in an emergency.
+func (d *Domain) algorithms(keys []key, emergency bool) []string {
+	all := []string{algorithmRSA}
+	used := d.keySetup() == SetupDelegation || d.found("dkim-ed25519")
+	if d.keySetup() == SetupCNAME || !d.Sending {
+		return all
+	}
+	if emergency || used && nextKey(keys, algorithmEd25519) == nil {
+		all = append(all, algorithmEd25519)
+	}
+	return all
+}
+
+// selector returns the selector of a new key, or "" if none is free. In an emergency, the keys that wait or are retired
+// give theirs away.
+func (c *Config) selector(d *Domain, keys []key, emergency bool) string {
+	if d.keySetup() != SetupCNAME {
+		return newSelector()
+	}
+	rsa, _ := c.signing(d)
+	for _, s := range cnameSelectors {
+		free := !slices.ContainsFunc(keys, func(k key) bool {
+			return k.selector == s && k.state != KeyRevoked && !emergency
+		})
+		if s != rsa && free {
+			return s
+		}
+	}
+	return ""
+}
+
+// newSelector returns a random selector without a meaning. It begins with a letter.
+func newSelector() string {
+	const letters = "abcdefghjkmnpqrstuvwxyz" // without i, l and o, which look like digits
+	const all = letters + "23456789"
+	b := make([]byte, selectorLength)
+	rand.Read(b)
+	for i, x := range b {
+		if i == 0 {
+			b[i] = letters[int(x)%len(letters)]
+			continue
+		}
+		b[i] = all[int(x)%len(all)]
+	}
+	return string(b)
+}
+
+// begin adds the keys of a new rotation to those of a domain. It returns the keys that they replace: in an emergency
+// those that wait, because they may be known to others too, and the one that had the selector before.
+func (c *Config) begin(d *Domain, keys, made []key, emergency bool, now time.Time) (added, kept, replaced []key) {
+	kept = slices.Clone(keys)
+	for _, k := range made {
+		k.domainID, k.teamID, k.state, k.emergency = d.ID, d.TeamID, KeyNext, emergency
+		k.createdAt, k.stateAt, k.steppedAt = now, now, now
+		k.selector = c.selector(d, kept, emergency)
+		kept = slices.DeleteFunc(kept, func(old key) bool {
+			same := old.selector == k.selector
+			gone := same || old.state == KeyNext && old.algorithm == k.algorithm
+			if k.reused = k.reused || same; gone {
+				replaced = append(replaced, old)
+			}
+			return gone
+		})
+		added = append(added, k)
+	}
+	for i := range kept {
+		if emergency && kept[i].state == KeyRetired {
+			kept[i].emergency = true
+		}
+	}
+	return added, kept, replaced
+}

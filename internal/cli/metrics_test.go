@@ -95,7 +95,8 @@ func (p *installation) certificate(days int) {
 func observed(t *testing.T, p *installation) *started {
 	t.Helper()
 	p.vars["POSTRIDER_METRICS_LISTEN"] = "127.0.0.1:0"
-	p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs,submission,receiving"
+	p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs,submission,receiving,dns"
+	p.vars["POSTRIDER_DNS_LISTEN"], p.vars["POSTRIDER_DNS_NAMES"] = "127.0.0.1:0", "ns1.example.com"
 	p.vars["POSTRIDER_SMTP_IN_LISTEN"], p.vars["POSTRIDER_RELAY_ADDR"] = "127.0.0.1:0", "127.0.0.1:1" // not used
 	p.certificate(30)
 	key := p.key("Acme")
@@ -119,7 +120,8 @@ func observed(t *testing.T, p *installation) *started {
 	eventually(t, "the figures of the installation are measured", func() bool {
 		_, text := n.askMetrics("/metrics")
 		return strings.Contains(text, "\npostrider_installation_last_backup_timestamp_seconds ") &&
-			strings.Contains(text, "\npostrider_certificates_missing ")
+			strings.Contains(text, "\npostrider_certificates_missing ") &&
+			strings.Contains(text, "\npostrider_dns_zones_read_timestamp_seconds ")
 	})
 	return n
 }

@@ -123,6 +123,7 @@ var alarmPages = map[string]string{
 	"policies":            "dane#a-policy-is-wrong",
 	"tlsa":                "tlsa#the-records-do-not-match",
 	"dnssec":              "dane#no-server-validates-signatures",
+	"dns_zones":           "dns#the-name-server-has-a-problem-with-its-zones",
 	"backup":              "backup-and-restore#no-backup-was-recorded",
 }
 
@@ -147,6 +148,9 @@ func (n *Node) nodeConditions() []alarms.Condition {
 	}
 	if n.checksTLSA() {
 		all = append(all, n.tlsaCondition())
+	}
+	if n.nameServer.server != nil {
+		all = append(all, n.zonesCondition())
 	}
 	measured, _ := n.disks.measure() // an error concerns one disk; the check disk_space reports it
 	for _, d := range measured {

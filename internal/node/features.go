@@ -36,6 +36,8 @@ func Features(c config.Config) []Feature {
 	add("receiving", has("receiving"), "This node receives no mail: bounces and complaints are lost unless another node "+
 		"receives them. Add receiving to roles.")
 	add("submission", has("submission"), "Programs cannot send over SMTP. Add submission to roles.")
+	add("domains set up by one DNS record", c.DNSZone != "" && len(c.DNSNames) > 1, "Customers set each DNS record of "+
+		"their domains themselves. Set dns_names, dns_addresses and dns_zone, and add dns to the roles of two nodes.")
 	add("domains", !checksHosts(c) || domains.IsPublicHost(c.BounceHost) && domains.IsPublicHost(c.SPFInclude),
 		"No domain that sends can be added, because its DNS records would lead to "+unknownHosts(c)+", which other servers "+
 			"cannot look up. Set hostname to a full host name, such as mail.example.com, and also bounce_host and "+

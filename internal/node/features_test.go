@@ -17,7 +17,8 @@ func TestFeatures(t *testing.T) {
 		{"defaults on a machine called vm", "", []string{"api", "delivery", "jobs"}, []string{
 			"receiving: bounces and complaints are lost", "domains: would lead to vm, which",
 			"notices: People cannot be invited", "public address: http://localhost:8080",
-			"https: Set https_listen", "submission: Add submission to roles", "retention of sent emails: Set email_retention"}},
+			"https: Set https_listen", "submission: Add submission to roles",
+			"domains set up by one DNS record: Set dns_names", "retention of sent emails: Set email_retention"}},
 		{"relay", "--transport=relay --relay-addr=relay.example:25", []string{"domains"}, []string{"receiving: lost"}},
 		{"all", "--hostname=mail.example.com --roles=api,delivery,jobs,receiving,submission --notice-from=a@example.com " +
 			"--public-url=https://mail.example.com --feedback-address=fbl@example.com --email-retention=2160h",

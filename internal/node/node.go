@@ -63,10 +63,13 @@ type Options struct {
 	// database without tables.
 	Beside bool
 
-	KeysConsent bool               // API keys may consent to OAuth grants, so that tests do not need a browser
-	Unsigned    bool               // emails are not signed, for measurements
-	Loopback    bool               // direct delivery may connect to loopback addresses, for measurements
-	Trace       func(db.Statement) // called for each SQL statement; may be nil
+	KeysConsent bool // API keys may consent to OAuth grants, so that tests do not need a browser
+	Unsigned    bool // emails are not signed, for measurements
+	// AuthorityPort is the port at which the servers of the DNS zones above customers' domains are asked; 0 means 53. It
+	// is for tests.
+	AuthorityPort uint16
+	Loopback      bool               // direct delivery may connect to loopback addresses, for measurements
+	Trace         func(db.Statement) // called for each SQL statement; may be nil
 
 	// Commands are the pages of the documentation that describe the commands.
 	Commands []docsite.Page
@@ -206,7 +209,7 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options,
 	if err != nil && !o.Beside { // commands ignore this error, because they do not listen
 		return b, err
 	}
-	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: own,
+	b = resources.Base{Log: log, AuthorityPort: o.AuthorityPort, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: own,
 		Networks: networks(c)})}
 	if b.DB, err = db.Open(ctx, db.Options{URL: DatabaseURL(c), DirectURL: string(c.DatabaseDirectURL), Log: log,
 		Beside: o.Beside, Trace: o.Trace, OnUpdate: onUpdate}); err != nil {
@@ -299,8 +302,9 @@ func resourcesConfig(c config.Config) resources.Config {
 		Domains: domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 			SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains,
 			SandboxSend: c.SandboxSend, TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases,
-			Rotation: time.Duration(c.DKIMRotation) * 24 * time.Hour, RetrySpan: retrySpan(c), CheckHosts: checksHosts(c),
-			Hosts:      publicHosts(c), ManagedDomain: c.ManagedDomain}}
+			Rotation: time.Duration(c.DKIMRotation) * 24 * time.Hour, RetrySpan: retrySpan(c),
+			CheckHosts: checksHosts(c), DNSZone: c.DNSZone, DNSNames: c.DNSNames,
+			Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}}
 }
 
 // retrySpan returns how long the delivery of an email is tried.

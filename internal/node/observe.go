@@ -54,6 +54,7 @@ func (n *Node) newObservation(log *slog.Logger) (o observation, err error) {
 		Relays:        func() map[string]bool { return n.Delivery.RestingRelays() },
 		RunningJobs:   func() map[string]int64 { return n.runner.Running() },
 		SecureLookUps: n.secureLookUps,
+		Zones:         n.zonesInUse,
 		Disks:         func() []telemetry.Disk { return n.disks.last() },
 		BlobErrors:    func() map[string]int64 { return n.Blobs.Failures() },
 		Clock:         func() (time.Duration, bool) { return n.DB.ClockOffset() },
@@ -72,6 +73,9 @@ func (n *Node) openConnections() map[string]int64 {
 	all := map[string]int64{"smtp_out": int64(n.Delivery.Connections())}
 	for _, p := range n.ports {
 		all[p.name] = p.server.Connections()
+	}
+	if s := n.nameServer.server; s != nil {
+		all["dns"] = s.Connections()
 	}
 	return all
 }
@@ -282,6 +286,7 @@ const (
 	dnsEvery   = 30 * time.Second
 	clockEvery = 10 * time.Second
 	diskEvery  = 10 * time.Second
+	zonesEvery = 10 * time.Second
 	// dnssecEvery is how long a resolver that has stopped validating goes unnoticed.
 	dnssecEvery = 5 * time.Minute
 	// clockMax is how far a node's clock may differ from the database's. Signatures and links contain times.
@@ -315,6 +320,9 @@ func (n *Node) checks(c *certificateList) []telemetry.Check {
 	}
 	if n.checksTLSA() {
 		all = append(all, telemetry.Check{Name: "tlsa", Every: tlsaEvery, Run: n.checkTLSA})
+	}
+	if n.Has("dns") {
+		all = append(all, telemetry.Check{Name: "dns_zones", Every: zonesEvery, Run: n.checkZones})
 	}
 	if n.wantsDNSSEC() {
 		all = append(all, telemetry.Check{Name: "dnssec", Every: dnssecEvery, Run: n.checkDNSSEC})

@@ -13,12 +13,13 @@ import (
 // stopped. The listeners serve HTTP without TLS; Run opens the others itself. A node for which ServesHTTP returns false
 // is given no HTTP listeners.
 func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
-	if err := errors.Join(n.listenInbound(), n.ListenSubmission(), n.ListenHTTPS(), n.listenMetrics()); err != nil {
+	if err := errors.Join(n.listenInbound(), n.ListenSubmission(), n.ListenHTTPS(), n.ListenDNS(), n.listenMetrics()); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	defer n.runObservation(ctx)()
 	n.serveSMTP(ctx, g)
+	n.serveDNS(ctx, g)
 	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // served ends after the last request
 	defer shut()
 	g.Go(func() error { return n.RequestLog.Run(served) })

@@ -137,6 +137,7 @@ func isLoopback(addr string) bool {
 
 // closePorts closes the listeners that were never served. Listeners that were served have already been closed.
 func (n *Node) closePorts() {
+	n.closeDNS()
 	if n.https != nil {
 		if err := n.https.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			n.Log.Warn("could not close the HTTPS listener", "error", err)

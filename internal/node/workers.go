@@ -68,6 +68,8 @@ type workers struct {
 	Exports       *exports.Service
 	Alarms        *alarms.Service // nil unless alert_to is set
 
+	nameServer nameServer
+
 	runner *jobs.Runner
 	shares *nodelimits.Shares // this node's shares of the limits that are divided among all nodes with the same database
 }
@@ -135,7 +137,7 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 		n.Queue, n.Emails, n.Teams, n.Log)
 	for _, build := range []func(resources.Hooks) error{n.newWebhooks, n.newBroadcasts, n.newAutomations,
 		n.newTLSPolicies, n.newTLSReports, n.newDelivery,
-		n.newReceiving, n.newImports, n.newPrivacy} {
+		n.newReceiving, n.newImports, n.newPrivacy, n.newNameServer} {
 		if err := build(h); err != nil {
 			return err
 		}
@@ -344,9 +346,15 @@ func ownAddresses(c config.Config) (all []netip.AddrPort, err error) {
 	if c.AllowLoopback {
 		return nil, nil
 	}
-	for _, l := range [][2]string{{"http_listen", c.HTTPListen}, {"https_listen", c.HTTPSListen},
+	listeners := [][2]string{{"http_listen", c.HTTPListen}, {"https_listen", c.HTTPSListen},
 		{"metrics_listen", c.MetricsListen}, {"smtp_in_listen", c.SMTPInListen},
-		{"smtp_submit_listen", c.SMTPSubmitListen}, {"smtp_submits_listen", c.SMTPSubmitsListen}} {
+		{"smtp_submit_listen", c.SMTPSubmitListen}, {"smtp_submits_listen", c.SMTPSubmitsListen}}
+	if slices.Contains(c.Roles, "dns") {
+		for _, address := range c.DNSListen {
+			listeners = append(listeners, [2]string{"dns_listen", address})
+		}
+	}
+	for _, l := range listeners {
 		if l[1] == "" {
 			continue
 		}

@@ -70,7 +70,8 @@ func (b *build) manifest(l *layout, p platform) (v1.Descriptor, error) {
 			Env:          []string{"PATH=/usr/bin", "POSTRIDER_DATA_DIR=/var/lib/postrider", "HOME=/var/lib/postrider"},
 			WorkingDir:   "/var/lib/postrider",
 			Volumes:      map[string]struct{}{"/var/lib/postrider": {}},
-			ExposedPorts: ports("8080", "80", "443", "25", "465", "587"),
+			ExposedPorts: ports("8080/tcp", "80/tcp", "443/tcp", "25/tcp", "465/tcp", "587/tcp", "53/tcp",
+				"53/udp"),
 			StopSignal:   "SIGTERM",
 			Labels: map[string]string{v1.AnnotationTitle: "Postrider", v1.AnnotationVersion: b.version,
 				v1.AnnotationLicenses: "Apache-2.0", v1.AnnotationSource: "https://github.com/postrider/postrider"}}}
@@ -87,7 +88,7 @@ func (b *build) manifest(l *layout, p platform) (v1.Descriptor, error) {
 func ports(numbers ...string) map[string]struct{} {
 	all := map[string]struct{}{}
 	for _, n := range numbers {
-		all[n+"/tcp"] = struct{}{}
+		all[n] = struct{}{}
 	}
 	return all
 }

@@ -68,6 +68,7 @@ func (l *loader) complete(src Source) {
 			names[i] = hostName(name)
 		}
 	}
+	c.completeNameServer()
 	c.CAAIssuer = hostName(c.CAAIssuer)
 	c.ManagedDomain = hostName(c.ManagedDomain)
 	for i, d := range c.SandboxDomains {
@@ -144,12 +145,13 @@ func (l *loader) check() {
 	l.checkNetworks()
 	l.checkNumbers()
 	l.checkNames()
+	l.checkNameServer()
 	l.oneOf("partition_by", c.PartitionBy, choices["partition_by"]...)
 	l.oneOf("transport", c.Transport, choices["transport"]...)
 	l.oneOf("relay_tls", c.RelayTLS, choices["relay_tls"]...)
 	l.oneOf("log_format", c.LogFormat, choices["log_format"]...)
 	if len(c.Roles) == 0 {
-		l.wrong("roles", "is empty; name at least one of api, delivery, jobs, submission, receiving")
+		l.wrong("roles", "is empty; name at least one of %s", strings.Join(choices["roles"], ", "))
 	}
 	for i, r := range c.Roles {
 		l.oneOf("roles", r, choices["roles"]...)
@@ -416,6 +418,7 @@ func (l *loader) checkNumbers() {
 	between("smtp_in_per_address", c.SMTPInPerAddress, 0, 100_000)
 	between("smtp_submit_connections", c.SMTPSubmitConnections, 1, 100_000)
 	between("smtp_submit_per_address", c.SMTPSubmitPerAddress, 0, 100_000)
+	between("dns_rate_limit", c.DNSRateLimit, 0, 100_000)
 	between("rate_limit", c.RateLimit, 0, 1_000_000)
 	between("trial_daily", c.TrialDaily, 0, 1_000_000_000)
 	between("trial_monthly", c.TrialMonthly, 0, 1_000_000_000)

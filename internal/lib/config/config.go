@@ -113,6 +113,11 @@ type Config struct {
 	SMTPInConnections   int            `toml:"smtp_in_connections" default:"1000" doc:"Maximum number of concurrent connections to smtp_in_listen."`
 	SMTPInPerAddress    int            `toml:"smtp_in_per_address" default:"50" doc:"Maximum number of these connections from one IPv4 address or one IPv6 /64. 0: no limit."`
 	SMTPProxyFrom       []netip.Prefix `toml:"smtp_proxy_from" doc:"Trusted proxies before the SMTP ports, as prefixes such as 10.0.0.0/8. Their connections begin with a PROXY header (version 1 or 2) that names the client."`
+	DNSListen           []string       `toml:"dns_listen" default:":53" doc:"Addresses and ports of the name server, over UDP and TCP, with the role dns. If another DNS server runs on this machine, name only the public addresses, such as 192.0.2.1:53, [2001:db8::1]:53."`
+	DNSNames            []string       `toml:"dns_names" doc:"Names of this installation's name servers. Each must be a node with the role dns. The order is the same on all nodes and must not change. The page operating/dns.md describes the role. Empty: none."`
+	DNSZone             string         `toml:"dns_zone" doc:"Zone that is delegated to dns_names and contains nothing else, such as dns.mail.example.com. Customers' DNS records point to names in it. Empty: none."`
+	DNSAddresses        []string       `toml:"dns_addresses" doc:"Public addresses of dns_names, as name=address, such as ns1.dns.mail.example.com=192.0.2.1. Each name needs one, and may have several. Needed with dns_zone."`
+	DNSRateLimit        int            `toml:"dns_rate_limit" default:"20" doc:"UDP responses per second to one client network (an IPv4 /24 or an IPv6 /56) with the same records, or with the same kind of absence or error. Clients that get more retry over TCP. A network gets 50 times as many responses in total. 0: no limit."`
 	Milter              string         `toml:"milter" doc:"Content filter (milter) that checks received mail: unix:/path or inet:host:port. Empty: none."`
 	MilterRequired      bool           `toml:"milter_required" default:"false" doc:"Refuse mail temporarily while the content filter does not answer. Otherwise mail is then accepted without a check."`
 	CheckAuthentication bool           `toml:"check_authentication" default:"true" doc:"Check received mail by SPF, DKIM and DMARC. Received emails show the results; no mail is refused because of them."`
@@ -137,7 +142,7 @@ type Config struct {
 	OIDCName         string   `toml:"oidc_name" doc:"Name of the provider on the sign-in page. Empty: Single sign-on."`
 	OIDCDomains      []string `toml:"oidc_domain" doc:"Domains of email addresses whose owners may become users without an invitation, if the provider has verified the address. They still need an invitation to join a team."`
 
-	Roles           []string      `toml:"roles" default:"api,delivery,jobs" doc:"Roles of this node: api, delivery, jobs, submission (SMTP for customers), receiving (incoming mail and bounces). Nodes that share the work need database_url."`
+	Roles           []string      `toml:"roles" default:"api,delivery,jobs" doc:"Roles of this node: api, delivery, jobs, submission (SMTP for customers), receiving (incoming mail and bounces), dns (name server of customers' domains). Nodes that share the work need database_url."`
 	MigrateOnStart  bool          `toml:"migrate_on_start" default:"true" doc:"Migrate the database at the start. Otherwise run the command migrate."`
 	LogRetention    time.Duration `toml:"log_retention" live:"true" default:"720h" doc:"How long the request log keeps API requests."`
 	AuditRetention  time.Duration `toml:"audit_retention" live:"true" default:"8760h" doc:"How long audit log entries are kept."`
@@ -153,7 +158,7 @@ type Config struct {
 	ShutdownGrace  time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time to finish current work when the node is stopped. The next start continues unfinished work."`
 	LogLevel       slog.Level    `toml:"log_level" live:"true" default:"info" doc:"Minimum level of log messages: debug, info, warn or error."`
 	MetricsListen  string        `toml:"metrics_listen" doc:"Address and port of /metrics for Prometheus, /debug/pprof/, /healthz and /readyz, such as 127.0.0.1:9464. Anybody who can reach this address can read them, because they need no authentication. Empty: none."`
-	AlertTo        []Secret      `toml:"alert_to" live:"true" doc:"Where alarms go: email addresses, to which the operator's team sends from notice_from, and https URLs, which get JSON. The alarms are: emails wait too long, less than 10 % of a disk is free, a certificate expires within 14 days or cannot be obtained, the file of destinations is invalid, and the last backup is too old. Empty: no alarms."`
+	AlertTo        []Secret      `toml:"alert_to" live:"true" doc:"Where alarms go: email addresses, to which the operator's team sends from notice_from, and https URLs, which get JSON. The alarms are: emails wait too long, less than 10 % of a disk is free, a certificate expires within 14 days or cannot be obtained, the file of destinations is invalid, the name server has a problem with its zones, and the last backup is too old. Empty: no alarms."`
 	AlertQueueAge  time.Duration `toml:"alert_queue_age" live:"true" default:"10m" doc:"An alarm begins when an email that is not bulk mail has been due for longer. 0s: never."`
 	AlertBackupAge time.Duration `toml:"alert_backup_age" live:"true" default:"48h" doc:"An alarm begins when the last recorded backup is older. If there is none, the age of the database counts. 0s: never."`
 	OTLPEndpoint   string        `toml:"otlp_endpoint" doc:"Base URL of an OpenTelemetry collector that gets traces of requests and deliveries (OTLP over HTTP, JSON), such as http://127.0.0.1:4318. Empty: no traces."`

@@ -87,7 +87,7 @@ func TestDefaults(t *testing.T) {
 		SMTPSubmitListen: ":587", SMTPSubmitsListen: ":465", SMTPSubmitConnections: 500, SMTPSubmitPerAddress: 50,
 		ACMEDirectory:  "https://acme-v02.api.letsencrypt.org/directory",
 		ACMEChallenges: []string{"http-01", "tls-alpn-01"}, ACMEDNSKeyAlgorithm: "hmac-sha256",
-		SMTPInListen: ":25", SMTPInMaxSize: 40 << 20, SMTPInConnections: 1000, SMTPInPerAddress: 50,
+		SMTPInListen: ":25", SMTPInMaxSize: 40 << 20, SMTPInConnections: 1000, SMTPInPerAddress: 50, DNSListen: []string{":53"}, DNSRateLimit: 20,
 		CheckAuthentication: true, TLSReports: true, CFBL: true, FeedbackSenderID: "examplecom",
 		SandboxDomains: []string{"resend.dev"},
 		Roles:          []string{"api", "delivery", "jobs"}, MigrateOnStart: true, PartitionBy: "month",

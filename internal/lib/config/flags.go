@@ -23,7 +23,7 @@ var choices = map[string][]string{
 	"log_level":              {"debug", "info", "warn", "error"},
 	"partition_by":           {"day", "week", "month"},
 	"relay_tls":              {"opportunistic", "required", "implicit", "none"},
-	"roles":                  {"api", "delivery", "jobs", "submission", "receiving"},
+	"roles":                  {"api", "delivery", "jobs", "submission", "receiving", "dns"},
 	"transport":              {"direct", "relay", "capture"},
 }
 

@@ -68,6 +68,13 @@ func (s *Server) Use(zones *Set) { s.zones.Store(zones) }
 // Zones returns the zones in use, or nil before the first call of Use.
 func (s *Server) Zones() *Set { return s.zones.Load() }
 
+// Connections returns the number of open TCP connections.
+func (s *Server) Connections() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.conns))
+}
+
 // Sockets are the two sockets of a name server, which have the same address and port.
 type Sockets struct {
 	udp *net.UDPConn

@@ -61,6 +61,8 @@ type Base struct {
 	Guard *netguard.Guard
 	DNS   resolve.Resolver // without a cache
 	Log   *slog.Logger
+
+	AuthorityPort uint16 // port of the servers of DNS zones; 0 means 53
 }
 
 // Config contains the settings for the services.
@@ -185,7 +187,7 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 // authority returns a client of authoritative name servers. Like webhooks, it reaches no private network that the
 // operator has not opened.
 func (r *Resources) authority() *authority.Client {
-	return &authority.Client{DNS: r.DNS, Allow: r.Guard.Allowed}
+	return &authority.Client{DNS: r.DNS, Port: r.AuthorityPort, Allow: r.Guard.Allowed}
 }
 
 func (r *Resources) newServedPolicies(c Config, h Hooks) (err error) {

@@ -36,7 +36,7 @@ var catalog = []Definition{
 	{"postrider_delivery_wait_seconds", "histogram", []string{"class"},
 		"Time from the acceptance of an email, or from its scheduled time, to the claim for its first delivery attempt."},
 	{"postrider_connections_open", "gauge", []string{"kind"},
-		"Open connections: of clients (http, smtp_in, smtp_submit, smtp_submits), and to mail hosts (smtp_out), including " +
+		"Open connections: of clients (http, smtp_in, smtp_submit, smtp_submits, dns), and to mail hosts (smtp_out), including " +
 			"idle ones."},
 	{"postrider_destinations_paused", "gauge", nil,
 		"Destinations that this node pauses because they asked for less mail."},
@@ -50,6 +50,15 @@ var catalog = []Definition{
 	{"postrider_secure_lookups_total", "counter", []string{"outcome"},
 		"DNS look-ups for DANE that no cache answered: secure (authenticated), absent (an authenticated absence), insecure, " +
 			"bogus (wrong signatures) or failed. Lapsed counts the insecure ones whose last answer was secure."},
+	{"postrider_dns_queries_total", "counter", []string{"zone", "rcode"},
+		"Queries to the name server by the zone of their name (customer, own for dns_zone, or none) and by the code of the " +
+			"response, such as NOERROR or NXDOMAIN."},
+	{"postrider_dns_queries_limited_total", "counter", []string{"reason"},
+		"Queries to the name server without a full response: above dns_rate_limit (rate_limit), or not a DNS query " +
+			"(malformed)."},
+	{"postrider_dns_zones", "gauge", nil, "Zones that the name server answers for, with the role dns."},
+	{"postrider_dns_zones_read_timestamp_seconds", "gauge", nil,
+		"When the zones of the name server were last read from the database."},
 	{"postrider_webhook_attempts_total", "counter", []string{"outcome"},
 		"Attempts to deliver a webhook event: success, retry (a failure that is tried again), or failed (the last one)."},
 	{"postrider_webhook_attempt_duration_seconds", "histogram", nil, "Time of an attempt to deliver a webhook event."},

@@ -25,6 +25,7 @@ func (m *Metrics) readSources(s Sources) {
 	if s.SecureLookUps != nil {
 		m.sample("postrider_secure_lookups_total", "counter", func(add emit) { addAll(add, s.SecureLookUps()) })
 	}
+	m.readZones(s)
 	if s.Pauses != nil {
 		m.sample("postrider_destinations_paused", "gauge", func(add emit) {
 			destinations, _ := s.Pauses()
@@ -91,6 +92,23 @@ func (m *Metrics) readSources(s Sources) {
 			}
 		})
 	}
+}
+
+// readZones registers the metrics of the name server's zones.
+func (m *Metrics) readZones(s Sources) {
+	if s.Zones == nil {
+		return
+	}
+	m.sample("postrider_dns_zones", "gauge", func(add emit) {
+		if zones, _, ok := s.Zones(); ok {
+			add(float64(zones))
+		}
+	})
+	m.sample("postrider_dns_zones_read_timestamp_seconds", "gauge", func(add emit) {
+		if _, at, ok := s.Zones(); ok && !at.IsZero() {
+			add(seconds(at))
+		}
+	})
 }
 
 // readInstallation registers the metrics of the installation. Before the first measurement, they have no values.

@@ -50,6 +50,8 @@ type Metrics struct {
 	transactionWait prometheus.Observer
 	received        *prometheus.CounterVec
 	spans           *prometheus.CounterVec
+	queries         *prometheus.CounterVec
+	queriesDropped  *prometheus.CounterVec
 
 	relaysMu sync.Mutex
 	relays   []string // names, whose series exist
@@ -67,12 +69,14 @@ type Sources struct {
 	Relays      func() map[string]bool // whether each relay rests, by name
 	// SecureLookUps returns the numbers of DNS look-ups for DANE, by outcome.
 	SecureLookUps func() map[string]int64
-	RunningJobs   func() map[string]int64 // by kind
-	Disks         func() []Disk
-	BlobErrors    func() map[string]int64 // by operation
-	Clock         func() (offset time.Duration, ok bool)
-	Expiries      func() []CertificateExpiry
-	Health        *Health
+	// Zones returns the number of zones of the name server and when they were read; ok is false if the node has none.
+	Zones       func() (zones int, readAt time.Time, ok bool)
+	RunningJobs func() map[string]int64 // by kind
+	Disks       func() []Disk
+	BlobErrors  func() map[string]int64 // by operation
+	Clock       func() (offset time.Duration, ok bool)
+	Expiries    func() []CertificateExpiry
+	Health      *Health
 	// MissingCertificates returns the number of hosts without a certificate; ok is false if it is not known yet.
 	MissingCertificates func() (n int, ok bool)
 }
@@ -130,6 +134,8 @@ func New(s Sources) *Metrics {
 	m.transactionWait = m.histogram("postrider_transaction_wait_seconds", transaction).WithLabelValues()
 	m.received = m.counter("postrider_received_messages_total")
 	m.spans = m.counter("postrider_trace_spans_total")
+	m.queries = m.counter("postrider_dns_queries_total")
+	m.queriesDropped = m.counter("postrider_dns_queries_limited_total")
 	m.prepare()
 	m.readSources(s)
 	m.readInstallation()
@@ -163,6 +169,14 @@ func (m *Metrics) prepare() {
 	}
 	for _, result := range []string{"stored", "report"} {
 		m.received.WithLabelValues(result)
+	}
+	for _, zone := range []string{"customer", "own"} {
+		m.queries.WithLabelValues(zone, "NOERROR")
+		m.queries.WithLabelValues(zone, "NXDOMAIN")
+	}
+	m.queries.WithLabelValues("none", "REFUSED")
+	for _, reason := range []string{"rate_limit", "malformed"} {
+		m.queriesDropped.WithLabelValues(reason)
 	}
 }
 
@@ -254,6 +268,12 @@ func (m *Metrics) Transaction(wait, took time.Duration, committed bool) {
 
 // Received counts a received message.
 func (m *Metrics) Received(result string) { m.received.WithLabelValues(result).Inc() }
+
+// Query counts a query to the name server, by the kind of its zone (customer, own or none) and the code of the response.
+func (m *Metrics) Query(zone, rcode string) { m.queries.WithLabelValues(zone, rcode).Inc() }
+
+// QueryDropped counts a query to the name server that got no full response: rate_limit or malformed.
+func (m *Metrics) QueryDropped(reason string) { m.queriesDropped.WithLabelValues(reason).Inc() }
 
 // Spans counts spans of traces.
 func (m *Metrics) Spans(result string, n int) { m.spans.WithLabelValues(result).Add(float64(n)) }

@@ -27,6 +27,7 @@ func complete(t *testing.T, h *Health) *Metrics {
 		Pauses:        func() (int, int) { return 1, 2 },
 		Relays:        func() map[string]bool { return map[string]bool{"main": false, "corp": true} },
 		SecureLookUps: func() map[string]int64 { return map[string]int64{"secure": 2} },
+		Zones:         func() (int, time.Time, bool) { return 3, time.Unix(60, 0), true },
 		RunningJobs:   func() map[string]int64 { return map[string]int64{"email": 3} },
 		Disks:         func() []Disk { return []Disk{{"data_dir", 5, 10}} },
 		BlobErrors:    func() map[string]int64 { return map[string]int64{"get": 1} },
@@ -48,6 +49,8 @@ func complete(t *testing.T, h *Health) *Metrics {
 	m.Transaction(time.Millisecond, time.Second, false)
 	m.Received("stored")
 	m.Spans("dropped", 7)
+	m.Query("customer", "NXDOMAIN")
+	m.QueryDropped("rate_limit")
 	m.HTTPConnections(1)
 	return m
 }
@@ -112,6 +115,10 @@ func TestScrape(t *testing.T) {
 		`postrider_installation_broadcasts{status="paused"} 2`,
 		`postrider_installation_last_backup_timestamp_seconds 40.5`, `postrider_installation_created_timestamp_seconds 30`,
 		`postrider_certificates_missing 2`,
+		`postrider_dns_queries_total{rcode="NXDOMAIN",zone="customer"} 1`,
+		`postrider_dns_queries_limited_total{reason="rate_limit"} 1`,
+		`postrider_dns_queries_limited_total{reason="malformed"} 0`,
+		`postrider_dns_zones 3`, `postrider_dns_zones_read_timestamp_seconds 60`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("the scrape lacks %s", want)

@@ -1,0 +1,306 @@
+// Package zones keeps the zones of the name server in memory: those of customers' domains, which come from the
+// database, and the operator's own zone (the setting dns_zone), to which customers' records and delegations point.
+//
+// # Invariants
+//
+// The zones are read at the start, after each change that the node hears of, and at least every minute. A zone that has
+// not changed is not compiled again. The pause after a reading is at least ten times as long as the reading, so frequent
+// changes do not occupy the database.
+//
+// The operator's zone has, besides the records that [Deps.Content] gives, the addresses of the name servers. The name
+// "*.ns1.ZONE" leads to the first server, "*.ns2.ZONE" to the second one, and so on: a customer delegates a domain to
+// names such as TOKEN.ns1.ZONE, and the token shows which team's domain it is. No other zone may lie in the operator's
+// zone, or a customer could take over the names of others.
+//
+// # Failures
+//
+// While the database is away, the last zones stay in use. An invalid zone is left out; an invalid record in the
+// operator's zone is left out. Both are logged once per reason. [Service.Problem] returns what is wrong at present.
+//
+// # Out of scope
+//
+// The package makes no records for domains (see package domains) and answers no queries (see package nameserver).
+package zones
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/nameserver"
+)
+
+const (
+	every       = time.Minute // longest time between two readings
+	readTime    = 2 * time.Minute
+	restFactor  = 10              // pause after a reading, as a multiple of its duration
+	restMin     = time.Second     // shortest pause after a reading
+	staleAfter  = 5 * time.Minute // age of the zones from which on Problem reports that they cannot be read
+	maxLogged   = 20              // invalid zones that are logged after one reading
+	addressTTL  = 3600            // of the addresses of name servers, in seconds
+	mailboxName = "postmaster."   // every installation accepts mail for it
+	serverLabel = "ns"            // before the number of a server, as in *.ns1.ZONE
+)
+
+// Server is a name server of the installation.
+type Server struct {
+	Name  string
+	Addrs []netip.Addr
+}
+
+// Config describes the operator's zone.
+type Config struct {
+	Zone     string   // without final dot; "" for none
+	Servers  []Server // at least one
+	Hostname string   // whose postmaster is the contact of the zone
+}
+
+// Deps holds what the service needs.
+type Deps struct {
+	// Content returns the zones of customers. A zone with the name Config.Zone contains the records that customers point
+	// to; of its other fields, only Serial counts.
+	Content func(ctx context.Context) ([]nameserver.Zone, error)
+	// Publish makes the name server use a set of zones.
+	Publish func(*nameserver.Set)
+	Log     *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Service reads the zones and publishes them.
+type Service struct {
+	Deps
+	c    Config
+	wake chan struct{}
+
+	compiled map[string]*nameserver.Compiled // by name; only Run uses it
+	dropped  []error                         // invalid records of the operator's zone; only Run uses it
+	logged   map[string]string               // reasons for which zones were left out, by name; only Run uses it
+
+	mu    sync.Mutex
+	state State
+}
+
+// State describes the zones in use.
+type State struct {
+	Zones  int       // 0 before the first reading
+	Bad    int       // zones that were left out
+	ReadAt time.Time // when the zones were read last; zero if they never were
+	Err    error     // why they could not be read since; nil if nothing is wrong
+}
+
+// New returns the service. New fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return &Service{Deps: d, c: c, wake: make(chan struct{}, 1), compiled: map[string]*nameserver.Compiled{},
+		logged: map[string]string{}}, nil
+}
+
+// Changed makes Run read the zones again soon.
+func (s *Service) Changed() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // a reading is already due
+	}
+}
+
+// State returns the state of the zones.
+func (s *Service) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// These are the problems that Problem returns. Strangers see them, so they name no customer.
+var (
+	errNotRead = errors.New("the zones have not been read from the database yet, so the name server answers nothing")
+	errStale   = errors.New("the zones cannot be read from the database, so the name server answers with earlier ones")
+	errInvalid = errors.New("some zones are invalid, so the name server does not answer for them; the log names them")
+)
+
+// Problem returns what is wrong with the zones, or nil.
+func (s *Service) Problem() error {
+	state := s.State()
+	switch {
+	case state.ReadAt.IsZero():
+		return errNotRead
+	case state.Err != nil && s.Now().Sub(state.ReadAt) > staleAfter:
+		return errStale
+	case state.Bad > 0:
+		return errInvalid
+	}
+	return nil
+}
+
+// Run reads and publishes the zones until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	for {
+		began := time.Now()
+		s.refresh(ctx)
+		rest := max(restFactor*time.Since(began), restMin)
+		if !s.sleep(ctx, rest, nil) || !s.sleep(ctx, every-rest, s.wake) {
+			return nil
+		}
+	}
+}
+
+// sleep waits for a time, or until something arrives on wake. It returns false if ctx has ended.
+func (s *Service) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-wake:
+	case <-t.C:
+	}
+	return true
+}
+
+// refresh reads the zones and publishes them. If they cannot be read, the earlier ones stay.
+func (s *Service) refresh(ctx context.Context) {
+	read, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	content, err := s.Content(read)
+	if ctx.Err() != nil {
+		return
+	}
+	before := s.State()
+	if err != nil {
+		if before.Err == nil {
+			s.Log.Error("could not read the zones of the name server; it answers with earlier ones", "error", err,
+				"zones", before.Zones)
+		}
+		s.set(func(state *State) { state.Err = err })
+		return
+	}
+	if before.Err != nil {
+		s.Log.Info("the zones of the name server are read again", "zones", len(content))
+	}
+	set, bad := s.compile(content)
+	s.Publish(set)
+	s.set(func(state *State) {
+		*state = State{Zones: set.Len(), Bad: bad, ReadAt: s.Now()}
+	})
+}
+
+func (s *Service) set(change func(*State)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.state)
+}
+
+// compile validates the zones and returns those that are valid, with the operator's zone, and the number of the others.
+func (s *Service) compile(content []nameserver.Zone) (set *nameserver.Set, bad int) {
+	next := make(map[string]*nameserver.Compiled, len(content)+1)
+	all := make([]*nameserver.Compiled, 0, len(content)+1)
+	reasons := map[string]string{}
+	refuse := func(name string, reason error) {
+		bad++
+		reasons[name] = reason.Error()
+	}
+	own := nameserver.Zone{Name: s.c.Zone}
+	for i := range content {
+		z := &content[i]
+		switch {
+		case s.c.Zone != "" && z.Name == s.c.Zone:
+			own.Serial, own.Records = z.Serial, append(own.Records, z.Records...)
+			continue
+		case s.c.Zone != "" && strings.HasSuffix(z.Name, "."+s.c.Zone):
+			refuse(z.Name, errors.New("the zone lies in dns_zone"))
+			continue
+		case next[z.Name] != nil:
+			refuse(z.Name, errors.New("the zone exists twice; only the first one is used"))
+			continue
+		}
+		c, err := s.reuse(z, func() (*nameserver.Compiled, error) { return nameserver.Compile(*z) })
+		if err != nil {
+			refuse(z.Name, err)
+			continue
+		}
+		next[z.Name] = c
+		all = append(all, c)
+	}
+	if s.c.Zone != "" {
+		c, err := s.compileOwn(own, refuse)
+		if err != nil {
+			refuse(s.c.Zone, err)
+		} else {
+			next[s.c.Zone] = c
+			all = append(all, c)
+		}
+	}
+	s.compiled = next
+	s.report(reasons)
+	set, err := nameserver.NewSet(all)
+	if err != nil { // duplicates were removed above
+		s.Log.Error("the zones of the name server are not a set", "error", err)
+	}
+	return set, bad
+}
+
+// reuse returns the compiled form of a zone, which is that of the last reading if the zone has not changed.
+func (s *Service) reuse(z *nameserver.Zone, compile func() (*nameserver.Compiled, error)) (*nameserver.Compiled, error) {
+	if c := s.compiled[z.Name]; c != nil && c.Fingerprint() == z.Fingerprint() {
+		return c, nil
+	}
+	return compile()
+}
+
+// compileOwn compiles the operator's zone with customers' records. Invalid records are refused one by one.
+func (s *Service) compileOwn(z nameserver.Zone, refuse func(string, error)) (*nameserver.Compiled, error) {
+	z.NS, z.Mailbox = nil, mailboxName+s.c.Hostname
+	var addresses []nameserver.Record
+	for i, server := range s.c.Servers {
+		z.NS = append(z.NS, server.Name)
+		names := []string{fmt.Sprintf("*.%s%d.%s", serverLabel, i+1, z.Name)}
+		if strings.HasSuffix(server.Name, "."+z.Name) {
+			names = append(names, server.Name)
+		}
+		for _, name := range names {
+			for _, a := range server.Addrs {
+				typ := "A"
+				if a.Is6() {
+					typ = "AAAA"
+				}
+				addresses = append(addresses, nameserver.Record{Name: name, Type: typ, TTL: addressTTL, Value: a.String()})
+			}
+		}
+	}
+	// The addresses come first, so a conflicting record is the one that is left out.
+	z.Records = slices.Concat(addresses, z.Records)
+	c, err := s.reuse(&z, func() (c *nameserver.Compiled, err error) {
+		c, s.dropped, err = nameserver.CompileShared(z)
+		return c, err
+	})
+	for _, d := range s.dropped {
+		refuse(z.Name+": "+d.Error(), d)
+	}
+	return c, err
+}
+
+// report logs zones that are left out for a new reason.
+func (s *Service) report(reasons map[string]string) {
+	logged := 0
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		if s.logged[name] == reasons[name] {
+			continue
+		}
+		if logged++; logged > maxLogged {
+			s.Log.Error("further zones of the name server are invalid and left out", "zones", len(reasons))
+			break
+		}
+		s.Log.Error("a zone of the name server is invalid and left out", "zone", name, "error", reasons[name])
+	}
+	s.logged = reasons
+}

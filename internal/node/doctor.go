@@ -112,6 +112,9 @@ func sourcesOf(c config.Config) gather.Sources {
 	for _, f := range diskFolders(c) {
 		s.Folders = append(s.Folders, gather.Folder{Setting: f.setting, Path: f.path})
 	}
+	if c.DNSZone != "" && domains.IsPublicHost(c.InboundHost) {
+		s.ReportHost = c.InboundHost
+	}
 	s.BlobPlace, _, _ = strings.Cut(c.BlobURL, "?")
 	s.Relay = func(ctx context.Context, r config.Relay) error {
 		return delivery.TryRelay(ctx, relayOf(r), c.Hostname)
@@ -199,6 +202,7 @@ func (n *Node) examine(ctx context.Context) doctor.Report {
 	s.Blobs = n.Blobs.Probe
 	s.DB, s.Keys, s.Allowed, s.Certificates = n.DB, n.Keys, publicGuard(c).Allowed, n.Certificates
 	s.TLSA = n.tlsaFacts
+	s.AuthorityPort = n.o.AuthorityPort
 	s.DNS, s.DNSErr = resolve.NewDNS(c.DNSServers, c.DNSSECResolvers...)
 	s.Port = func(setting string) string {
 		return n.Port(map[string]string{"smtp_in_listen": PortInbound, "smtp_submit_listen": PortSubmit,

@@ -88,14 +88,18 @@ type Facts struct {
 	// Destinations is the file of destinations; nil if the settings name none.
 	Destinations *Destinations
 	Lists        []List
-	Outside      *Outside // what another installation sees; nil if none was asked
+	// NameServers are those of dns_names; nil without dns_zone.
+	NameServers *NameServers
+	ReportHost  *ReportHost // nil if no node receives reports
+	Outside     *Outside    // what another installation sees; nil if none was asked
 }
 
 // Check judges the facts. The findings are in a fixed order: by topic, and then as the facts are.
 func Check(f Facts) []Finding {
 	var all []Finding
 	for _, check := range []func(*Facts) []Finding{checkHost, checkSource, checkOutside, checkInbound, checkPort25In,
-		checkSubmission, checkMailHosts, checkTLSA, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkNotices, checkDomains,
+		checkSubmission, checkMailHosts, checkTLSA, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkReportHost,
+		checkNameServers, checkNotices, checkDomains,
 		checkWeb, checkRequests, checkDestinations, checkClock, checkDisks, checkBlobs, checkDatabase, checkKey,
 		checkSecretFiles, checkBackup, checkLists} {
 		all = append(all, check(&f)...)

@@ -1,0 +1,157 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// NameServers is what the DNS and the installation's name servers say.
+type NameServers struct {
+	Zone string // dns_zone
+	// Delegated are the names to which the parent zone delegates Zone; Err says why it is not known.
+	Delegated []string
+	Err       error
+	Servers   []NameServer
+}
+
+// NameServer is what one address of a name server answers about dns_zone.
+type NameServer struct {
+	Name       string
+	Addr       netip.Addr
+	UDP, TCP   NameAnswer
+	Recursion  NameAnswer // to a question about a name of somebody else
+	Configured bool       // the address is in dns_addresses; otherwise only the DNS has it
+	InDNS      bool       // the DNS has the address
+}
+
+// NameAnswer is the answer of a name server.
+type NameAnswer struct {
+	Err           error
+	Authoritative bool
+	Serial        uint32
+	Resolved      bool // the answer has records of a name of somebody else
+}
+
+// checkNameServers judges the delegation of dns_zone and the answers of its servers.
+func checkNameServers(f *Facts) []Finding {
+	n := f.NameServers
+	if n == nil {
+		return nil
+	}
+	delegation, servers, recursion, serials := one{id: "nameserver.delegation"}, one{id: "nameserver.answers"},
+		one{id: "nameserver.recursion"}, one{id: "nameserver.serials"}
+	var want []string
+	for _, s := range f.Config.NameServers() {
+		want = append(want, s.Name)
+	}
+	slices.Sort(want)
+	switch {
+	case n.Err != nil && len(n.Delegated) == 0:
+		delegation.add(Failure, n.Zone, "The parent zone does not delegate dns_zone: "+sentence(n.Err)+" Domains that were "+
+			"set up by NS or CNAME records do not work.", "Add NS records for "+joined(want)+" at the DNS provider of the parent "+
+			"zone, with their addresses (glue).")
+	case !slices.Equal(n.Delegated, want):
+		delegation.add(Failure, n.Zone, "The parent zone delegates dns_zone to "+joined(n.Delegated)+", but dns_names has "+
+			joined(want)+".", "Correct the NS records at the DNS provider of the parent zone, or dns_names.")
+	case len(want) == 1:
+		delegation.add(Warning, n.Zone, "Only one name server answers for dns_zone. While it is away, nobody can check the "+
+			"signatures of customers' emails.", "Set up a second name server on another machine.")
+	default:
+		delegation.ok(n.Zone, "The parent zone delegates dns_zone to the servers of dns_names.")
+	}
+	counts := map[uint32][]string{}
+	for _, s := range n.Servers {
+		checkNameServer(&s, n.Zone, &servers)
+		subject := fmt.Sprintf("%s (%s)", s.Name, s.Addr)
+		if s.UDP.Err == nil && s.UDP.Authoritative {
+			counts[s.UDP.Serial] = append(counts[s.UDP.Serial], subject)
+		}
+		switch {
+		case s.Recursion.Err != nil: // the finding nameserver.answers has the cause
+		case s.Recursion.Resolved:
+			recursion.add(Failure, subject, "The server answers questions about all names (open resolver), so attackers can use "+
+				"it to flood others. Another DNS server than Postrider answers at this address.", "Stop the other server, or let it "+
+				"listen at loopback addresses only.")
+		default:
+			recursion.ok(subject, "The server refuses questions about other names.")
+		}
+	}
+	switch {
+	case len(counts) > 1:
+		serials.add(Warning, n.Zone, "The name servers have different versions of dns_zone, so resolvers get different answers.",
+			"If the difference lasts for more than a minute, look into the logs of the nodes with the role dns.")
+	case len(counts) == 1:
+		serials.ok(n.Zone, "All name servers that answer have the same version of dns_zone.")
+	}
+	return slices.Concat(delegation.all, servers.all, recursion.all, serials.all)
+}
+
+// checkNameServer judges the answers of one address.
+func checkNameServer(s *NameServer, zone string, o *one) {
+	subject := fmt.Sprintf("%s (%s)", s.Name, s.Addr)
+	var silent, other []string
+	for _, x := range []struct {
+		transport string
+		a         NameAnswer
+	}{{"UDP", s.UDP}, {"TCP", s.TCP}} {
+		switch {
+		case x.a.Err != nil:
+			silent = append(silent, x.transport)
+		case !x.a.Authoritative:
+			other = append(other, x.transport)
+		}
+	}
+	switch {
+	case len(silent) > 0:
+		cause := s.UDP.Err
+		if cause == nil {
+			cause = s.TCP.Err
+		}
+		o.add(Failure, subject, "The server does not answer over "+strings.Join(silent, " and ")+": "+sentence(cause),
+			"Start the node with the role dns, and open port 53 for UDP and TCP in the firewall.")
+	case len(other) > 0:
+		o.add(Failure, subject, "The server answers, but not for "+zone+".", "Check that a node with the role dns and the same "+
+			"dns_zone runs at this address, and that no other DNS server does.")
+	case s.Configured && !s.InDNS:
+		o.add(Warning, subject, "dns_addresses has this address, but the name does not lead to it in the DNS.",
+			"Correct dns_addresses, or the address records and the glue of the name.")
+	case !s.Configured:
+		o.add(Warning, subject, "The name leads to this address, which is not in dns_addresses. Delegated domains do not use "+
+			"it.", "Add it to dns_addresses, or remove the address record.")
+	default:
+		o.ok(subject, "The server answers over UDP and TCP.")
+	}
+}
+
+// ReportHost is what the DNS says about the address for reports about customers' domains.
+type ReportHost struct {
+	Host    string
+	Records []string // TXT records at *._report._dmarc.Host
+	Err     error
+}
+
+// checkReportHost judges whether others may send DMARC reports about customers' domains to the host (RFC 9990 section 4).
+func checkReportHost(f *Facts) []Finding {
+	r := f.ReportHost
+	if r == nil {
+		return nil
+	}
+	o := one{id: "reports.authorisation"}
+	name := "*._report._dmarc." + r.Host
+	authorised := slices.ContainsFunc(r.Records, func(text string) bool {
+		version, _, _ := strings.Cut(text, ";")
+		return strings.TrimSpace(version) == "v=DMARC1"
+	})
+	switch {
+	case authorised:
+		o.ok(r.Host, "The host may receive DMARC reports about customers' domains.")
+	case r.Err != nil:
+		o.add(NotChecked, r.Host, "The DNS servers gave no answer about the record at "+name+".", "See the finding dns.servers.")
+	default:
+		o.add(Warning, r.Host, "Without a record at "+name+", receivers send no DMARC reports about customers' domains to this "+
+			"host.", "Add a TXT record at "+name+": v=DMARC1")
+	}
+	return o.all
+}

@@ -76,7 +76,8 @@ func commands() []command {
 		teamsCommand(), keysCommand(), usersCommand(), applyCommand(), auditCommand(),
 		emailsCommand(), explainCommand(), contactsCommand(), importFromCommand(), automationsCommand(), exportCommand(),
 		listenCommand(),
-		jobsCommand(), storageCommand(), domainsCommand(), policyCommand(), doctorCommand(), supportCommand(),
+		jobsCommand(), storageCommand(), domainsCommand(), policyCommand(), domainConnectCommand(), doctorCommand(),
+		supportCommand(),
 		backupCommand(), restoreCommand(), promoteCommand(),
 		benchCommand(), versionCommand(),
 	}

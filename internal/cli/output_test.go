@@ -160,9 +160,8 @@ func TestJSON(t *testing.T) {
 	p.printed["apply"] = true                                           // by TestApplyJSON
 	p.printed["policy show"], p.printed["policy forget"] = true, true   // by TestPolicyCommands
 	p.printed["policy tlsa"], p.printed["policy next-key"] = true, true // by TestTLSACommands
-	p.printed["apply"] = true                                           // by TestApplyJSON
-	p.printed["policy show"], p.printed["policy forget"] = true, true   // by TestPolicyCommands
 	p.printed["domains rotate-keys"] = true                             // by TestRotateKeysCommand
+	p.printed["domain-connect key"] = true                              // by TestDomainConnectCommands
 	want(p.json("teams", "create", "Beta"), "name", "Beta")
 	want(p.json("teams", "delete", "Beta", "--yes"), "deleted", true)
 

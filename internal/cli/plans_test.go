@@ -86,6 +86,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 		d.everything(other)
 		d.examination()
 		d.policies()
+		d.domainConnect()
 		d.tlsReports()
 		d.servedPolicies()
 		p.must("teams", "delete", "Other", "--yes")

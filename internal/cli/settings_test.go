@@ -42,6 +42,27 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
+// `config check` finds the mistakes with which a node would not start in the file of DNS providers.
+func TestConfigCheckReadsDNSProviders(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "providers.toml")
+	p := &installation{t: t, vars: map[string]string{"POSTRIDER_DATA_DIR": t.TempDir(),
+		"POSTRIDER_DNS_PROVIDERS_FILE": file}}
+	for text, want := range map[string]string{
+		"": "has 0 tables",
+		"[[providers]]\nname = \"Own\"\nservers = [\"*.ns.example.com\"]\nzone = \"no\"": "provider 1 (Own): zone must be",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, errOut, code := p.command("config", "check")
+		if code != 1 || errOut != "" || !strings.Contains(out, want) ||
+			!strings.Contains(out, "dns_providers_file (POSTRIDER_DNS_PROVIDERS_FILE): ") {
+			t.Errorf("%q: exit code %d, said %q, printed\n%s", text, code, errOut, out)
+		}
+	}
+}
+
 // `config check` finds the mistakes with which a node would not start in the file of destinations.
 func TestConfigCheckReadsDestinations(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,9 @@ type FileProblem struct {
 	Warning bool // whether a node starts nevertheless
 }
 
-// CheckFiles returns what a node that starts with the configuration would find wrong in certificates, the file of
-// destinations, files with secrets and blob_url. It opens no database and creates nothing.
+// CheckFiles returns what a node that starts with the configuration would find wrong in certificates, the files of
+// destinations, of DNS providers and of root certificates, files with secrets and blob_url. It opens no database and
+// creates nothing.
 func CheckFiles(c config.Config) (all []FileProblem) {
 	if err := blob.CheckURL(c.BlobURL); err != nil {
 		all = append(all, FileProblem{Setting: "blob_url", Err: err})
@@ -26,6 +27,14 @@ func CheckFiles(c config.Config) (all []FileProblem) {
 		for _, p := range problemsOf(err) {
 			all = append(all, FileProblem{Setting: "destinations_file", Err: p})
 		}
+	}
+	if _, err := readDNSProviders(c); err != nil {
+		for _, p := range problemsOf(err) {
+			all = append(all, FileProblem{Setting: "dns_providers_file", Err: p})
+		}
+	}
+	if _, err := readMarkRoots(c); err != nil {
+		all = append(all, FileProblem{Setting: "bimi_roots_file", Err: err})
 	}
 	o := certs.Options{CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile, Web: webHosts(c), Mail: mailHosts(c)}
 	if c.ACME {

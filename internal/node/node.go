@@ -158,7 +158,11 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) (err error) {
 		n.warnOfExposedFiles(n.Config)
 	}
 	h := n.hooks()
-	all, err := resources.New(base, resourcesConfig(n.Config), h)
+	c := resourcesConfig(n.Config)
+	if err := addAdvice(n.Config, &c); err != nil && !n.o.Beside {
+		return err
+	}
+	all, err := resources.New(base, c, h)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/certs"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/reseal"
+	"github.com/postrider/postrider/internal/sending/domainconnect"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -60,7 +61,7 @@ func (n *Node) Rekey(ctx context.Context) error {
 		return nil
 	}
 	done, err := reseal.Run(ctx, n.DB, n.Keys, slices.Concat(domains.Sealed, webhooks.Sealed, grants.Sealed,
-		users.Sealed)...)
+		users.Sealed, domainconnect.Sealed)...)
 	if err != nil {
 		return err
 	}

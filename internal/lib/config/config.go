@@ -77,22 +77,27 @@ type Config struct {
 	BroadcastBounceLimit    float64 `toml:"broadcast_bounce_limit" default:"5" doc:"A broadcast pauses when more than this percentage of its sent emails has bounced permanently. The check begins at 200 sent emails. 100: never."`
 	BroadcastComplaintLimit float64 `toml:"broadcast_complaint_limit" default:"0.3" doc:"A broadcast pauses when more than this percentage of its sent emails has led to complaints. The check begins at 1,000 sent emails. Large mailbox providers refuse a sender's mail from a rate of 0.3 percent on. 100: never."`
 
-	BounceHost            string `toml:"bounce_host" doc:"Host that receives bounces: the MX of the customers' return paths. Empty: hostname."`
-	InboundHost           string `toml:"inbound_host" doc:"Host that receives mail for customers' domains: their MX. Empty: hostname."`
-	SPFInclude            string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses. Customers include it in their SPF records. Empty: hostname."`
-	TrackingHost          string `toml:"tracking_host" doc:"Host that customers' tracking domains point to with a CNAME record. Empty: the host of public_url."`
-	TrackingURL           string `toml:"tracking_url" doc:"Base URL of tracked links and pixels of domains without a verified tracking_subdomain, and of all domains with trust_domains. Empty: no tracking in domains without one. Links of the other domains begin with https:// and their tracking domain, which needs https_listen with acme, or a proxy before http_listen that has a certificate for it."`
-	DKIMSelector          string `toml:"dkim_selector" default:"postrider" doc:"DKIM selector of the RSA key of customers' domains."`
-	DKIMSelectorEd25519   string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"DKIM selector of the Ed25519 key of customers' domains."`
-	DKIMRotation          int    `toml:"dkim_rotation" default:"90" doc:"Age in days at which the DKIM keys of delegated domains and of domains with CNAME records are replaced. For other domains, a next key is made at twice this age, and used once its record is published. 0: only on request."`
-	CAAIssuer             string `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
-	SMTPSubmitListen      string `toml:"smtp_submit_listen" default:":587" doc:"Address and port of SMTP submission with STARTTLS, with the role submission. Empty: none."`
-	SMTPSubmitsListen     string `toml:"smtp_submits_listen" default:":465" doc:"Address and port of SMTP submission with TLS from the first byte, with the role submission. Empty: none."`
-	SMTPSubmitConnections int    `toml:"smtp_submit_connections" default:"500" doc:"Maximum number of concurrent connections to each of the two submission ports."`
-	SMTPSubmitPerAddress  int    `toml:"smtp_submit_per_address" default:"50" doc:"Maximum number of concurrent submission connections from one IPv4 address or one IPv6 /64. 0: no limit."`
-	SMTPSubmitClear       bool   `toml:"smtp_submit_clear" default:"false" doc:"Development: accept passwords without TLS if smtp_submit_listen is a loopback address."`
-	TLSCertFile           string `toml:"tls_cert_file" doc:"Certificate of the HTTPS and SMTP listeners with its chain, in PEM. Postrider reads the file again when it changes. Hosts that it does not cover get a certificate from acme. Empty: acme, or a self-signed certificate for SMTP."`
-	TLSKeyFile            string `toml:"tls_key_file" doc:"Key of that certificate, in PEM."`
+	BounceHost             string `toml:"bounce_host" doc:"Host that receives bounces: the MX of the customers' return paths. Empty: hostname."`
+	InboundHost            string `toml:"inbound_host" doc:"Host that receives mail for customers' domains: their MX. Empty: hostname."`
+	SPFInclude             string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses. Customers include it in their SPF records. Empty: hostname."`
+	TrackingHost           string `toml:"tracking_host" doc:"Host that customers' tracking domains point to with a CNAME record. Empty: the host of public_url."`
+	TrackingURL            string `toml:"tracking_url" doc:"Base URL of tracked links and pixels of domains without a verified tracking_subdomain, and of all domains with trust_domains. Empty: no tracking in domains without one. Links of the other domains begin with https:// and their tracking domain, which needs https_listen with acme, or a proxy before http_listen that has a certificate for it."`
+	DKIMSelector           string `toml:"dkim_selector" default:"postrider" doc:"DKIM selector of the RSA key of customers' domains."`
+	DKIMSelectorEd25519    string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"DKIM selector of the Ed25519 key of customers' domains."`
+	DKIMRotation           int    `toml:"dkim_rotation" default:"90" doc:"Age in days at which the DKIM keys of delegated domains and of domains with CNAME records are replaced. For other domains, a next key is made at twice this age, and used once its record is published. 0: only on request."`
+	CAAIssuer              string `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
+	DNSProvidersFile       string `toml:"dns_providers_file" doc:"TOML file with the DNS providers that advice about domains recognizes, and what their forms want. It replaces the list of the program, internal/sending/dnsadvice/providers.toml in the source, which explains the keys. Empty: that list."`
+	DomainConnectProvider  string `toml:"domain_connect_provider" doc:"Domain of the operator that identifies this installation's template at DNS providers (Domain Connect), such as example.com. Providers that have the template then install the records of customers' domains by themselves. Empty: off. The page operating/domain-connect.md describes it."`
+	DomainConnectService   string `toml:"domain_connect_service" default:"email" doc:"Name of the template at DNS providers: letters, digits, hyphens and dots."`
+	DomainConnectKeyDomain string `toml:"domain_connect_key_domain" doc:"Domain below which the public key of Domain Connect is published. Empty: domain_connect_provider."`
+	BIMIRootsFile          string `toml:"bimi_roots_file" doc:"PEM file with the root certificates of mark authorities, against which advice about domains checks the certificates of BIMI records. Empty: their chains are not checked."`
+	SMTPSubmitListen       string `toml:"smtp_submit_listen" default:":587" doc:"Address and port of SMTP submission with STARTTLS, with the role submission. Empty: none."`
+	SMTPSubmitsListen      string `toml:"smtp_submits_listen" default:":465" doc:"Address and port of SMTP submission with TLS from the first byte, with the role submission. Empty: none."`
+	SMTPSubmitConnections  int    `toml:"smtp_submit_connections" default:"500" doc:"Maximum number of concurrent connections to each of the two submission ports."`
+	SMTPSubmitPerAddress   int    `toml:"smtp_submit_per_address" default:"50" doc:"Maximum number of concurrent submission connections from one IPv4 address or one IPv6 /64. 0: no limit."`
+	SMTPSubmitClear        bool   `toml:"smtp_submit_clear" default:"false" doc:"Development: accept passwords without TLS if smtp_submit_listen is a loopback address."`
+	TLSCertFile            string `toml:"tls_cert_file" doc:"Certificate of the HTTPS and SMTP listeners with its chain, in PEM. Postrider reads the file again when it changes. Hosts that it does not cover get a certificate from acme. Empty: acme, or a self-signed certificate for SMTP."`
+	TLSKeyFile             string `toml:"tls_key_file" doc:"Key of that certificate, in PEM."`
 
 	ACME                bool     `toml:"acme" default:"false" doc:"Get certificates from the authority at acme_directory, and renew them. Set it to true only if you agree to the authority's terms of service."`
 	ACMEDirectory       string   `toml:"acme_directory" default:"https://acme-v02.api.letsencrypt.org/directory" doc:"URL of the directory of an ACME certificate authority."`

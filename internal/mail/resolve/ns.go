@@ -3,6 +3,7 @@ package resolve
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/miekg/dns"
 )
@@ -30,4 +31,28 @@ func (d *DNS) NS(ctx context.Context, name string) (servers []string, err error)
 		return nil, fmt.Errorf("%w: NS %s", ErrNotFound, name)
 	}
 	return servers, nil
+}
+
+// SignatureChecker finds out why a DNS server fails. DNS and Fake implement it.
+type SignatureChecker interface {
+	// WrongSignatures reports whether a server fails to answer the question for the TXT records at name only because it
+	// finds wrong DNSSEC signatures. It makes up to three queries to each server.
+	WrongSignatures(ctx context.Context, name string) bool
+}
+
+// WrongSignatures implements SignatureChecker. Unlike secure look-ups, it also asks servers whose AD bit does not count.
+func (d *DNS) WrongSignatures(ctx context.Context, name string) bool {
+	q := question{clean(name), dns.TypeTXT}
+	for _, s := range d.servers {
+		m, err := try(ctx, s.addr, q, false)
+		if err == nil && wrongSignatures(ctx, s.addr, q, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// WrongSignatures implements SignatureChecker.
+func (f Fake) WrongSignatures(_ context.Context, name string) bool {
+	return slices.Contains(f.Bogus, clean(name)) || slices.Contains(f.Bogus, "txt "+clean(name))
 }

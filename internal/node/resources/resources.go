@@ -44,6 +44,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/dnsadvice"
+	"github.com/postrider/postrider/internal/sending/domainconnect"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
@@ -76,8 +78,11 @@ type Config struct {
 	Users          users.Config
 	PolicyHost     string // see servedpolicies.Config.PublicHost
 	Domains        domains.Config
-	GrantResources []string // URLs that OAuth grants may be issued for; the API comes first
-	Aliases        []string // other base URLs of this installation, such as http://127.0.0.1:3000
+	DNSProviders   []dnsadvice.Provider // that advice about domains recognizes
+	DomainConnect  domainconnect.Config
+	MarkRoots      *x509.CertPool // of the authorities of BIMI certificates; nil if chains are not checked
+	GrantResources []string       // URLs that OAuth grants may be issued for; the API comes first
+	Aliases        []string       // other base URLs of this installation, such as http://127.0.0.1:3000
 }
 
 // Hooks holds functions that the services use to call services in higher layers.
@@ -131,6 +136,8 @@ type Resources struct {
 	Quotas       *quotas.Service
 	Contacts     *contacts.Service
 	Domains      *domains.Service
+	Advice       *dnsadvice.Service
+	Connect      *domainconnect.Service
 	// ServedPolicies publishes the MTA-STS policies of receiving domains.
 	ServedPolicies *servedpolicies.Service
 	Suppressions   *suppressions.Service
@@ -168,10 +175,13 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	if _, ok := r.DNS.(resolve.NameServers); ok && !c.Domains.TrustDomains {
 		authoritative = authoritativeTXT(r.authority())
 	}
+	if err := r.newAdvice(c); err != nil {
+		return err
+	}
 	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
 		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince, OnSendingLost: h.OnDomainLost,
 		Advised:    []func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error){r.policyRecords},
-		Delegation: r.authority().Delegation, Authoritative: authoritative,
+		Delegation: r.authority().Delegation, Authoritative: authoritative, Advice: r.Advice.Advice,
 		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
 			if err := r.Emails.OnDomainBack(ctx, tx, teamID, name); err != nil {
 				return err

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
 // Limits from RFC 7208 section 4.6.4 on the DNS queries of one SPF evaluation.
@@ -295,4 +297,26 @@ func isNetwork(text string, six bool) bool {
 		addr = p.Addr()
 	}
 	return err == nil && addr.Is6() == six
+}
+
+// SPFReport is what an evaluation of an SPF record needs, for a sender that no term matches.
+type SPFReport struct {
+	Host    string
+	Records []string // the SPF records at the host; receivers use none of several
+	Terms   int      // terms with look-ups, of which 10 are allowed
+	Void    int      // look-ups without a result, of which 2 are allowed
+	Anybody bool     // whether the record allows everyone to send
+	Unknown bool     // whether a look-up got no definite answer
+	Broken  string   // why the record cannot be evaluated; "" if it can
+}
+
+// CountSPF evaluates the SPF record of a host. It makes at most 40 look-ups.
+func CountSPF(ctx context.Context, dns resolve.Resolver, host string) SPFReport {
+	w := &spfWalk{a: newLookUps(dns)}
+	records, err := w.record(ctx, host)
+	if err == nil && len(records) == 1 {
+		w.walk(ctx, host, records[0], nil)
+	}
+	return SPFReport{Host: host, Records: records, Terms: w.terms, Void: w.void, Anybody: w.anybody,
+		Unknown: w.unknown || err != nil, Broken: w.broken}
 }

@@ -1,0 +1,63 @@
+package dnsadvice
+
+// Code is a kind of problem.
+type Code struct {
+	Name    string
+	Meaning string // what is wrong, for the documentation
+}
+
+// Codes lists the kinds of problems in the order in which they are shown.
+var Codes = []Code{
+	{"domain_missing", "The domain is not registered, or has no name servers."},
+	{"zone_unreachable", "None of the domain's name servers answers."},
+	{"dnssec_bogus", "The DNSSEC signatures of the zone are wrong, so that validating servers refuse all its records."},
+	{"server_broken", "Some of the zone's name servers do not answer, or are not set up for the zone."},
+	{"missing", "The record is not found."},
+	{"name_doubled", "The record's name contains the zone twice, as in `send.acme.com.acme.com`."},
+	{"name_short", "The record lacks a part of its name: it is at the zone or at the domain above."},
+	{"cname_with_others", "A CNAME record is beside other records at one name, which DNS does not allow."},
+	{"cname_instead", "The name is an alias (CNAME), so that its own records do not count."},
+	{"cname_proxied", "The provider's proxy answers in place of the CNAME record."},
+	{"cname_flattened", "The provider publishes the addresses of the target in place of the CNAME record."},
+	{"address_instead", "The name has an A or AAAA record, but needs a CNAME record."},
+	{"text_instead", "The value is in a TXT record, but needs a record of another type."},
+	{"target_differs", "The record leads to another host."},
+	{"value_doubled", "The host in the value has the zone at its end, as in `mail.example.com.acme.com`."},
+	{"value_scheme", "The value begins with `https://` or ends with a path, but must be a host name alone."},
+	{"smart_quotes", "The value contains typographic quotation marks, dashes or spaces."},
+	{"quotes", "The value contains quotation marks, which the provider added or should have removed."},
+	{"backslashes", "The value contains backslashes before its semicolons."},
+	{"prefix_in_value", "The value does not begin with the version, such as `v=spf1`, but with the record's name, its type or another tag."},
+	{"key_cut", "The DKIM key ends too early, often after 255 characters."},
+	{"key_split", "The DKIM key is split into several records in place of several strings of one record."},
+	{"key_garbled", "The DKIM key contains characters that no key has."},
+	{"key_revoked", "The DKIM record has an empty key, so that the key counts as revoked."},
+	{"key_differs", "The DKIM record has another key, such as that of an earlier domain."},
+	{"key_several", "The name has further DKIM records beside the right one."},
+	{"wildcard", "A wildcard record answers for every DKIM selector."},
+	{"spf_several", "The name has several SPF records, and receivers then use none."},
+	{"spf_include", "The SPF record does not include this installation's senders."},
+	{"spf_lookups", "The SPF record takes more than 10 look-ups (RFC 7208 section 4.6.4)."},
+	{"spf_void", "The SPF record has more than 2 look-ups without a result (RFC 7208 section 4.6.4)."},
+	{"spf_broken", "The SPF record has a mistake, so that receivers cannot evaluate it."},
+	{"spf_anybody", "The SPF record allows everybody to send (`+all`)."},
+	{"null_mx", "The name has a null MX record, which says that it accepts no mail."},
+	{"mx_other_first", "Another mail host has a better preference, so that mail goes there."},
+	{"dmarc_wrong_name", "The DMARC record is not at `_dmarc` below the domain."},
+	{"dmarc_several", "The name has several DMARC records, and receivers then use none."},
+	{"dmarc_invalid", "The DMARC record has no valid policy."},
+	{"dmarc_case", "The DMARC record has upper-case letters in a tag or a policy."},
+	{"dmarc_pct", "The DMARC record has the tag `pct`, which RFC 9989 has removed."},
+	{"delegation_differs", "The domain is delegated to other name servers."},
+	{"delegation_partial", "Some of the name servers are missing in the delegation."},
+	{"servers_differ", "Some of the zone's name servers do not have the record yet."},
+	{"not_visible_yet", "The zone's name servers have the record, but other servers still remember that it was missing or different."},
+	{"differs", "The record has another value."},
+	{"bimi_record", "The BIMI record has a mistake, or the name has several."},
+	{"bimi_policy", "The DMARC policy of the organizational domain is too mild for BIMI."},
+	{"bimi_unreachable", "The image or the certificate of the BIMI record cannot be fetched."},
+	{"bimi_image", "The BIMI image is not in the profile SVG Tiny PS, or is larger than 32 KB."},
+	{"bimi_certificate", "The mark certificate is not valid for the domain or its image."},
+	{"bimi_certificate_expires", "The mark certificate expires within 30 days."},
+	{"bimi_certificate_missing", "The BIMI record names no mark certificate, which Gmail and Apple Mail demand."},
+}

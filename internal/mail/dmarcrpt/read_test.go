@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
+	"github.com/postrider/postrider/internal/mail/dmarcrpt/dmarcrpttest"
 )
 
 // same compares reports. IP addresses have no exported fields.
@@ -69,16 +70,16 @@ func TestDialects(t *testing.T) {
 	random := rand.New(rand.NewPCG(9990, 7489))
 	var want, got sums
 	for i := range reports {
-		m, d := generate(random, i), dialects[i%len(dialects)]
-		file := d.file(&m)
-		want.add(&m.h, m.rows)
+		m, d := dmarcrpttest.Generate(random, i), dmarcrpttest.Dialects[i%len(dmarcrpttest.Dialects)]
+		file := d.File(&m)
+		want.add(&m.H, m.Rows)
 		h, rows, err := read(file)
 		if err != nil {
-			t.Fatalf("%d, %s: %v\n%.2000s", i, d.name, err, file)
+			t.Fatalf("%d, %s: %v\n%.2000s", i, d.Name, err, file)
 		}
 		got.add(&h, rows)
-		if !reflect.DeepEqual(m.h, h) || !reflect.DeepEqual(m.rows, rows) {
-			t.Fatalf("%d, %s: %s", i, d.name, cmp.Diff(m.h, h, same)+cmp.Diff(m.rows, rows, same))
+		if !reflect.DeepEqual(m.H, h) || !reflect.DeepEqual(m.Rows, rows) {
+			t.Fatalf("%d, %s: %s", i, d.Name, cmp.Diff(m.H, h, same)+cmp.Diff(m.Rows, rows, same))
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -133,8 +134,8 @@ func TestBadReports(t *testing.T) {
 		"other namespace":    {page("<feedback", `<feedback xmlns="urn:x"`), "first element"},
 		"other charset":      {append([]byte(`<?xml version="1.0" encoding="utf-7"?>`), page()...), "charset"},
 		"cut":                {page()[:400], "unexpected EOF"},
-		"cut within gzip":    {gzipped(page())[:100], "unexpected EOF"},
-		"wrong checksum":     {damaged(gzipped(page())), "checksum"},
+		"cut within gzip":    {dmarcrpttest.Gzip(page())[:100], "unexpected EOF"},
+		"wrong checksum":     {damaged(dmarcrpttest.Gzip(page())), "checksum"},
 		"more behind it":     {append(page(), "<feedback/>"...), "continues after its end"},
 		"crossed elements":   {page("</row>", "</record>"), "closed by"},
 		"invalid UTF-8":      {page("<org_name>R", "<org_name>\xff"), "UTF-8"},

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
+	"github.com/postrider/postrider/internal/mail/dmarcrpt/dmarcrpttest"
 )
 
 // repeated is a reader of a text, n copies of another one, and a third one.
@@ -182,21 +183,21 @@ func TestArchives(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"one file":           {zipped("a", page()), ""},
-		"folder and file":    {zipped("a/", nil, "a/b.xml", page()), ""},
-		"two files":          {zipped("a.xml", page(), "b.xml", page()), "several files"},
-		"no file":            {zipped("a/", nil), "empty"},
+		"one file":           {dmarcrpttest.Zip("a", page()), ""},
+		"folder and file":    {dmarcrpttest.Zip("a/", nil, "a/b.xml", page()), ""},
+		"two files":          {dmarcrpttest.Zip("a.xml", page(), "b.xml", page()), "several files"},
+		"no file":            {dmarcrpttest.Zip("a/", nil), "empty"},
 		"nothing":            {[]byte("PK\x05\x06" + strings.Repeat("\x00", 18)), "not XML"},
 		"only a beginning":   {[]byte("PK\x03\x04abc"), "read the archive"},
-		"gzip in ZIP":        {zipped("a.gz", gzipped(page())), "not XML"},
-		"ZIP in gzip":        {gzipped(zipped("a", page())), "not XML"},
-		"gzip in gzip":       {gzipped(gzipped(page())), "not XML"},
-		"members of gzip":    {append(gzipped(page()[:500]), gzipped(page()[500:])...), ""},
-		"garbage after gzip": {append(gzipped(page()), "garbage"...), "unpack the file"},
+		"gzip in ZIP":        {dmarcrpttest.Zip("a.gz", dmarcrpttest.Gzip(page())), "not XML"},
+		"ZIP in gzip":        {dmarcrpttest.Gzip(dmarcrpttest.Zip("a", page())), "not XML"},
+		"gzip in gzip":       {dmarcrpttest.Gzip(dmarcrpttest.Gzip(page())), "not XML"},
+		"members of gzip":    {append(dmarcrpttest.Gzip(page()[:500]), dmarcrpttest.Gzip(page()[500:])...), ""},
+		"garbage after gzip": {append(dmarcrpttest.Gzip(page()), "garbage"...), "unpack the file"},
 		"no gzip":            {[]byte("\x1f\x8b\x00\x00"), "unpack the file"},
-		"damaged index": {bytes.Replace(zipped("a", page()), []byte("PK\x01\x02"), []byte("PK\x01\x03"), 1),
+		"damaged index": {bytes.Replace(dmarcrpttest.Zip("a", page()), []byte("PK\x01\x02"), []byte("PK\x01\x03"), 1),
 			"read the archive"},
-		"wrong checksum": {wrongSum(zipped("a", page())), "checksum"},
+		"wrong checksum": {wrongSum(dmarcrpttest.Zip("a", page())), "checksum"},
 		"too large":      {make([]byte, 25<<20+1), "more than 26214400"},
 	} {
 		rows, err := discard(c.file)
@@ -229,8 +230,8 @@ func (failing) ReadAt([]byte, int64) (int, error) { return 0, fmt.Errorf("no dis
 
 func FuzzRead(f *testing.F) {
 	f.Add(page())
-	f.Add(gzipped(page()))
-	f.Add(zipped("a/", nil, "a/b", page()))
+	f.Add(dmarcrpttest.Gzip(page()))
+	f.Add(dmarcrpttest.Zip("a/", nil, "a/b", page()))
 	f.Add(append([]byte("\ufeff <?xml version='1.0' encoding='latin1'?>"),
 		page("<org_name>R", "<org_name><![CDATA[\xe9]]>")...))
 	f.Add(page("<feedback", `<a:feedback xmlns:a="urn:ietf:params:xml:ns:dmarc-2.0"`, "</feedback>", "</a:feedback>"))

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
+	"github.com/postrider/postrider/internal/mail/dmarcrpt/dmarcrpttest"
 )
 
 func write(h dmarcrpt.Header, rows ...dmarcrpt.Row) ([]byte, error) {
@@ -27,13 +28,13 @@ func write(h dmarcrpt.Header, rows ...dmarcrpt.Row) ([]byte, error) {
 }
 
 // samples returns what the writer makes of generated reports, and the models.
-func samples(t *testing.T, n int) (files [][]byte, models []model) {
+func samples(t *testing.T, n int) (files [][]byte, models []dmarcrpttest.Model) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 9990))
 	for i := range n {
-		m := generate(random, i)
-		m.h.Policy.Percent = 100 // RFC 9990 has no percentage
-		file, err := write(m.h, m.rows...)
+		m := dmarcrpttest.Generate(random, i)
+		m.H.Policy.Percent = 100 // RFC 9990 has no percentage
+		file, err := write(m.H, m.Rows...)
 		if err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
@@ -54,10 +55,10 @@ func TestWriteAndRead(t *testing.T) {
 		}
 		for j := range rows {
 			slices.SortFunc(rows[j].Signatures, byText)
-			slices.SortFunc(m.rows[j].Signatures, byText)
+			slices.SortFunc(m.Rows[j].Signatures, byText)
 		}
-		if !reflect.DeepEqual(m.h, h) || !reflect.DeepEqual(m.rows, rows) {
-			t.Fatalf("%d: %s", i, cmp.Diff(m.h, h, same)+cmp.Diff(m.rows, rows, same))
+		if !reflect.DeepEqual(m.H, h) || !reflect.DeepEqual(m.Rows, rows) {
+			t.Fatalf("%d: %s", i, cmp.Diff(m.H, h, same)+cmp.Diff(m.Rows, rows, same))
 		}
 	}
 }

@@ -1,4 +1,18 @@
-package dmarcrpt_test
+// Package dmarcrpttest writes DMARC aggregate reports as ten programs and providers do, for tests.
+//
+// # Invariants
+//
+// A dialect writes every model. What a dialect cannot express, it removes from the model. The counts of rows never
+// change.
+//
+// # Failures
+//
+// The package panics if a file cannot be written, because its callers are tests.
+//
+// # Out of scope
+//
+// The package makes no reports with mistakes.
+package dmarcrpttest
 
 import (
 	"archive/zip"
@@ -16,52 +30,53 @@ import (
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
 )
 
-// model is a report from which a dialect makes a file.
-type model struct {
-	h    dmarcrpt.Header
-	rows []dmarcrpt.Row
+// Model is a report from which a dialect makes a file.
+type Model struct {
+	H    dmarcrpt.Header
+	Rows []dmarcrpt.Row
 }
 
-// dialect writes reports as a certain program or provider does. A dialect may change the model to what its file says.
-type dialect struct {
-	name string
-	file func(m *model) []byte
+// Dialect writes reports as a certain program or provider does. A dialect may change the model to what its file says.
+type Dialect struct {
+	Name string
+	File func(m *Model) []byte
 }
 
-var dialects = []dialect{
-	{"RFC 9990", func(m *model) []byte {
-		return gzipped(form{namespace: dmarcrpt.Namespace, version: "1.0", modern: true, extensions: true}.xml(m))
+// Dialects are those of ten programs and providers.
+var Dialects = []Dialect{
+	{"RFC 9990", func(m *Model) []byte {
+		return Gzip(form{namespace: dmarcrpt.Namespace, version: "1.0", modern: true, extensions: true}.xml(m))
 	}},
-	{"RFC 9990 without a namespace", func(m *model) []byte {
+	{"RFC 9990 without a namespace", func(m *Model) []byte {
 		return form{version: "1.0", modern: true, lang: true}.xml(m)
 	}},
-	{"RFC 7489", func(m *model) []byte { return gzipped(form{version: "1.0"}.xml(m)) }},
-	{"ZIP and no version", func(m *model) []byte { return zipped("report.xml", form{}.xml(m)) }},
-	{"schema instance, recipients", func(m *model) []byte {
-		return gzipped(form{version: "1.0", attributes: ` xmlns:xsd="http://www.w3.org/2001/XMLSchema" ` +
+	{"RFC 7489", func(m *Model) []byte { return Gzip(form{version: "1.0"}.xml(m)) }},
+	{"ZIP and no version", func(m *Model) []byte { return Zip("report.xml", form{}.xml(m)) }},
+	{"schema instance, recipients", func(m *Model) []byte {
+		return Gzip(form{version: "1.0", attributes: ` xmlns:xsd="http://www.w3.org/2001/XMLSchema" ` +
 			`xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"`}.xml(m))
 	}},
-	{"Windows-1252, early namespace", func(m *model) []byte {
+	{"Windows-1252, early namespace", func(m *Model) []byte {
 		f := form{charset: "windows-1252", namespace: "http://dmarc.org/dmarc-xml/0.1"}
 		out, err := charmap.Windows1252.NewEncoder().Bytes(f.xml(m))
 		if err != nil {
 			panic(err)
 		}
-		return zipped("a!b!1!2.xml", out)
+		return Zip("a!b!1!2.xml", out)
 	}},
-	{"prefix at the root only", func(m *model) []byte {
+	{"prefix at the root only", func(m *Model) []byte {
 		return form{prefix: "ns1:", attributes: ` xmlns:ns1="http://dmarc.org/dmarc-xml/0.1" xmlns:xsi="http://www.w3.org/` +
 			`2001/XMLSchema-instance" xsi:schemaLocation="http://dmarc.org/dmarc-xml/0.1 dmarc.xsd"`}.xml(m)
 	}},
-	{"reversed order and CRLF", func(m *model) []byte {
+	{"reversed order and CRLF", func(m *Model) []byte {
 		f := form{version: "1", reversed: true}
-		return gzipped(bytes.ReplaceAll(f.xml(m), []byte("\n"), []byte("\r\n")))
+		return Gzip(bytes.ReplaceAll(f.xml(m), []byte("\n"), []byte("\r\n")))
 	}},
-	{"capitals, old words, byte order mark", func(m *model) []byte {
+	{"capitals, old words, byte order mark", func(m *Model) []byte {
 		f := form{version: "1.0", capitals: true}
-		return zipped("folder/", nil, "folder/REPORT.TXT", append([]byte("\ufeff\n "), f.xml(m)...))
+		return Zip("folder/", nil, "folder/REPORT.TXT", append([]byte("\ufeff\n "), f.xml(m)...))
 	}},
-	{"CDATA, comments, spaces, zeros", func(m *model) []byte {
+	{"CDATA, comments, spaces, zeros", func(m *Model) []byte {
 		return append(form{version: "1.0", modern: true, padded: true}.xml(m), "\n\x00\x00\n"...)
 	}},
 }
@@ -72,7 +87,7 @@ type form struct {
 	modern, extensions, lang, reversed, capitals, padded bool
 }
 
-func (f form) xml(m *model) []byte {
+func (f form) xml(m *Model) []byte {
 	charset := f.charset
 	if charset == "" {
 		charset = "UTF-8"
@@ -83,7 +98,7 @@ func (f form) xml(m *model) []byte {
 	if f.extensions {
 		f.attributes += ` xmlns:e="urn:example:extension"`
 	}
-	h, p := &m.h, &m.h.Policy
+	h, p := &m.H, &m.H.Policy
 	if f.modern {
 		p.Percent = 100
 	} else {
@@ -104,8 +119,8 @@ func (f form) xml(m *model) []byte {
 		parts = append(parts, "<extension><e:count>99</e:count><e:record><row><count>5</count></row></e:record>"+
 			"</extension>\n")
 	}
-	for i := range m.rows {
-		parts = append(parts, f.record(&m.rows[i]))
+	for i := range m.Rows {
+		parts = append(parts, f.record(&m.Rows[i]))
 	}
 	return []byte(fmt.Sprintf("<?xml version=\"1.0\" encoding=%q ?>\n", charset) +
 		strings.Replace(f.group(f.prefix+"feedback", parts...), ">", f.attributes+">", 1))
@@ -202,7 +217,8 @@ func pick(is bool, yes, no string) string {
 	return no
 }
 
-func gzipped(b []byte) []byte {
+// Gzip returns bytes packed by gzip.
+func Gzip(b []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	w.Write(b)
@@ -210,8 +226,8 @@ func gzipped(b []byte) []byte {
 	return out.Bytes()
 }
 
-// zipped returns an archive with files, which are given as pairs of name and content.
-func zipped(files ...any) []byte {
+// Zip returns an archive with files, which are given as pairs of name and content.
+func Zip(files ...any) []byte {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
 	for i := 0; i < len(files); i += 2 {
@@ -227,12 +243,12 @@ func zipped(files ...any) []byte {
 	return out.Bytes()
 }
 
-// generate returns the model of a report that is also valid by RFC 9990.
-func generate(r *rand.Rand, i int) model {
+// Generate returns the model of a report that is also valid by RFC 9990.
+func Generate(r *rand.Rand, i int) Model {
 	one := func(words ...string) string { return words[r.IntN(len(words))] }
 	domain := fmt.Sprintf("d%d.example", r.IntN(50))
 	begin := time.Unix(1_767_225_600+86_400*int64(r.IntN(300)), 0).UTC()
-	m := model{h: dmarcrpt.Header{Org: one("Reporter", "Empfänger & Söhne <Ltd>", "Büro"),
+	m := Model{H: dmarcrpt.Header{Org: one("Reporter", "Empfänger & Söhne <Ltd>", "Büro"),
 		Email: "reports@reporter.example", Contact: one("", "https://reporter.example/?a=1&b=2"),
 		ID:    fmt.Sprintf("r%d.%d@reporter.example", i, r.IntN(1e6)),
 		Begin: begin, End: begin.Add(86_399 * time.Second), Generator: one("", "maker 1.2"),
@@ -240,10 +256,10 @@ func generate(r *rand.Rand, i int) model {
 			SP: one("", "none", "reject"), NP: one("", "quarantine"), StrictDKIM: r.IntN(2) == 0, StrictSPF: r.IntN(2) == 0,
 			Testing: r.IntN(4) == 0, FailureReports: one("", "0", "1:d:s"), Percent: 1 + r.IntN(100)}}}
 	if r.IntN(5) == 0 {
-		m.h.Errors = []string{"der Tag »sp« ist ungültig"}
+		m.H.Errors = []string{"der Tag »sp« ist ungültig"}
 	}
 	for range 1 + r.IntN(20) {
-		m.rows = append(m.rows, generateRow(r, one, domain))
+		m.Rows = append(m.Rows, generateRow(r, one, domain))
 	}
 	return m
 }

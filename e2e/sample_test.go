@@ -381,6 +381,7 @@ func (s *sample) ends() {
 		}
 	}
 	s.post("/team/invitations", `{"email":"henrik@fjord.example","role":"member"}`)
+	s.reported()
 	s.asks()
 
 	first := func(path string) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/certs"
 	"github.com/postrider/postrider/internal/platform/telemetry"
 	"github.com/postrider/postrider/internal/sending/delivery"
+	"github.com/postrider/postrider/internal/sending/domainreports"
 )
 
 const (
@@ -99,7 +100,12 @@ func (n *Node) watchInstallation(ctx context.Context) error {
 		}
 		i = n.metrics.Installation()
 	}
-	return n.report(ctx, []alarms.Condition{n.queueCondition(i), n.backupCondition(i, n.DB.Now())})
+	defects, err := n.Reports.Defects(ctx)
+	if err != nil {
+		return err
+	}
+	return n.report(ctx, []alarms.Condition{n.queueCondition(i), n.backupCondition(i, n.DB.Now()),
+		signatureCondition(defects)})
 }
 
 func (n *Node) report(ctx context.Context, all []alarms.Condition) error {
@@ -124,6 +130,7 @@ var alarmPages = map[string]string{
 	"tlsa":                "tlsa#the-records-do-not-match",
 	"dnssec":              "dane#no-server-validates-signatures",
 	"dns_zones":           "dns#the-name-server-has-a-problem-with-its-zones",
+	"signatures":          "reports#an-alarm-about-signatures",
 	"backup":              "backup-and-restore#no-backup-was-recorded",
 }
 
@@ -248,6 +255,18 @@ func (n *Node) queueCondition(i *telemetry.Installation) alarms.Condition {
 		Text: fmt.Sprintf("%d emails that are not bulk mail are due, and the oldest has waited for %s; alert_queue_age is "+
 			"%s. Look at the nodes with the role delivery, at their log, and at `postrider jobs`.", q.Due,
 			q.Oldest.Round(time.Second), goal)}
+}
+
+// signatureCondition is about DKIM signatures of this installation that other mail systems find invalid.
+func signatureCondition(defects []domainreports.Defect) alarms.Condition {
+	var text strings.Builder
+	text.WriteString("DMARC reports of the last two days say that DKIM signatures of this installation fail. Look at the " +
+		"DNS records of these domains, and at what changes messages after they are signed, such as a relay.\n")
+	for _, d := range defects {
+		fmt.Fprintf(&text, "\n%s: %d of %d messages, by %d reporters", d.Domain, d.Failed, d.Messages, d.Reporters)
+	}
+	return alarms.Condition{Cause: "signatures", Bad: len(defects) > 0, Good: len(defects) == 0,
+		Title: "DKIM signatures fail", Text: text.String()}
 }
 
 // backupCondition is about the last backup. Before the first one, its time is that of the database's creation, also

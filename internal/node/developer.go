@@ -61,7 +61,8 @@ func (n *Node) newPages() error {
 	}
 	docs := n.newDocumentation()
 	board, err := dashboard.New(dashboard.Deps{Site: n.site, Members: n.Members, Teams: n.Teams, Emails: n.Emails,
-		Domains: n.Domains, ServedPolicies: n.ServedPolicies, Live: n.EventStream, Explain: n.Explanations.Explain, Now: n.DB.Now,
+		Domains: n.Domains, Reports: n.Reports, ServedPolicies: n.ServedPolicies, Live: n.EventStream,
+		Explain: n.Explanations.Explain, Now: n.DB.Now,
 		PublicURL: n.Config.PublicURL, Submission: n.submissionPorts, Webhooks: n.Webhooks,
 		Suppressions: n.Suppressions, Logs: n.RequestLog,
 		Exports: n.Exports, ExportRuns: n.ExportRuns, Audit: n.Audit,

@@ -44,7 +44,7 @@ func (n *Node) registerJobs() {
 // Jobs are deleted first, so that no new work begins. Counters are deleted after the events that they count, and
 // imports are deleted before the contacts that they write.
 func (n *Node) TeamErasers() []teams.Eraser {
-	return []teams.Eraser{n.Queue.EraseTeam, n.Domains.EraseTeam, n.Webhooks.EraseTeam, n.Emails.EraseTeam,
+	return []teams.Eraser{n.Queue.EraseTeam, n.Domains.EraseTeam, n.Reports.EraseTeam, n.Webhooks.EraseTeam, n.Emails.EraseTeam,
 		n.Broadcasts.EraseTeam, n.Automations.EraseTeam,
 		n.Templates.EraseTeam, n.Contents.EraseTeam, n.Receiving.EraseTeam, n.Suppressions.EraseTeam,
 		n.EventStream.EraseTeam, n.Metrics.EraseTeam, n.Quotas.EraseTeam, n.Imports.EraseTeam, n.Contacts.EraseTeam,
@@ -84,6 +84,7 @@ func (n *Node) crons() []jobs.Cron {
 		{Name: "partitions", Every: 15 * time.Minute, Run: func(ctx context.Context) error {
 			return n.Retention(n.DB.Now).Partition(ctx)
 		}},
+		{Name: "domain reports", Every: time.Hour, Run: n.Reports.Sweep},
 		{Name: "domains", Every: 10 * time.Minute, Run: n.Domains.Recheck},
 		{Name: "served policies", Every: time.Minute, Run: n.ServedPolicies.Check},
 		{Name: "dkim keys", Every: 10 * time.Minute, Run: n.Domains.ExamineKeys},

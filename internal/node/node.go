@@ -303,6 +303,8 @@ func resourcesConfig(c config.Config) resources.Config {
 		GrantResources: []string{c.PublicURL, c.PublicURL + mcp.Path},
 		Users: users.Config{PublicURL: c.PublicURL, OIDC: users.OIDCConfig{Issuer: c.OIDCIssuer,
 			ClientID: c.OIDCClientID, ClientSecret: string(c.OIDCClientSecret), Name: c.OIDCName, Domains: c.OIDCDomains}},
+		DomainReports: resources.DomainReports{Host: c.ReportHost, OwnHosts: []string{c.Hostname},
+			Retention: c.ReportRetention},
 		Domains: domains.Config{Default: domains.Region(c.Region("")), Regions: regions, Selector: c.DKIMSelector,
 			SelectorEd25519: c.DKIMSelectorEd25519, CAAIssuer: c.CAAIssuer, SandboxDomains: c.SandboxDomains,
 			SandboxSend: c.SandboxSend, TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases,

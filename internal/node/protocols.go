@@ -92,7 +92,7 @@ func isPublicLink(path string) bool {
 
 func (n *Node) newAPI() *api.API {
 	c := n.Config
-	return api.New(api.Options{Services: api.Services{Teams: n.Teams, Domains: n.Domains, Suppressions: n.Suppressions,
+	return api.New(api.Options{Services: api.Services{Teams: n.Teams, Domains: n.Domains, Reports: n.Reports, Suppressions: n.Suppressions,
 		Emails: n.Emails, Explanations: n.Explanations, Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts,
 		Broadcasts:  n.Broadcasts,
 		Automations: n.Automations, Events: n.CustomEvents, Logs: n.RequestLog, Metrics: n.Metrics, Live: n.EventStream,

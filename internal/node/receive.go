@@ -20,7 +20,7 @@ import (
 func (n *Node) newReceiving(resources.Hooks) (err error) {
 	c := n.Config
 	d := receiving.Deps{DB: n.DB, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
-		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log}
+		Domains: n.Domains, Reports: n.Reports, Emails: n.Emails, Teams: n.Teams, Log: n.Log}
 	if n.metrics != nil {
 		d.Observe = n.metrics.Received
 	}
@@ -46,8 +46,10 @@ func ownHosts(c config.Config) []string {
 	for _, r := range c.Regions {
 		all = append(all, r.BounceHost, r.InboundHost)
 	}
-	if c.ManagedDomain != "" {
-		all = append(all, c.ManagedDomain)
+	for _, host := range []string{c.ManagedDomain, c.ReportHost} {
+		if host != "" {
+			all = append(all, host)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

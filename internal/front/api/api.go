@@ -63,6 +63,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/telemetry"
 	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/sending/domainreports"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
@@ -99,6 +100,7 @@ type Services struct {
 	Members        *members.Service
 	Approvals      *approvals.Service
 	Audit          *audit.Log
+	Reports        *domainreports.Service
 }
 
 // Options configures the API.

@@ -82,7 +82,7 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, DNS: dns, Blobs: of.Blobs, Guard: of.Guard,
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
-	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
+	s := Services{Domains: n.Domains, Reports: n.Reports, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
 		Explanations:   n.Explanations,
 		ServedPolicies: n.ServedPolicies, Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
 		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log)}

@@ -13,16 +13,16 @@ type rotateKeysIn struct {
 
 // dkimKeyWire is a DKIM key of a domain with its DNS record.
 type dkimKeyWire struct {
-	Selector  string       `json:"selector" doc:"The selector, which signatures name."`
-	Algorithm string       `json:"algorithm" doc:"The algorithm of signatures." enum:"rsa-sha256,ed25519-sha256"`
-	State     string       `json:"state" doc:"next: publish the record; the key does not sign yet. signing: the key signs. retired: the key signs no more; keep the record. revoked: delete the record, or replace its value." enum:"next,signing,retired,revoked"`
-	Name      string       `json:"name" doc:"The full name of the TXT record."`
-	Value     string       `json:"value" doc:"The value of the TXT record."`
-	Emergency bool         `json:"emergency" doc:"Whether the key belongs to an emergency rotation."`
+	Selector  string      `json:"selector" doc:"The selector, which signatures name."`
+	Algorithm string      `json:"algorithm" doc:"The algorithm of signatures." enum:"rsa-sha256,ed25519-sha256"`
+	State     string      `json:"state" doc:"next: publish the record; the key does not sign yet. signing: the key signs. retired: the key signs no more; keep the record. revoked: delete the record, or replace its value." enum:"next,signing,retired,revoked"`
+	Name      string      `json:"name" doc:"The full name of the TXT record."`
+	Value     string      `json:"value" doc:"The value of the TXT record."`
+	Emergency bool        `json:"emergency" doc:"Whether the key belongs to an emergency rotation."`
 	Since     wire.DBTime `json:"since" nullable:"true" doc:"When the state began; null if that is unknown."`
 	SeenAt    wire.DBTime `json:"seen_at" nullable:"true" doc:"For a key in the state next, since when all name servers show its record; null if they do not."`
 	Until     wire.DBTime `json:"until" nullable:"true" doc:"About when the state ends; null if that is unknown."`
-	Advice    string       `json:"advice" doc:"What to do if you publish the records yourself; empty if it is nothing."`
+	Advice    string      `json:"advice" doc:"What to do if you publish the records yourself; empty if it is nothing."`
 }
 
 func dkimKeyToWire(k domains.Key) dkimKeyWire {

@@ -159,8 +159,12 @@ var operationParams = map[string]map[string]paramDescription{
 	"/emails/receiving/{email_id}": {"html_format": {schema: enumSchema("data_uri", "data_uri", "cid"),
 		text: "data_uri embeds inline images in the HTML; cid keeps their Content-IDs."}},
 	"/emails/metrics": metricsParams,
-	"/logs":           logParams,
-	"/logs/export":    logParams,
+
+	"/domains/{domain_id}/reports/dmarc": reportParams,
+	"/domains/{domain_id}/reports/tls":   reportParams,
+
+	"/logs":        logParams,
+	"/logs/export": logParams,
 	"/contacts/imports": {"status": {schema: enumSchema(nil, "queued", "in_progress", "completed", "failed"),
 		text: "Only imports with this status."}},
 	"/automations": {"status": {schema: enumSchema(nil, "enabled", "disabled"),
@@ -179,6 +183,15 @@ var operationParams = map[string]map[string]paramDescription{
 			text: "Only bounces of this type. Only with the type bounced."},
 		"email": {schema: emailSchema, text: "Only the contact with this address."}},
 }
+
+// reportParams describes the query parameters of views of reports about domains.
+var reportParams = map[string]paramDescription{
+	"start_date": {schema: dateSchema, text: "The first day (UTC). Without it, 14 days before the last one. A view has at " +
+		"most 31 days."},
+	"end_date": {schema: dateSchema, text: "The last day (UTC), which is included. Without it, today."},
+}
+
+func dateSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "date"} }
 
 // metricsParams describes the query parameters of metrics.
 var metricsParams = map[string]paramDescription{

@@ -190,6 +190,8 @@ var (
 		{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6}\+00:00`),
 			"2026-11-03T09:30:00.123456+00:00"},
 		{regexp.MustCompile(`(id=|"policy_id":")\d{14}`), "${1}20261103093000"},
+		{regexp.MustCompile(`[a-z2-7]{16}@inbound\.`), "k3v7q2mxd5trw4sa@inbound."},
+		{regexp.MustCompile(`"(day|start_date|end_date)":"\d{4}-\d\d-\d\d"`), `"${1}":"2026-11-03"`},
 		{regexp.MustCompile(`"period":"\d{4}-\d\d-\d\d"`), `"period":"2026-11-03"`},
 		{regexp.MustCompile(`(at|for|since|until) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`), "${1} 2026-11-03 09:30:00 UTC"},
 		{regexp.MustCompile(`[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000`),
@@ -422,6 +424,7 @@ var preparations = map[string]func(x *exampleRun){
 		x.find("received_email_id", "GET /emails/receiving", "data.0.id")
 		x.find("received_attachment_id", "GET /emails/receiving", "data.0.attachments.0.id")
 	},
+	"GET /domains/{domain_id}/reports": func(x *exampleRun) { x.reported(x.t, x.Acme.TeamID, x.ids["domain_id"]) },
 	"GET /webhooks/{webhook_id}/events": func(x *exampleRun) {
 		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "Thank you.")

@@ -52,6 +52,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domainreports"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
@@ -87,7 +88,8 @@ type Deps struct {
 
 	ServedPolicies *servedpolicies.Service
 
-	Live *eventstream.Service
+	Live    *eventstream.Service
+	Reports *domainreports.Service
 
 	Webhooks     *webhooks.Service
 	Suppressions *suppressions.Service

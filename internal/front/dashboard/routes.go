@@ -61,6 +61,7 @@ func (p *Pages) routes() []route {
 		{pattern: "POST /app/domains/claim", scope: teams.DomainsWrite, action: "domain.claimed", serve: (*call).claimDomain},
 		{pattern: "GET /app/domains/{id}", scope: teams.DomainsRead, serve: (*call).domain},
 		{pattern: "GET /app/domains/{id}/settings", scope: teams.DomainsRead, serve: (*call).domainSettings},
+		{pattern: "GET /app/domains/{id}/reports", scope: teams.DomainsRead, serve: (*call).domainReports},
 		{pattern: "POST /app/domains/{id}/settings", scope: teams.DomainsWrite, action: "domain.updated",
 			serve: (*call).saveDomain},
 		{pattern: "POST /app/domains/{id}/mta-sts", scope: teams.DomainsWrite, action: "domain.mta_sts_updated",

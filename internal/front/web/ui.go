@@ -54,6 +54,11 @@ var states = map[string]State{
 	"received":         {"done", "ok", "Received", ""},
 	"unsubscribed":     {"suppressed", "", "Unsubscribed", ""},
 
+	"report_counted":     {"done", "ok", "Counted", ""},
+	"report_overlapping": {"delayed", "", "Overlaps, not counted", ""},
+	"report_unreadable":  {"failed", "bad", "Unreadable", ""},
+	"report_discarded":   {"canceled", "", "Discarded", ""},
+
 	"verified":           {"done", "ok", "Verified", ""},
 	"partially_verified": {"warning", "warn", "Partly verified", ""},
 	"partially_failed":   {"warning", "warn", "Partly failed", ""},

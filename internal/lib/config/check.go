@@ -58,6 +58,7 @@ func (l *loader) complete(src Source) {
 	c.BounceHost = cmp.Or(hostName(c.BounceHost), c.Hostname)
 	c.InboundHost = cmp.Or(hostName(c.InboundHost), c.Hostname)
 	c.SPFInclude = cmp.Or(hostName(c.SPFInclude), c.Hostname)
+	c.ReportHost = hostName(c.ReportHost)
 	if u, err := url.Parse(c.PublicURL); err == nil && c.TrackingHost == "" {
 		c.TrackingHost = u.Hostname()
 	}
@@ -440,6 +441,9 @@ func (l *loader) checkNumbers() {
 	if c.AuditRetention < 24*time.Hour {
 		l.wrong("audit_retention", "is %v, must be at least 24h", c.AuditRetention)
 	}
+	if c.ReportRetention < 15*24*time.Hour {
+		l.wrong("report_retention", "is %v, must be at least 360h, because readiness looks at 14 days", c.ReportRetention)
+	}
 	if c.ImportRetention < time.Hour {
 		l.wrong("import_retention", "is %v, must be at least 1h", c.ImportRetention)
 	}
@@ -510,6 +514,7 @@ func (l *loader) checkNames() {
 	name("hostname", c.Hostname)
 	name("caa_issuer", c.CAAIssuer)
 	name("managed_domain", c.ManagedDomain)
+	name("report_host", c.ReportHost)
 	for _, d := range c.SandboxDomains {
 		name("sandbox_domain", d)
 	}

@@ -79,6 +79,7 @@ type Config struct {
 
 	BounceHost             string `toml:"bounce_host" doc:"Host that receives bounces: the MX of the customers' return paths. Empty: hostname."`
 	InboundHost            string `toml:"inbound_host" doc:"Host that receives mail for customers' domains: their MX. Empty: hostname."`
+	ReportHost             string `toml:"report_host" doc:"Host of the addresses to which DMARC and TLS reports about customers' domains go. Its MX record must lead to a node with the role receiving. Empty: inbound_host of the domain's region."`
 	SPFInclude             string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses. Customers include it in their SPF records. Empty: hostname."`
 	TrackingHost           string `toml:"tracking_host" doc:"Host that customers' tracking domains point to with a CNAME record. Empty: the host of public_url."`
 	TrackingURL            string `toml:"tracking_url" doc:"Base URL of tracked links and pixels of domains without a verified tracking_subdomain, and of all domains with trust_domains. Empty: no tracking in domains without one. Links of the other domains begin with https:// and their tracking domain, which needs https_listen with acme, or a proxy before http_listen that has a certificate for it."`
@@ -153,6 +154,7 @@ type Config struct {
 	AuditRetention  time.Duration `toml:"audit_retention" live:"true" default:"8760h" doc:"How long audit log entries are kept."`
 	ImportRetention time.Duration `toml:"import_retention" live:"true" default:"720h" doc:"How long finished contact imports are kept, with their failed rows."`
 
+	ReportRetention   time.Duration `toml:"report_retention" default:"2160h" doc:"How long the counts of DMARC and TLS reports about customers' domains are kept. The files of the reports are deleted after 30 days at the latest."`
 	EmailRetention    time.Duration `toml:"email_retention" live:"true" default:"0s" doc:"How long sent emails are kept, with all their data. Emails that are still being delivered stay. A team may have a shorter time. 0s: forever."`
 	BodyRetention     time.Duration `toml:"body_retention" live:"true" default:"0s" doc:"How long the texts, headers and attachments of sent emails are kept. The emails and their events stay. 0s: as long as the emails."`
 	ReceivedRetention time.Duration `toml:"received_retention" live:"true" default:"0s" doc:"How long received emails are kept. 0s: forever."`

@@ -92,7 +92,7 @@ func TestDefaults(t *testing.T) {
 		CheckAuthentication: true, TLSReports: true, CFBL: true, FeedbackSenderID: "examplecom",
 		SandboxDomains: []string{"resend.dev"},
 		Roles:          []string{"api", "delivery", "jobs"}, MigrateOnStart: true, PartitionBy: "month",
-		LogRetention: 720 * time.Hour, AuditRetention: 8760 * time.Hour, ImportRetention: 720 * time.Hour,
+		LogRetention: 720 * time.Hour, AuditRetention: 8760 * time.Hour, ImportRetention: 720 * time.Hour, ReportRetention: 90 * 24 * time.Hour,
 		ShutdownGrace: 30 * time.Second,
 		AlertQueueAge: 10 * time.Minute, AlertBackupAge: 48 * time.Hour, OTLPSample: 1,
 		LogLevel: slog.LevelInfo, LogFormat: "text",

@@ -14,6 +14,7 @@
 package resources
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -46,6 +47,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/dnsadvice"
 	"github.com/postrider/postrider/internal/sending/domainconnect"
+	"github.com/postrider/postrider/internal/sending/domainreports"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/explain"
@@ -83,6 +85,14 @@ type Config struct {
 	MarkRoots      *x509.CertPool // of the authorities of BIMI certificates; nil if chains are not checked
 	GrantResources []string       // URLs that OAuth grants may be issued for; the API comes first
 	Aliases        []string       // other base URLs of this installation, such as http://127.0.0.1:3000
+	DomainReports  DomainReports
+}
+
+// DomainReports are the settings for reports about teams' domains.
+type DomainReports struct {
+	Host      string        // host of the addresses for reports; "" means the inbound host of the domain's region
+	OwnHosts  []string      // hosts from whose addresses this installation sends
+	Retention time.Duration // of the counts
 }
 
 // Hooks holds functions that the services use to call services in higher layers.
@@ -148,6 +158,7 @@ type Resources struct {
 	Explanations   *explain.Service
 	Approvals      *approvals.Service
 	CustomEvents   *customevents.Service
+	Reports        *domainreports.Service
 }
 
 // New builds the services. Services that listen to events are registered with the recorder.
@@ -156,7 +167,7 @@ func New(b Base, c Config, h Hooks) (*Resources, error) {
 		Audit: audit.New(b.DB, c.AuditRetention), Metrics: metrics.New(b.DB), Contents: content.New(b.DB)}
 	r.Suppressions = suppressions.New(b.DB, r.Recorder)
 	r.Templates = templates.New(b.DB, r.Contents, c.MaxSize)
-	for _, build := range []func(Config, Hooks) error{r.newDomains, r.newTeams, r.newServedPolicies,
+	for _, build := range []func(Config, Hooks) error{r.newDomains, r.newReports, r.newTeams, r.newServedPolicies,
 		r.newUsers, r.newMembers, r.newGrants,
 		r.newQuotas, r.newContacts, r.newEmails, r.newApprovals, r.newCustomEvents} {
 		if err := build(c, h); err != nil {
@@ -180,7 +191,10 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	}
 	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
 		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince, OnSendingLost: h.OnDomainLost,
-		Advised:    []func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error){r.policyRecords},
+		Advised: []func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error){r.policyRecords,
+			func(ctx context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
+				return r.Reports.Advised(ctx, d)
+			}},
 		Delegation: r.authority().Delegation, Authoritative: authoritative, Advice: r.Advice.Advice,
 		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
 			if err := r.Emails.OnDomainBack(ctx, tx, teamID, name); err != nil {
@@ -226,6 +240,24 @@ func (r *Resources) policyRecords(ctx context.Context, d *domains.Domain) (all [
 			Why: why})
 	}
 	return all, err
+}
+
+func (r *Resources) newReports(c Config, h Hooks) (err error) {
+	region := func(label string) domains.Region { return c.Domains.Regions[label] }
+	spf := []string{c.Domains.Default.SPFInclude}
+	for label := range c.Domains.Regions {
+		spf = append(spf, region(label).SPFInclude)
+	}
+	slices.Sort(spf)
+	spf = slices.DeleteFunc(slices.Compact(spf), func(name string) bool { return name == "" })
+	r.Reports, err = domainreports.New(domainreports.Config{
+		HostOf: func(label string) string {
+			return cmp.Or(c.DomainReports.Host, region(label).InboundHost, c.Domains.Default.InboundHost)
+		},
+		SPFHosts: spf, OwnHosts: c.DomainReports.OwnHosts, Retention: c.DomainReports.Retention,
+		Selectors: []string{c.Domains.Selector, c.Domains.SelectorEd25519},
+	}, domainreports.Deps{DB: r.DB, Blobs: r.Blobs, DNS: r.DNS, Domains: r.Domains, Log: r.Log, Notify: h.Notify})
+	return err
 }
 
 // sentSince reports whether a team has sent any emails from a domain since the given time.

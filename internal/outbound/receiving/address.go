@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/sending/domainreports"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
@@ -26,7 +27,12 @@ type target struct {
 	ref      tokens.Ref           // the email that a return path names
 	local    string               // the local part of the address if it is a return path
 	feedback bool                 // whether the address receives complaints
+
+	reportsOn domainreports.Target // the domain about which the address receives reports
 }
+
+// isEmail reports whether the address may receive the message as an email.
+func (p *target) isEmail() bool { return p.report == nil && p.reportsOn.DomainID == "" }
 
 // distinctTargets removes duplicate recipients. Two return paths with the same local part count as one, whatever their
 // hosts.
@@ -93,7 +99,7 @@ func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 		if name := strings.ToLower(local); name == "postmaster" || name == "abuse" {
 			return s.operatorTarget(ctx, p)
 		}
-		return p, unknown
+		return s.reportTarget(ctx, p, local)
 	}
 	if label, below, _ := strings.Cut(host, "."); s.c.ManagedDomain != "" && below == s.c.ManagedDomain {
 		return s.managedTarget(ctx, p, label)
@@ -143,6 +149,23 @@ func (s *Service) returnPathTarget(ctx context.Context, p target, of tokens.Ref,
 		return p, refuseMissing(err)
 	}
 	p.report, p.ref, p.local = &e, of, strings.ToLower(local)
+	return p, nil
+}
+
+// reportTarget returns the target of an address for reports about a domain. The random local part names the domain,
+// which need not be verified.
+func (s *Service) reportTarget(ctx context.Context, p target, local string) (target, error) {
+	if s.p.Reports == nil {
+		return p, unknown
+	}
+	on, ok, err := s.p.Reports.Find(ctx, local)
+	switch {
+	case err != nil:
+		return p, err
+	case !ok:
+		return p, unknown
+	}
+	p.reportsOn = on
 	return p, nil
 }
 

@@ -24,11 +24,15 @@ type Spam struct {
 
 // judge refuses messages in a mail loop, checks the message's origin, and runs the content filter. Messages that go
 // only to return paths are neither authenticated nor filtered: the address is signed, and a bounce may quote spam.
+// Messages that go only to addresses for reports are authenticated, but not filtered.
 func (s *Service) judge(ctx context.Context, m *incoming) error {
 	if hops(m.parsed) > hopsMax {
 		return smtpserver.Refuse(554, "5.4.6", "The message has passed through too many hosts: it goes in a circle")
 	}
-	if !slices.ContainsFunc(m.to, func(p target) bool { return p.report == nil }) {
+	some := func(is func(*target) bool) bool {
+		return slices.ContainsFunc(m.to, func(p target) bool { return is(&p) })
+	}
+	if !some(func(p *target) bool { return p.report == nil }) {
 		return nil
 	}
 	if s.p.Auth != nil {
@@ -39,7 +43,7 @@ func (s *Service) judge(ctx context.Context, m *incoming) error {
 			bytes.NewReader(m.body()), int64(len(m.body())))
 		m.auth = &r
 	}
-	if s.p.Milter == nil {
+	if s.p.Milter == nil || !some((*target).isEmail) {
 		return nil
 	}
 	return s.runContentFilter(ctx, m)

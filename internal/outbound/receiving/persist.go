@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/domainreports"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -35,7 +36,11 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 	if err != nil {
 		return false, err
 	}
-	if len(outcomes) == 0 && len(rows) == 0 {
+	reports, err := s.readReports(ctx, m)
+	if err != nil {
+		return false, err
+	}
+	if len(outcomes) == 0 && len(rows) == 0 && len(reports) == 0 {
 		return false, nil
 	}
 	return len(rows) > 0, s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -56,6 +61,11 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 		if err := s.count(ctx, tx, rows); err != nil {
 			return err
 		}
+		for _, d := range reports {
+			if err := s.p.Reports.Store(ctx, tx, d); err != nil {
+				return err
+			}
+		}
 		for _, e := range reportedEmails(outcomes) {
 			before, err := emails.LockReportHistory(ctx, tx, e.TeamID, e.ID, addressesIn(outcomes, e.ID))
 			if err != nil {
@@ -74,6 +84,31 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 		}
 		return s.p.Recorder.Record(ctx, tx, all...)
 	})
+}
+
+// readReports reads the reports about domains in a message, once for each domain to whose address it was sent. The
+// result is in the order of the domains, so that concurrent transactions lock them in the same order.
+func (s *Service) readReports(ctx context.Context, m *incoming) (all []*domainreports.Draft, err error) {
+	var on []domainreports.Target
+	for _, p := range m.to {
+		if p.reportsOn.DomainID != "" && !slices.Contains(on, p.reportsOn) {
+			on = append(on, p.reportsOn)
+		}
+	}
+	slices.SortFunc(on, func(a, b domainreports.Target) int { return cmp.Compare(a.DomainID, b.DomainID) })
+	for _, t := range on {
+		var d *domainreports.Draft
+		if !s.catchPanic(m.id, func() {
+			d, err = s.p.Reports.Read(ctx, t, domainreports.Message{Parsed: m.parsed, Results: m.auth})
+		}) {
+			d, err = domainreports.UnreadableDraft(t), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // count charges the received emails to their teams' quotas, in the order that package quotas requires.

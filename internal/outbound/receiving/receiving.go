@@ -1,11 +1,12 @@
 // Package receiving accepts and stores incoming mail: mail for the domains of teams, and bounces and complaints about
 // sent emails.
 //
-// Four kinds of recipients are accepted, and all others are refused. Teams receive mail for any local part at their
+// Five kinds of recipients are accepted, and all others are refused. Teams receive mail for any local part at their
 // verified receiving domains. Each team also receives mail for its host below the managed domain. Signed return paths
 // of emails that this installation sent receive bounces. The operator receives mail for postmaster and abuse at the
 // node's own hosts, and for the complaint addresses. If there are complaint addresses, fbl@ at each domain's
-// return-path host is one, too.
+// return-path host is one, too. At the node's own hosts, each domain of a team has a random address for DMARC and TLS
+// reports, which package domainreports reads.
 //
 // # Invariants
 //
@@ -60,6 +61,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/fairshare"
 	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/sending/domainreports"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -100,6 +102,7 @@ type Deps struct {
 	Blobs    *blob.Store
 	Keys     *keyring.Keyring
 	Domains  *domains.Service
+	Reports  *domainreports.Service `deps:"optional"` // if nil, no address for reports is accepted
 	Emails   *emails.Service
 	Teams    *teams.Service
 	Quotas   *quotas.Service

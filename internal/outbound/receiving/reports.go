@@ -47,7 +47,7 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 // receive the message as an email are returned too; they include complaint addresses if the message is not a valid
 // complaint.
 func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []target, err error) {
-	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return p.report != nil || p.feedback })
+	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return !p.isEmail() || p.feedback })
 	if len(rest) == len(m.to) {
 		return nil, rest, nil
 	}

@@ -1,0 +1,286 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/front/api/wire"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domainreports"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+type reportWire struct {
+	ID           string        `json:"id"`
+	Kind         *string       `json:"kind" enum:"dmarc,tls" doc:"Null if the message had no report."`
+	State        string        `json:"state" enum:"counted,overlapping,unreadable,discarded" doc:"Only counted reports change the views. overlapping: another report of the reporter covers a part of the same time. discarded: the report contradicts itself, or is about another domain."`
+	Reason       *string       `json:"reason" doc:"Why the report does not count."`
+	Proven       bool          `json:"proven" doc:"Whether the reporter is authenticated. Reports without proof are added up apart."`
+	Reporter     *string       `json:"reporter" doc:"The domain of the sender."`
+	Organization *string       `json:"organization" doc:"The reporter's name, as the report says."`
+	ReportID     *string       `json:"report_id"`
+	PolicyDomain *string       `json:"policy_domain"`
+	Begin        *wire.ISOTime `json:"begin"`
+	End          *wire.ISOTime `json:"end"`
+	Total        int64         `json:"total" doc:"Messages of a DMARC report, or sessions of a TLS report."`
+	Failed       int64         `json:"failed" doc:"Messages that passed neither DKIM nor SPF for the domain, or sessions that failed."`
+	Rows         int64         `json:"rows" doc:"Rows in the report."`
+	Repeats      int64         `json:"repeats" doc:"How many times the report came again."`
+	Size         int64         `json:"size" doc:"Bytes of the file."`
+	CreatedAt    wire.ISOTime  `json:"created_at"`
+}
+
+func isoOrNull(t time.Time) *wire.ISOTime {
+	if t.IsZero() {
+		return nil
+	}
+	return new(wire.ISOTime(t))
+}
+
+func reportToWire(r domainreports.Report) reportWire {
+	return reportWire{r.ID, orNull(string(r.Kind)), string(r.State), orNull(r.Reason), r.Proven, orNull(r.Reporter),
+		orNull(r.Organization), orNull(r.ReportID), orNull(r.PolicyDomain), isoOrNull(r.Begin), isoOrNull(r.End), r.Messages,
+		r.Failed, r.Rows, r.Repeats, r.Size, wire.ISOTime(r.ReceivedAt)}
+}
+
+type findingWire struct {
+	Kind     string  `json:"kind" doc:"own_signature, old_selector, missing_in_spf, unaligned, impostor or forwarder. In the view of TLS reports, a result type of RFC 8460, or unspecified."`
+	Source   *string `json:"source" doc:"An IP address, the name of a provider, or a mail host."`
+	Selector *string `json:"selector" doc:"The DKIM selector, if the finding is about one."`
+	Total    int64   `json:"total" doc:"Messages or sessions."`
+	Text     string  `json:"text"`
+	Advice   string  `json:"advice" doc:"What to do."`
+}
+
+func findingsToWire(all []domainreports.Finding) []findingWire {
+	out := []findingWire{}
+	for _, f := range all {
+		out = append(out, findingWire{string(f.Kind), orNull(f.Source), orNull(f.Selector), f.Messages, f.Says, f.Advice})
+	}
+	return out
+}
+
+type unprovenWire struct {
+	Total  int64 `json:"total"`
+	Failed int64 `json:"failed"`
+}
+
+type dmarcDayWire struct {
+	Day     string           `json:"day" format:"date"`
+	Passed  int64            `json:"passed"`
+	Failed  int64            `json:"failed"`
+	Classes map[string]int64 `json:"classes" doc:"All messages by the class of their source."`
+}
+
+type sourceWire struct {
+	Class       string  `json:"class" enum:"ours,provider,listed,unlisted,forwarded,unknown,rest" doc:"ours: an address of this installation. provider: in an include of the domain's SPF record. listed: in the SPF record itself. unlisted: signs with a key of the domain, but is not in the SPF record. forwarded: a valid signature of a known source, from another address. rest: sources whose details were not kept."`
+	Name        *string `json:"name" doc:"An IP address, or the name of a provider."`
+	Messages    int64   `json:"messages"`
+	Passed      int64   `json:"passed" doc:"Messages that passed DMARC."`
+	DKIMPassed  int64   `json:"dkim_passed"`
+	SPFPassed   int64   `json:"spf_passed"`
+	Quarantined int64   `json:"quarantined"`
+	Rejected    int64   `json:"rejected"`
+}
+
+func sourcesToWire(all []domainreports.Source) []sourceWire {
+	out := []sourceWire{}
+	for _, x := range all {
+		out = append(out, sourceWire{string(x.Class), orNull(x.Name), x.Messages, x.Passed, x.DKIM, x.SPF, x.Quarantined,
+			x.Rejected})
+	}
+	return out
+}
+
+type reporterWire struct {
+	Domain *string `json:"domain" doc:"Null for reporters whose details were not kept."`
+	Passed int64   `json:"passed"`
+	Failed int64   `json:"failed"`
+}
+
+type readinessWire struct {
+	Ready        bool     `json:"ready"`
+	Reasons      []string `json:"reasons" doc:"Why the domain is not ready."`
+	Policy       *string  `json:"policy" enum:"none,quarantine,reject" doc:"The policy that receivers apply now. Null if the domain has no DMARC record."`
+	Record       *string  `json:"record" doc:"The DMARC record that applies now."`
+	NextName     string   `json:"next_name"`
+	NextRecord   *string  `json:"next_record" doc:"The record with the next stricter policy. Null if the policy is the strictest one or unknown."`
+	Days         int      `json:"days" doc:"Days since the first report, at most 14."`
+	Messages     int64    `json:"messages"`
+	Known        int64    `json:"known" doc:"Messages from known sources."`
+	KnownPassed  int64    `json:"known_passed"`
+	Unknown      *string  `json:"unknown" doc:"The largest unknown source."`
+	UnknownTotal int64    `json:"unknown_total"`
+}
+
+type dmarcViewWire struct {
+	Object      string         `json:"object"`
+	DomainID    string         `json:"domain_id"`
+	Address     string         `json:"address" doc:"The address for reports, which belongs into the tag rua of the DMARC record."`
+	StartDate   string         `json:"start_date" format:"date"`
+	EndDate     string         `json:"end_date" format:"date"`
+	Messages    int64          `json:"messages"`
+	Passed      int64          `json:"passed"`
+	Days        []dmarcDayWire `json:"days"`
+	Sources     []sourceWire   `json:"sources" doc:"The 200 largest sources."`
+	MoreSources int            `json:"more_sources"`
+	Reporters   []reporterWire `json:"reporters"`
+	Others      []sourceWire   `json:"others" doc:"Unknown sources that send as the domain."`
+	Findings    []findingWire  `json:"findings"`
+	Unproven    unprovenWire   `json:"unproven" doc:"What reports without proof say. No other field includes it."`
+	Incomplete  bool           `json:"incomplete" doc:"Whether DNS did not answer, so that sources may be shown as unknown."`
+	Readiness   readinessWire  `json:"readiness" doc:"Whether the domain may take the next step of its policy. It is always about the last 14 full days."`
+}
+
+type tlsDayWire struct {
+	Day        string `json:"day" format:"date"`
+	Successful int64  `json:"successful"`
+	Failed     int64  `json:"failed"`
+}
+
+type tlsFailureWire struct {
+	Host     *string `json:"host" doc:"The mail host."`
+	Type     string  `json:"type" doc:"A result type of RFC 8460, or unspecified."`
+	Policy   *string `json:"policy" enum:"tlsa,sts,no-policy-found"`
+	Reporter *string `json:"reporter" doc:"The sender that failed."`
+	Sessions int64   `json:"sessions"`
+	Advice   string  `json:"advice" doc:"What to do."`
+}
+
+type tlsReporterWire struct {
+	Domain     *string `json:"domain"`
+	Successful int64   `json:"successful"`
+	Failed     int64   `json:"failed"`
+}
+
+type tlsViewWire struct {
+	Object       string            `json:"object"`
+	DomainID     string            `json:"domain_id"`
+	Address      string            `json:"address" doc:"The address for reports, which belongs into the tag rua of the record at _smtp._tls."`
+	StartDate    string            `json:"start_date" format:"date"`
+	EndDate      string            `json:"end_date" format:"date"`
+	Successful   int64             `json:"successful"`
+	Failed       int64             `json:"failed"`
+	Days         []tlsDayWire      `json:"days"`
+	Failures     []tlsFailureWire  `json:"failures" doc:"The 200 most frequent failures."`
+	MoreFailures int               `json:"more_failures"`
+	Reporters    []tlsReporterWire `json:"reporters"`
+	Findings     []findingWire     `json:"findings"`
+	Unproven     unprovenWire      `json:"unproven" doc:"What reports without proof say. No other field includes it."`
+}
+
+func dateOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// reported reads the domain and the period of a request for a view of reports.
+func (a *API) reported(ctx context.Context, c *wire.Call) (d domains.Domain, p domainreports.Period, err error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return d, p, err
+	}
+	q := c.Query()
+	day := func(name string, to *time.Time) error {
+		if !q.Has(name) {
+			return nil
+		}
+		t, err := time.Parse(time.DateOnly, q.Get(name))
+		if err != nil {
+			return fault.Invalidf(name, "The `%s` parameter must be a date such as 2026-04-30.", name)
+		}
+		*to = t
+		return nil
+	}
+	p = a.Services.Reports.LastDays(14)
+	last := p.To.AddDate(0, 0, -1)
+	if err := day("end_date", &last); err != nil {
+		return d, p, err
+	}
+	p.To = last.AddDate(0, 0, 1)
+	p.From = p.To.AddDate(0, 0, -15)
+	if err := day("start_date", &p.From); err != nil {
+		return d, p, err
+	}
+	d, err = a.Services.Domains.Get(ctx, c.TeamID, id)
+	return d, p, err
+}
+
+func (a *API) listDomainReports(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[reportWire], error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return wire.List[reportWire]{}, err
+	}
+	p, err := c.Page(20)
+	if err != nil {
+		return wire.List[reportWire]{}, err
+	}
+	d, err := a.Services.Domains.Get(ctx, c.TeamID, id)
+	if err != nil {
+		return wire.List[reportWire]{}, err
+	}
+	read := func(p page.Page) ([]domainreports.Report, bool, error) { return a.Services.Reports.Reports(ctx, &d, p) }
+	return wire.FullList(p, read, func(r domainreports.Report) string { return r.ID }, reportToWire)
+}
+
+func (a *API) dmarcReports(ctx context.Context, c *wire.Call, _ wire.None) (dmarcViewWire, error) {
+	d, p, err := a.reported(ctx, c)
+	if err != nil {
+		return dmarcViewWire{}, err
+	}
+	v, err := a.Services.Reports.DMARC(ctx, &d, p)
+	if err != nil {
+		return dmarcViewWire{}, err
+	}
+	address, err := a.Services.Reports.Address(ctx, &d)
+	if err != nil {
+		return dmarcViewWire{}, err
+	}
+	w := dmarcViewWire{Object: "dmarc_reports", DomainID: d.ID, Address: address, StartDate: dateOf(v.From),
+		EndDate: dateOf(v.To.AddDate(0, 0, -1)), Messages: v.Messages, Passed: v.Passed, Days: []dmarcDayWire{},
+		Sources: sourcesToWire(v.Sources), MoreSources: v.MoreSources, Reporters: []reporterWire{},
+		Others: sourcesToWire(v.Others), Findings: findingsToWire(v.Findings),
+		Unproven: unprovenWire{v.Apart.Messages, v.Apart.Failed}, Incomplete: v.Incomplete}
+	for _, x := range v.Days {
+		day := dmarcDayWire{dateOf(x.Day), x.Passed, x.Failed, map[string]int64{}}
+		for class, n := range x.Classes {
+			day.Classes[string(class)] = n
+		}
+		w.Days = append(w.Days, day)
+	}
+	for _, x := range v.Reporters {
+		w.Reporters = append(w.Reporters, reporterWire{orNull(x.Domain), x.Passed, x.Messages - x.Passed})
+	}
+	r := &v.Readiness
+	w.Readiness = readinessWire{r.Ready, orEmpty(r.Reasons), orNull(r.Policy), orNull(r.Record), r.Name, orNull(r.Next),
+		r.Days, r.Messages, r.Known, r.KnownPassed, orNull(r.Unknown), r.UnknownCount}
+	return w, nil
+}
+
+func (a *API) tlsReports(ctx context.Context, c *wire.Call, _ wire.None) (tlsViewWire, error) {
+	d, p, err := a.reported(ctx, c)
+	if err != nil {
+		return tlsViewWire{}, err
+	}
+	v, err := a.Services.Reports.TLS(ctx, &d, p)
+	if err != nil {
+		return tlsViewWire{}, err
+	}
+	address, err := a.Services.Reports.Address(ctx, &d)
+	if err != nil {
+		return tlsViewWire{}, err
+	}
+	w := tlsViewWire{Object: "tls_reports", DomainID: d.ID, Address: address, StartDate: dateOf(v.From),
+		EndDate: dateOf(v.To.AddDate(0, 0, -1)), Successful: v.Successful, Failed: v.Failed, Days: []tlsDayWire{},
+		Failures: []tlsFailureWire{}, MoreFailures: v.MoreFailures, Reporters: []tlsReporterWire{},
+		Findings: findingsToWire(v.Findings), Unproven: unprovenWire{v.Apart.Messages, v.Apart.Failed}}
+	for _, x := range v.Days {
+		w.Days = append(w.Days, tlsDayWire{dateOf(x.Day), x.Successful, x.Failed})
+	}
+	for _, x := range v.Failures {
+		w.Failures = append(w.Failures, tlsFailureWire{orNull(x.Host), x.Type, orNull(x.Policy), orNull(x.Reporter),
+			x.Sessions, x.Advice})
+	}
+	for _, x := range v.Reporters {
+		w.Reporters = append(w.Reporters, tlsReporterWire{orNull(x.Domain), x.Successful, x.Failed})
+	}
+	return w, nil
+}

@@ -1,0 +1,244 @@
+package domainreports
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/postrider/postrider/internal/mail/dmarc"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/tlsrpt"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+const (
+	tokenBytes  = 10
+	tokenLength = 16
+)
+
+var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+func newToken() string {
+	b := make([]byte, tokenBytes)
+	rand.Read(b)
+	return tokenEncoding.EncodeToString(b)
+}
+
+func isToken(local string) bool {
+	b, err := tokenEncoding.DecodeString(local)
+	return err == nil && len(local) == tokenLength && len(b) == tokenBytes
+}
+
+// Target is a domain that receives a report.
+type Target struct{ TeamID, DomainID, Domain string }
+
+// Find returns the domain whose reports go to a local part. If no domain has it, ok is false. Find does not require a
+// team id, because the address determines the team.
+func (s *Service) Find(ctx context.Context, local string) (t Target, ok bool, err error) {
+	local = strings.ToLower(local)
+	if !isToken(local) {
+		return t, false, nil
+	}
+	return targetOf(ctx, s.p.DB.Reader, local)
+}
+
+// Address returns the address for reports about a domain. The first call creates it.
+func (s *Service) Address(ctx context.Context, d *domains.Domain) (string, error) {
+	token, err := tokenOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
+	if err == nil && token == "" {
+		token, err = s.createToken(ctx, d)
+	}
+	if err != nil {
+		return "", fmt.Errorf("address for reports about %s: %w", d.Name, err)
+	}
+	return token + "@" + s.c.HostOf(d.Region), nil
+}
+
+// Advised returns the records with which reports about a domain arrive: its DMARC record, and its record for TLS
+// reports. They contain what the present records say. A DMARC record never becomes weaker: if the domain has none of
+// its own, the advised record has the policy that applies to the domain now.
+func (s *Service) Advised(ctx context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
+	address, err := s.Address(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	own, err := s.advisedDMARC(ctx, d, address)
+	if err != nil {
+		return nil, err
+	}
+	tls := domains.AdvisedRecord{Purpose: domains.PurposeTLSReports, Name: tlsrpt.RecordName(d.Name), Type: "TXT",
+		Value: "v=TLSRPTv1; rua=mailto:" + address,
+		Why:   "Other mail systems then report each day whether they reached your mail hosts over TLS."}
+	texts, err := s.p.DNS.TXT(ctx, tls.Name)
+	// The zone of a delegated domain must not depend on a look-up in itself.
+	if err != nil && !errors.Is(err, resolve.ErrNotFound) && d.Setup != domains.SetupDelegation {
+		return nil, fmt.Errorf("look up %s: %w", tls.Name, err)
+	}
+	if found, err := tlsrpt.FindRecord(texts); err == nil && len(found.Targets) > 0 {
+		for _, text := range texts {
+			if _, err := tlsrpt.ParseRecord(text); err == nil {
+				tls.Value = withTarget(text, "mailto:"+address)
+			}
+		}
+	}
+	return []domains.AdvisedRecord{own, tls}, nil
+}
+
+// advisedDMARC returns the advised DMARC record of a domain. It stores the record, because the zone of a delegated
+// domain no longer has what its owner published before. A delegated domain keeps the stored record.
+func (s *Service) advisedDMARC(ctx context.Context, d *domains.Domain, address string) (domains.AdvisedRecord, error) {
+	stored, err := recordOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
+	if err != nil {
+		return domains.AdvisedRecord{}, err
+	}
+	if d.Setup == domains.SetupDelegation && stored != "" {
+		return domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT",
+			Value: withTarget(stored, "mailto:"+address),
+			Why:   "Other mail systems then report each day which mail uses your domain. The policy is that of before."}, nil
+	}
+	own, err := s.dmarcRecord(ctx, d.Name, address)
+	if err == nil && own.Value != stored {
+		err = s.saveRecord(ctx, d, own.Value)
+	}
+	return own, err
+}
+
+// dmarcRecord returns the advised DMARC record of a domain, by a look-up of the present one.
+func (s *Service) dmarcRecord(ctx context.Context, domain, address string) (domains.AdvisedRecord, error) {
+	r := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + domain, Type: "TXT",
+		Why: "Other mail systems then report each day which mail uses your domain. The policy stays as it is."}
+	found, err := dmarc.NewWalker(s.p.DNS.TXT).Discover(ctx, domain)
+	if err != nil {
+		return r, fmt.Errorf("look up the DMARC record of %s: %w", domain, err)
+	}
+	r.Value = adviseRecord(&found, domain, "mailto:"+address)
+	for _, d := range found.Discarded {
+		if d.Domain == domain {
+			r.Why = fmt.Sprintf("The domain has %d DMARC records, so none of them counts. Replace all of them by this one.",
+				len(d.Records))
+		}
+	}
+	return r, nil
+}
+
+// adviseRecord returns the DMARC record of a domain with a target for reports.
+func adviseRecord(found *dmarc.Discovery, domain, target string) string {
+	if found.At == domain {
+		return withTarget(found.Text, target)
+	}
+	base := ""
+	for _, d := range found.Discarded {
+		if d.Domain == domain {
+			base = strictest(d.Records)
+		}
+	}
+	if base == "" {
+		policy := found.Requested
+		if policy == "" {
+			policy = dmarc.None
+		}
+		base = "v=DMARC1; p=" + string(policy)
+		if found.Requested != "" && found.Record.Testing {
+			base += "; t=y"
+		}
+	}
+	return withTarget(base, target)
+}
+
+// strictest returns the record with the strictest policy. The first of several equal ones counts.
+func strictest(records []string) (best string) {
+	rank := map[dmarc.Policy]int{"": 0, dmarc.None: 1, dmarc.Quarantine: 2, dmarc.Reject: 3}
+	most := -1
+	for _, text := range records {
+		if r, ok := dmarc.Parse(text); ok && rank[r.P] > most {
+			best, most = text, rank[r.P]
+		}
+	}
+	return best
+}
+
+// tag is a field of a record.
+type tag struct{ name, value string }
+
+func tagsOf(text string) (all []tag) {
+	for part := range strings.SplitSeq(text, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		all = append(all, tag{strings.TrimSpace(name), strings.TrimSpace(value)})
+	}
+	return all
+}
+
+func textOf(all []tag) string {
+	parts := make([]string, len(all))
+	for i, t := range all {
+		parts[i] = t.name + "=" + t.value
+	}
+	return strings.Join(parts, "; ")
+}
+
+// withTarget returns a record whose tag rua also has the target. All other tags stay.
+func withTarget(text, target string) string {
+	all := tagsOf(text)
+	for i, t := range all {
+		if t.name != "rua" {
+			continue
+		}
+		for uri := range strings.SplitSeq(t.value, ",") {
+			if strings.EqualFold(strings.TrimSpace(uri), target) {
+				return text
+			}
+		}
+		all[i].value = strings.TrimPrefix(t.value+","+target, ",")
+		return textOf(all)
+	}
+	return textOf(append(all, tag{"rua", target}))
+}
+
+// Policy steps, from the mildest to the strictest. In test mode, receivers act one step milder.
+type step struct {
+	policy  dmarc.Policy
+	testing bool
+}
+
+var steps = []step{{dmarc.None, false}, {dmarc.Quarantine, true}, {dmarc.Quarantine, false}, {dmarc.Reject, true},
+	{dmarc.Reject, false}}
+
+// nextStep returns a DMARC record with the next stricter policy, or "" if the record has the strictest one. The tags of
+// RFC 7489 that no longer exist are left out.
+func nextStep(text string) string {
+	r, ok := dmarc.Parse(text)
+	if !ok {
+		return ""
+	}
+	at := step{r.P, r.Testing && r.P != dmarc.None}
+	if r.Invalid || r.P == "" {
+		at = steps[0]
+	}
+	next := step{}
+	for i := range len(steps) - 1 {
+		if steps[i] == at {
+			next = steps[i+1]
+		}
+	}
+	if next.policy == "" {
+		return ""
+	}
+	out := []tag{{"v", "DMARC1"}, {"p", string(next.policy)}}
+	for _, t := range tagsOf(text) {
+		switch t.name {
+		case "v", "p", "t", "pct", "rf", "ri":
+		default:
+			out = append(out, t)
+		}
+	}
+	if next.testing {
+		out = append(out, tag{"t", "y"})
+	}
+	return textOf(out)
+}

@@ -1,0 +1,359 @@
+package domainreports
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/mail/dmarcrpt"
+	"github.com/postrider/postrider/internal/mail/mailparse"
+	"github.com/postrider/postrider/internal/mail/tlsrpt"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+const (
+	blobPrefix = "reports/"
+	peekMax    = 64 << 10 // unpacked bytes that are read to recognize a file
+	reasonMax  = 300      // bytes
+	nameMax    = 253
+	idMax      = 255
+)
+
+// Message is a message for the address of a domain.
+type Message struct {
+	Parsed  *mailparse.Parsed
+	Results *authres.Results // nil if the message was not authenticated
+}
+
+// Draft is what a message becomes when it is stored.
+type Draft struct {
+	target  Target
+	reports []*draft
+}
+
+// draft is a report with its rows.
+type draft struct {
+	Report
+	rows     []row
+	sessions []sessions
+}
+
+// Read reads the reports in a message. An error means that the client must try again later.
+func (s *Service) Read(ctx context.Context, t Target, m Message) (*Draft, error) {
+	if err := s.reading.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("wait to read a report: %w", err)
+	}
+	defer s.reading.Release(1)
+	d := &Draft{target: t}
+	sender := senderOf(&m)
+	for _, f := range reportFiles(m.Parsed) {
+		x, err := s.readFile(ctx, &t, &m, &sender, &f)
+		if err != nil {
+			return nil, err
+		}
+		d.reports = append(d.reports, x)
+	}
+	if len(d.reports) == 0 {
+		d.reports = []*draft{{Report: Report{State: Unreadable, Reporter: sender.domain,
+			Reason: "The message has no report: no part of it begins as gzip, ZIP, XML or JSON does."}}}
+	}
+	return d, nil
+}
+
+// UnreadableDraft returns the draft of a message that could not be parsed.
+func UnreadableDraft(t Target) *Draft {
+	return &Draft{target: t, reports: []*draft{{Report: Report{State: Unreadable,
+		Reason: "The message could not be read."}}}}
+}
+
+// readFile reads one file, and stores it as a blob.
+func (s *Service) readFile(ctx context.Context, t *Target, m *Message, by *sender, f *file) (*draft, error) {
+	x := &draft{Report: Report{Kind: f.kind, Reporter: by.domain, Size: int64(len(f.content))}}
+	x.Proven = by.byKey || by.byPolicy && f.kind == DMARC
+	var err error
+	if f.kind == TLS {
+		err = x.readTLS(t, m, f)
+	} else {
+		err = x.readDMARC(ctx, t, f, s.own(ctx))
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("read a report: %w", ctx.Err())
+	}
+	if err == nil {
+		err = x.checkPeriod(s.c.Now(), min(maxAge, s.c.Retention))
+	}
+	var c contradiction
+	switch {
+	case errors.As(err, &c):
+		x.State, x.Reason = Discarded, sentence(string(c))
+	case err != nil:
+		x.State, x.Reason = Unreadable, sentence(err.Error())
+	default:
+		x.State = Counted
+		x.dedupe = dedupe(&x.Report)
+	}
+	if x.State != Counted {
+		x.rows, x.sessions = nil, nil
+		x.Messages, x.Failed, x.Rows, x.ownMessages, x.ownFailed = 0, 0, 0, 0, 0
+	}
+	return x, s.keepFile(ctx, x, f.content)
+}
+
+// keepFile stores the file of a report, unless it is large and without proof.
+func (s *Service) keepFile(ctx context.Context, x *draft, content []byte) error {
+	if !x.Proven && len(content) > maxUnproven || len(content) == 0 {
+		return nil
+	}
+	x.blobKey = blobPrefix + id.New()
+	if _, err := s.p.Blobs.Put(ctx, x.blobKey, bytes.NewReader(content)); err != nil {
+		return fmt.Errorf("store the file of a report: %w", err)
+	}
+	return nil
+}
+
+// contradiction is why a report is discarded.
+type contradiction string
+
+func (c contradiction) Error() string { return string(c) }
+
+// sentence returns an error's text as a sentence for people.
+func sentence(text string) string {
+	text = db.Text(strings.ToUpper(text[:1])+text[1:], reasonMax)
+	return strings.TrimRight(text, ".") + "."
+}
+
+func (x *draft) checkPeriod(now time.Time, age time.Duration) error {
+	switch {
+	case x.End.Sub(x.Begin) > maxPeriod:
+		return errors.New("the report covers more than 32 days")
+	case x.Begin.After(now.Add(oneDay)):
+		return errors.New("the period of the report has not begun yet")
+	case x.End.Before(now.Add(-age)):
+		return fmt.Errorf("the period of the report ended more than %d days ago", int(age/oneDay))
+	}
+	return nil
+}
+
+// dedupe returns the key by which a repeated report is recognized. Reports without proof have keys of their own, so
+// that a forged report does not keep the genuine one from counting.
+func dedupe(r *Report) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%t\x00%s\x00%s", r.Kind, r.Proven, r.Reporter, r.ReportID)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// sender says for which domain a message is authenticated.
+type sender struct {
+	domain   string // in From
+	byKey    bool   // an aligned signature is valid
+	byPolicy bool   // DMARC passes
+}
+
+func senderOf(m *Message) (by sender) {
+	if len(m.Parsed.From) != 1 {
+		return by
+	}
+	by.domain = db.Text(strings.ToLower(m.Parsed.From[0].Domain), nameMax)
+	if m.Results == nil || by.domain == "" {
+		return by
+	}
+	by.byPolicy = m.Results.DMARC.Result == "pass"
+	for _, v := range m.Results.DKIM {
+		by.byKey = by.byKey || v.Result == "pass" && related(v.Domain, by.domain)
+	}
+	return by
+}
+
+// related reports whether two domains have the same registrable domain, as relaxed alignment demands.
+func related(a, b string) bool {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	if a == "" || b == "" {
+		return false
+	}
+	x, err1 := publicsuffix.EffectiveTLDPlusOne(a)
+	y, err2 := publicsuffix.EffectiveTLDPlusOne(b)
+	return a == b || err1 == nil && err2 == nil && x == y
+}
+
+// isWithin reports whether a name is a domain or below it.
+func isWithin(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
+
+// file is a part of a message that looks like a report.
+type file struct {
+	kind    Kind
+	name    string
+	content []byte
+}
+
+// reportFiles returns the parts that look like reports. If no file does, the text of the message itself may.
+func reportFiles(p *mailparse.Parsed) (all []file) {
+	for i := range p.Files {
+		f := &p.Files[i]
+		if kind := kindOf(f.Content, f.Filename+" "+f.ContentType); kind != "" && len(all) < maxReports {
+			all = append(all, file{kind, f.Filename, f.Content})
+		}
+	}
+	if len(all) == 0 {
+		text := []byte(strings.TrimSpace(p.Text()))
+		if kind := kindOf(text, ""); kind != "" {
+			all = append(all, file{kind, "", text})
+		}
+	}
+	return all
+}
+
+// kindOf recognizes a report by its first bytes. The name helps only with archives that are damaged.
+func kindOf(content []byte, name string) Kind {
+	switch {
+	case bytes.HasPrefix(content, []byte("PK\x03\x04")):
+		return DMARC
+	case !bytes.HasPrefix(content, []byte{0x1f, 0x8b}):
+		return kindOfText(content[:min(len(content), peekMax)])
+	}
+	if r, err := gzip.NewReader(bytes.NewReader(content)); err == nil {
+		start, _ := io.ReadAll(bufio.NewReader(io.LimitReader(r, peekMax)))
+		if kind := kindOfText(start); kind != "" {
+			return kind
+		}
+	}
+	if name = strings.ToLower(name); strings.Contains(name, "json") || strings.Contains(name, "tlsrpt") {
+		return TLS
+	}
+	return DMARC
+}
+
+func kindOfText(start []byte) Kind {
+	start = bytes.TrimLeft(bytes.TrimPrefix(start, []byte("\ufeff")), " \t\r\n\x00")
+	switch {
+	case bytes.HasPrefix(start, []byte("{")):
+		return TLS
+	case bytes.HasPrefix(start, []byte("<")):
+		return DMARC
+	}
+	return ""
+}
+
+// readDMARC reads a DMARC report and adds its rows up.
+func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks) error {
+	sums := newSums(own, t.Domain)
+	h, err := dmarcrpt.Read(bytes.NewReader(f.content), int64(len(f.content)), func(r dmarcrpt.Row) error {
+		sums.add(&r)
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	x.Organization, x.ReportID = db.Text(h.Org, nameMax), db.Text(h.ID, idMax)
+	x.Begin, x.End, x.PolicyDomain = h.Begin, h.End, h.Policy.Domain
+	if !isWithin(t.Domain, h.Policy.Domain) && !isWithin(h.Policy.Domain, t.Domain) {
+		return contradiction(fmt.Sprintf("The report is about %s, not about %s", db.Text(h.Policy.Domain, nameMax),
+			t.Domain))
+	}
+	x.Messages, x.Failed, x.Rows = sums.messages, sums.failed, sums.rows
+	x.ownMessages, x.ownFailed = sums.ownMessages, sums.ownFailed
+	x.rows = sums.all()
+	return nil
+}
+
+// readTLS reads a TLS report. A report that its subject or file name contradicts is discarded (RFC 8460 section 5.6).
+func (x *draft) readTLS(t *Target, m *Message, f *file) error {
+	r, err := tlsrpt.Read(f.content)
+	if err != nil {
+		return err
+	}
+	x.Organization, x.ReportID = db.Text(r.Organization, nameMax), db.Text(r.ID, idMax)
+	x.Begin, x.End = r.Begin, r.End
+	about := false
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		name := cleanName(p.Policy.Domain)
+		if x.PolicyDomain == "" || name == t.Domain {
+			x.PolicyDomain = name
+		}
+		about = about || name == t.Domain
+	}
+	if c := x.contradicts(m, f, r); c != "" {
+		return contradiction(c)
+	}
+	// The policy domain of DANE is the name of a mail host, which may lie in another domain. The field in the header then
+	// says which domain is meant.
+	if !about && cleanName(headerOf(m, tlsrpt.DomainField)) != t.Domain {
+		return contradiction(fmt.Sprintf("The report is about %s, not about %s", x.PolicyDomain, t.Domain))
+	}
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		x.Messages += p.Successful + p.Failed
+		x.Failed += p.Failed
+		x.Rows += int64(len(p.Failures))
+	}
+	x.sessions = sessionsOf(r)
+	return nil
+}
+
+func cleanName(name string) string {
+	return db.Text(strings.ToLower(strings.TrimSuffix(strings.TrimSpace(name), ".")), nameMax)
+}
+
+func headerOf(m *Message, name string) string {
+	for _, f := range m.Parsed.Header {
+		if strings.EqualFold(f.Name, name) {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+// subjectForm matches subjects such as "Report Domain: a.example Submitter: b.example Report-ID: <1@b.example>".
+var subjectForm = regexp.MustCompile(`(?i)^\s*Report Domain:\s*(\S+)\s+Submitter:\s*(\S+)`)
+
+// contradicts returns how the subject or the file name contradicts a TLS report, or "". Ids are not compared, because
+// large reporters write them differently in the subject and in the report. Names in other forms are ignored.
+func (x *draft) contradicts(m *Message, f *file, r *tlsrpt.Report) string {
+	names := map[string]bool{}
+	for i := range r.Policies {
+		names[cleanName(r.Policies[i].Policy.Domain)] = true
+	}
+	if m.Parsed != nil {
+		if found := subjectForm.FindStringSubmatch(m.Parsed.Subject); found != nil {
+			if name := cleanName(found[1]); !names[name] && !x.isHeaderDomain(m, name) {
+				return fmt.Sprintf("The subject names the domain %s, and the report is about %s", name, x.PolicyDomain)
+			}
+		}
+	}
+	parts := strings.Split(f.name, "!")
+	if len(parts) < 4 {
+		return ""
+	}
+	if name := cleanName(parts[1]); !names[name] && !x.isHeaderDomain(m, name) {
+		return fmt.Sprintf("The file name has the domain %s, and the report is about %s", name, x.PolicyDomain)
+	}
+	end, _, _ := strings.Cut(parts[3], ".")
+	for _, c := range []struct {
+		text string
+		want time.Time
+	}{{parts[2], r.Begin}, {end, r.End}} {
+		if n, err := strconv.ParseInt(c.text, 10, 64); err == nil && time.Unix(n, 0).Sub(c.want).Abs() > time.Minute {
+			return "The period in the file name differs from that in the report"
+		}
+	}
+	return ""
+}
+
+// isHeaderDomain reports whether a name is the domain that the header field for it names.
+func (x *draft) isHeaderDomain(m *Message, name string) bool {
+	return name != "" && cleanName(headerOf(m, tlsrpt.DomainField)) == name
+}

@@ -1,0 +1,242 @@
+package domainreports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// targetOf does not require a team id, because the address determines the team.
+func targetOf(ctx context.Context, r db.Reader, token string) (t Target, ok bool, err error) {
+	err = r.QueryRow(ctx, `SELECT a.team_id, a.domain_id, d.name FROM report_addresses a
+		JOIN domains d ON d.id = a.domain_id AND d.team_id = a.team_id WHERE a.token = $1`, token).Scan((*db.ID)(&t.TeamID),
+		(*db.ID)(&t.DomainID), &t.Domain)
+	if errors.Is(err, db.ErrNoRows) {
+		return Target{}, false, nil
+	}
+	if err != nil {
+		return Target{}, false, fmt.Errorf("find the domain of an address for reports: %w", err)
+	}
+	return t, true, nil
+}
+
+// tokenOf returns a domain's token, or "" if it has none yet.
+func tokenOf(ctx context.Context, r db.Reader, teamID, domainID string) (token string, err error) {
+	err = r.QueryRow(ctx, `SELECT token FROM report_addresses WHERE domain_id = $1 AND team_id = $2`, db.ID(domainID),
+		db.ID(teamID)).Scan(&token)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	return token, err
+}
+
+func (s *Service) createToken(ctx context.Context, d *domains.Domain) (token string, err error) {
+	err = s.p.DB.Update(db.WithoutAddition(ctx), func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO report_addresses (domain_id, team_id, token, noticed_at, dmarc)
+			VALUES ($1, $2, $3, 0, '') ON CONFLICT (domain_id) DO NOTHING`, db.ID(d.ID), db.ID(d.TeamID), newToken())
+		if err != nil {
+			return err
+		}
+		token, err = tokenOf(ctx, tx.Reader, d.TeamID, d.ID)
+		return err
+	})
+	return token, err
+}
+
+// recordOf returns the stored DMARC record of a domain, or "".
+func recordOf(ctx context.Context, r db.Reader, teamID, domainID string) (text string, err error) {
+	err = r.QueryRow(ctx, `SELECT dmarc FROM report_addresses WHERE domain_id = $1 AND team_id = $2`, db.ID(domainID),
+		db.ID(teamID)).Scan(&text)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the stored DMARC record: %w", err)
+	}
+	return text, nil
+}
+
+func (s *Service) saveRecord(ctx context.Context, d *domains.Domain, text string) error {
+	err := s.p.DB.Update(db.WithoutAddition(ctx), func(tx *db.Tx) error {
+		tx.Queue(ctx, `UPDATE report_addresses SET dmarc = $3 WHERE domain_id = $1 AND team_id = $2`, db.ID(d.ID),
+			db.ID(d.TeamID), db.Text(text, recordMax))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store the DMARC record of %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+const recordMax = 4 << 10
+
+// lockReports serializes the transactions that store reports about a domain, because limits and overlaps depend on
+// those that are stored.
+func lockReports(ctx context.Context, tx *db.Tx, domainID string) error {
+	if err := tx.Serialize(ctx, "reports of "+domainID); err != nil {
+		return fmt.Errorf("wait for others that store reports about domain %s: %w", domainID, err)
+	}
+	return nil
+}
+
+// dayCounts counts what a domain received on a day.
+type dayCounts struct {
+	reports, others int64 // proven ones, and others
+	rows, otherRows int64
+	bytes, dropped  int64
+}
+
+func countsOf(ctx context.Context, r db.Reader, t *Target, day int64) (c dayCounts, err error) {
+	err = r.QueryRow(ctx, `SELECT reports, others, stored_rows, other_rows, bytes, dropped FROM report_days
+		WHERE domain_id = $1 AND day = $2 AND team_id = $3`, db.ID(t.DomainID), day, db.ID(t.TeamID)).Scan(&c.reports,
+		&c.others, &c.rows, &c.otherRows, &c.bytes, &c.dropped)
+	if errors.Is(err, db.ErrNoRows) {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("count the reports of a day: %w", err)
+	}
+	return c, nil
+}
+
+func saveCounts(ctx context.Context, tx *db.Tx, t *Target, day int64, c *dayCounts) {
+	tx.Queue(ctx, `INSERT INTO report_days (domain_id, team_id, day, reports, others, stored_rows, other_rows, bytes,
+		dropped) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (domain_id, day) DO UPDATE SET
+		reports = excluded.reports, others = excluded.others, stored_rows = excluded.stored_rows,
+		other_rows = excluded.other_rows, bytes = excluded.bytes, dropped = excluded.dropped`, db.ID(t.DomainID),
+		db.ID(t.TeamID), day, c.reports, c.others, c.rows, c.otherRows, c.bytes, c.dropped)
+}
+
+// noteRepeat increases the number of repetitions of a stored report. It returns false if the report is not stored.
+func noteRepeat(ctx context.Context, tx *db.Tx, t *Target, dedupe string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE received_reports SET repeats = repeats + 1 WHERE domain_id = $1 AND dedupe = $2
+		AND dedupe <> '' AND team_id = $3`, db.ID(t.DomainID), dedupe, db.ID(t.TeamID))
+	return n > 0, err
+}
+
+// overlaps reports whether a counted report of the same reporter has a period in common with a report.
+func overlaps(ctx context.Context, r db.Reader, t *Target, x *Report) (bool, error) {
+	var one int
+	err := r.QueryRow(ctx, `SELECT 1 FROM received_reports WHERE domain_id = $1 AND kind = $2 AND proven = $3
+		AND reporter = $4 AND begins > $5 AND begins < $6 AND ends > $7 AND organization = $8 AND policy_domain = $9
+		AND state = 'counted' AND team_id = $10 LIMIT 1`, db.ID(t.DomainID), string(x.Kind), x.Proven, x.Reporter,
+		db.Micros(x.Begin.Add(-maxPeriod-1)), db.Micros(x.End), db.Micros(x.Begin), x.Organization, x.PolicyDomain,
+		db.ID(t.TeamID)).Scan(&one)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+const reportColumns = `id, kind, state, reason, proven, reporter, organization, report_id, policy_domain, begins, ends,
+	messages, failed, report_rows, repeats, size, blob_key, own_messages, own_failed, received_at`
+
+func insertReport(ctx context.Context, tx *db.Tx, t *Target, x *Report) {
+	tx.Proof(`SELECT 1 FROM received_reports WHERE id = $1`, db.ID(x.ID))
+	tx.Queue(ctx, `INSERT INTO received_reports (team_id, domain_id, dedupe, `+reportColumns+`) VALUES ($1, $2, $3, $4, $5,
+		$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`, db.ID(t.TeamID),
+		db.ID(t.DomainID), x.dedupe, db.ID(x.ID), string(x.Kind), string(x.State), x.Reason, x.Proven, x.Reporter,
+		x.Organization, x.ReportID, x.PolicyDomain, db.Micros(x.Begin), db.Micros(x.End), x.Messages, x.Failed, x.Rows,
+		x.Repeats, x.Size, x.blobKey, x.ownMessages, x.ownFailed, db.Micros(x.ReceivedAt))
+}
+
+func scanReport(r db.Row) (x Report, err error) {
+	var kind, state string
+	var begins, ends, at int64
+	err = r.Scan((*db.ID)(&x.ID), &kind, &state, &x.Reason, &x.Proven, &x.Reporter, &x.Organization, &x.ReportID,
+		&x.PolicyDomain, &begins, &ends, &x.Messages, &x.Failed, &x.Rows, &x.Repeats, &x.Size, &x.blobKey, &x.ownMessages,
+		&x.ownFailed, &at)
+	if errors.Is(err, db.ErrNoRows) {
+		return x, fault.NotFoundf("Report not found")
+	}
+	x.Kind, x.State, x.Begin, x.End, x.ReceivedAt = Kind(kind), State(state), db.Time(begins), db.Time(ends), db.Time(at)
+	x.HasFile = x.blobKey != ""
+	return x, err
+}
+
+func listReports(ctx context.Context, r db.Reader, teamID, domainID string, p page.Page) ([]Report, bool, error) {
+	return page.Query(ctx, r, page.Select{Text: `SELECT ` + reportColumns + ` FROM received_reports
+		WHERE domain_id = $1 AND team_id = $2`, ID: "id", Args: []any{db.ID(domainID), db.ID(teamID)}}, p, scanReport)
+}
+
+func getReport(ctx context.Context, r db.Reader, teamID, domainID, reportID string) (Report, error) {
+	return scanReport(r.QueryRow(ctx, `SELECT `+reportColumns+` FROM received_reports WHERE id = $1 AND domain_id = $2
+		AND team_id = $3`, db.ID(reportID), db.ID(domainID), db.ID(teamID)))
+}
+
+// addRows adds messages to the rows of a day.
+func addRows(ctx context.Context, tx *db.Tx, t *Target, day int64, reporter string, proven bool, rows []row) {
+	if len(rows) == 0 {
+		return
+	}
+	n := len(rows)
+	texts := map[string][]string{}
+	add := func(column, value string) { texts[column] = append(texts[column], value) }
+	own, dkim, spf, counts := make([]bool, n), make([]bool, n), make([]bool, n), make([]int64, n)
+	for i, r := range rows {
+		from := reporter
+		if r.source == "" {
+			from = ""
+		}
+		add("digest", r.digest(from, proven))
+		add("reporter", from)
+		add("source", r.source)
+		add("header_from", r.headerFrom)
+		add("disposition", r.disposition)
+		add("dkim_domain", r.dkimDomain)
+		add("selector", r.selector)
+		add("dkim_result", r.dkimResult)
+		add("spf_domain", r.spfDomain)
+		add("spf_result", r.spfResult)
+		own[i], dkim[i], spf[i], counts[i] = r.own, r.dkim, r.spf, r.messages
+	}
+	tx.QueueRows(ctx, `received_dmarc_rows (domain_id, team_id, day, proven, digest, reporter, source, own, header_from,
+		disposition, dkim, spf, dkim_domain, selector, dkim_result, spf_domain, spf_result, messages)`,
+		`ON CONFLICT (domain_id, day, digest) DO UPDATE SET messages = received_dmarc_rows.messages + excluded.messages`,
+		db.ID(t.DomainID), db.ID(t.TeamID), day, proven, texts["digest"], texts["reporter"], texts["source"], own,
+		texts["header_from"], texts["disposition"], dkim, spf, texts["dkim_domain"], texts["selector"],
+		texts["dkim_result"], texts["spf_domain"], texts["spf_result"], counts)
+}
+
+// addSessions adds TLS sessions to the rows of a day.
+func addSessions(ctx context.Context, tx *db.Tx, t *Target, day int64, reporter string, proven bool, all []sessions) {
+	if len(all) == 0 {
+		return
+	}
+	var digests, reporters, types, names, results, hosts []string
+	var counts []int64
+	for _, x := range all {
+		from := reporter
+		if x.isFolded() {
+			from = ""
+		}
+		digests, reporters = append(digests, x.digest(from, proven)), append(reporters, from)
+		types, names = append(types, x.policyType), append(names, x.policyDomain)
+		results, hosts, counts = append(results, x.result), append(hosts, x.host), append(counts, x.count)
+	}
+	tx.QueueRows(ctx, `received_tls_rows (domain_id, team_id, day, proven, digest, reporter, policy_type, policy_domain,
+		result, host, sessions)`, `ON CONFLICT (domain_id, day, digest) DO UPDATE
+		SET sessions = received_tls_rows.sessions + excluded.sessions`, db.ID(t.DomainID), db.ID(t.TeamID), day, proven,
+		digests, reporters, types, names, results, hosts, counts)
+}
+
+// noticedAt returns when the team was last told of failing signatures of this installation.
+func noticedAt(ctx context.Context, r db.Reader, t *Target) (at int64, err error) {
+	err = r.QueryRow(ctx, `SELECT noticed_at FROM report_addresses WHERE domain_id = $1 AND team_id = $2`,
+		db.ID(t.DomainID), db.ID(t.TeamID)).Scan(&at)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, nil
+	}
+	return at, err
+}
+
+func saveNotice(ctx context.Context, tx *db.Tx, t *Target, at time.Time) {
+	tx.Queue(ctx, `UPDATE report_addresses SET noticed_at = $3 WHERE domain_id = $1 AND team_id = $2`, db.ID(t.DomainID),
+		db.ID(t.TeamID), db.Micros(at))
+}

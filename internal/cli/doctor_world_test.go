@@ -174,6 +174,7 @@ func newDoctorWorld(t *testing.T, p *installation) *doctorWorld {
 	w.zone.set(t, doctorHost+". 60 IN A 127.0.0.1", doctorHost+". 60 IN A 127.0.0.3",
 		"1.0.0.127.in-addr.arpa. 60 IN PTR "+doctorHost+".", "3.0.0.127.in-addr.arpa. 60 IN PTR "+doctorHost+".",
 		doctorHost+`. 60 IN TXT "v=spf1 ip4:127.0.0.0/8 -all"`, `_dmarc.acme.example. 60 IN TXT "v=DMARC1; p=none"`,
+		`customer.example._report._dmarc.`+doctorHost+`. 60 IN TXT "v=DMARC1"`,
 		"provider.example. 60 IN MX 10 mx.provider.example.", "mx.provider.example. 60 IN A 127.0.0.2",
 		"signed.example. 60 IN A 127.0.0.2", "bogus.example. 60 IN A 127.0.0.2",
 		"2.0.0.127.ip.list.example. 60 IN A 127.0.0.2", "test.name.list.example. 60 IN A 127.0.0.2")

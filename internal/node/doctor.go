@@ -112,9 +112,6 @@ func sourcesOf(c config.Config) gather.Sources {
 	for _, f := range diskFolders(c) {
 		s.Folders = append(s.Folders, gather.Folder{Setting: f.setting, Path: f.path})
 	}
-	if c.DNSZone != "" && domains.IsPublicHost(c.InboundHost) {
-		s.ReportHost = c.InboundHost
-	}
 	s.BlobPlace, _, _ = strings.Cut(c.BlobURL, "?")
 	s.Relay = func(ctx context.Context, r config.Relay) error {
 		return delivery.TryRelay(ctx, relayOf(r), c.Hostname)

@@ -170,6 +170,36 @@ func (o *one) checkPolicy(d *DMARC) {
 	}
 }
 
+// ReportHost is a host of the addresses for reports about customers' domains.
+type ReportHost struct {
+	Name    string
+	At      string   // the name that was looked up: that of the record for one customer
+	Records []string // TXT
+	Err     error
+}
+
+// checkReports checks that reporters may send DMARC reports about customers' domains to this installation (RFC 9990
+// section 4).
+func checkReports(f *Facts) []Finding {
+	o := one{id: "dmarc.reports"}
+	for _, h := range f.Reports {
+		allowed := slices.ContainsFunc(h.Records, func(text string) bool {
+			return strings.EqualFold(tag(text, "v"), "DMARC1")
+		})
+		switch {
+		case allowed:
+			o.ok(h.Name, "Reporters may send DMARC reports about customers' domains to the host.")
+		case h.Err != nil && !errors.Is(h.Err, resolve.ErrNotFound):
+			o.add(NotChecked, h.Name, "The DNS servers gave no answer about the record that allows DMARC reports.",
+				"See the finding dns.servers.")
+		default:
+			o.add(Warning, h.Name, "Reporters send no DMARC reports about customers' domains to the host, because no record "+
+				"allows it.", "Add a TXT record at *._report._dmarc."+h.Name+": v=DMARC1")
+		}
+	}
+	return o.all
+}
+
 // tag returns the value of a tag in a record of the form name=value; name=value.
 func tag(record, name string) string {
 	for part := range strings.SplitSeq(record, ";") {

@@ -74,6 +74,7 @@ type Facts struct {
 	Resolver *Resolver
 	SPF      []SPF
 	DMARC    []DMARC
+	Reports  []ReportHost
 	Notices  *Notices
 	Domains  *Domains
 	Web      *Web
@@ -90,15 +91,14 @@ type Facts struct {
 	Lists        []List
 	// NameServers are those of dns_names; nil without dns_zone.
 	NameServers *NameServers
-	ReportHost  *ReportHost // nil if no node receives reports
-	Outside     *Outside    // what another installation sees; nil if none was asked
+	Outside     *Outside // what another installation sees; nil if none was asked
 }
 
 // Check judges the facts. The findings are in a fixed order: by topic, and then as the facts are.
 func Check(f Facts) []Finding {
 	var all []Finding
 	for _, check := range []func(*Facts) []Finding{checkHost, checkSource, checkOutside, checkInbound, checkPort25In,
-		checkSubmission, checkMailHosts, checkTLSA, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkReportHost,
+		checkSubmission, checkMailHosts, checkTLSA, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkReports,
 		checkNameServers, checkNotices, checkDomains,
 		checkWeb, checkRequests, checkDestinations, checkClock, checkDisks, checkBlobs, checkDatabase, checkKey,
 		checkSecretFiles, checkBackup, checkLists} {

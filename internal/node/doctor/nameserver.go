@@ -124,34 +124,3 @@ func checkNameServer(s *NameServer, zone string, o *one) {
 		o.ok(subject, "The server answers over UDP and TCP.")
 	}
 }
-
-// ReportHost is what the DNS says about the address for reports about customers' domains.
-type ReportHost struct {
-	Host    string
-	Records []string // TXT records at *._report._dmarc.Host
-	Err     error
-}
-
-// checkReportHost judges whether others may send DMARC reports about customers' domains to the host (RFC 9990 section 4).
-func checkReportHost(f *Facts) []Finding {
-	r := f.ReportHost
-	if r == nil {
-		return nil
-	}
-	o := one{id: "reports.authorisation"}
-	name := "*._report._dmarc." + r.Host
-	authorised := slices.ContainsFunc(r.Records, func(text string) bool {
-		version, _, _ := strings.Cut(text, ";")
-		return strings.TrimSpace(version) == "v=DMARC1"
-	})
-	switch {
-	case authorised:
-		o.ok(r.Host, "The host may receive DMARC reports about customers' domains.")
-	case r.Err != nil:
-		o.add(NotChecked, r.Host, "The DNS servers gave no answer about the record at "+name+".", "See the finding dns.servers.")
-	default:
-		o.add(Warning, r.Host, "Without a record at "+name+", receivers send no DMARC reports about customers' domains to this "+
-			"host.", "Add a TXT record at "+name+": v=DMARC1")
-	}
-	return o.all
-}

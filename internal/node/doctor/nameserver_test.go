@@ -23,7 +23,6 @@ func withNameServers() doctor.Facts {
 		f.Config.DNSAddresses = append(f.Config.DNSAddresses, name+"="+a.String())
 	}
 	f.NameServers = n
-	f.ReportHost = &doctor.ReportHost{Host: "in.example.com", Records: []string{"v=DMARC1"}}
 	return f
 }
 
@@ -57,10 +56,6 @@ func TestNameServers(t *testing.T) {
 			"nameserver.recursion failure open resolver|Stop the other server"},
 		{"serials", func(f *doctor.Facts) { f.NameServers.Servers[0].UDP.Serial = 6 },
 			"nameserver.serials warning different versions|lasts for more than a minute"},
-		{"no authorisation of reports", func(f *doctor.Facts) { f.ReportHost.Records = []string{"v=spf1 -all"} },
-			"reports.authorisation warning no DMARC reports|*._report._dmarc.in.example.com: v=DMARC1"},
-		{"no answer about reports", func(f *doctor.Facts) { f.ReportHost.Records, f.ReportHost.Err = nil, errSilent },
-			"reports.authorisation not_checked no answer|dns.servers"},
 	} {
 		f := withNameServers()
 		c.change(&f)

@@ -88,10 +88,8 @@ type Sources struct {
 	TLSA func(ctx context.Context) ([]doctor.TLSA, error)
 	// Port returns the address of an open listener of this process by the name of its setting, or "".
 	Port func(setting string) string
-	// AuthorityPort is the port of the servers of DNS zones; 0 means 53. ReportHost is the host for reports about
-	// customers' domains; "" if it is not checked.
+	// AuthorityPort is the port of the servers of DNS zones; 0 means 53.
 	AuthorityPort uint16
-	ReportHost    string
 
 	From *From // the installation that looks from outside; may be nil
 }
@@ -128,7 +126,7 @@ func Collect(ctx context.Context, s Sources) doctor.Facts {
 	c := &collector{Sources: s, roots: Roots(s.Config.ACMECAFile)}
 	c.f = doctor.Facts{Now: time.Now(), Config: s.Config, Local: localAddrs()}
 	c.together(ctx, c.machine, c.key, c.blobs, c.database, c.resolver, c.host, c.inbound, c.submission, c.mailHosts, c.tlsa,
-		c.outgoing, c.dmarc, c.domains, c.web, c.requests, c.clock, c.outside, c.nameServers, c.reportHost)
+		c.outgoing, c.dmarc, c.domains, c.web, c.requests, c.clock, c.outside, c.nameServers)
 	c.together(ctx, c.spf, c.lists) // these need the addresses of the host name
 	return c.f
 }

@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -112,10 +113,24 @@ func (c *collector) spf(ctx context.Context) {
 	}
 }
 
-// dmarc looks up the policy for the domain of the host name, which is the sender of bounces.
+// dmarc looks up the policy for the domain of the host name, which is the sender of bounces, and the records that allow
+// reports about customers' domains.
 func (c *collector) dmarc(ctx context.Context) {
 	if c.Config.Transport == "direct" {
 		c.f.DMARC = append(c.f.DMARC, c.policy(ctx, c.Config.Hostname))
+	}
+	if !slices.Contains(c.Config.Roles, "receiving") {
+		return
+	}
+	hosts := []string{cmp.Or(c.Config.ReportHost, c.Config.InboundHost)}
+	for _, r := range c.Config.Regions {
+		hosts = append(hosts, cmp.Or(c.Config.ReportHost, r.InboundHost))
+	}
+	slices.Sort(hosts)
+	for _, host := range slices.Compact(hosts) {
+		h := doctor.ReportHost{Name: host, At: "customer.example._report._dmarc." + host}
+		h.Records, h.Err = c.dns().TXT(ctx, h.At)
+		c.f.Reports = append(c.f.Reports, h)
 	}
 }
 

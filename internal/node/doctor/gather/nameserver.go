@@ -97,16 +97,3 @@ func (c *collector) askNameServer(ctx context.Context, a netip.Addr, network, na
 	}
 	return r
 }
-
-// reportHost looks up whether the host for reports may receive those about other domains.
-func (c *collector) reportHost(ctx context.Context) {
-	if c.ReportHost == "" {
-		return
-	}
-	r := &doctor.ReportHost{Host: c.ReportHost}
-	r.Records, r.Err = c.dns().TXT(ctx, "postrider-check._report._dmarc."+c.ReportHost)
-	if errors.Is(r.Err, resolve.ErrNotFound) {
-		r.Err = nil
-	}
-	c.f.ReportHost = r
-}

@@ -72,13 +72,10 @@ func TestNameServers(t *testing.T) {
 	port, _ := strconv.Atoi(text)
 
 	c := &collector{Sources: Sources{AuthorityPort: uint16(port), Allowed: func(netip.Addr) bool { return true },
-		ReportHost: "in.host.example",
 		Config: config.Config{DNSZone: "dns.host.example", DNSNames: []string{"ns1.dns.host.example", "ns2.dns.host.example"},
 			DNSAddresses: []string{"ns1.dns.host.example=127.0.0.1", "ns2.dns.host.example=127.0.0.2"}},
-		DNS: resolverFor(t, "ns1.dns.host.example. 60 IN A 127.0.0.1", "ns2.dns.host.example. 60 IN A 127.0.0.3",
-			`postrider-check._report._dmarc.in.host.example. 60 IN TXT "v=DMARC1"`)}}
+		DNS: resolverFor(t, "ns1.dns.host.example. 60 IN A 127.0.0.1", "ns2.dns.host.example. 60 IN A 127.0.0.3")}}
 	c.nameServers(t.Context())
-	c.reportHost(t.Context())
 	n := c.f.NameServers
 	if n == nil || len(n.Servers) != 3 || n.Err == nil {
 		t.Fatalf("%+v", n)
@@ -92,8 +89,5 @@ func TestNameServers(t *testing.T) {
 	}
 	if x := n.Servers[2]; x.Configured || !x.InDNS || x.Addr.String() != "127.0.0.3" {
 		t.Errorf("the address of the DNS: %+v", x)
-	}
-	if r := c.f.ReportHost; r == nil || len(r.Records) != 1 || r.Err != nil {
-		t.Errorf("report host: %+v", r)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"

@@ -217,7 +217,7 @@ func (r *Resources) authority() *authority.Client {
 func (r *Resources) newServedPolicies(c Config, h Hooks) (err error) {
 	r.ServedPolicies, err = servedpolicies.New(servedpolicies.Config{PublicHost: c.PolicyHost,
 		TrustRecords: c.Domains.TrustDomains}, servedpolicies.Deps{DB: r.DB, Recorder: r.Recorder, Domains: r.Domains,
-		DNS: r.DNS, Notify: h.Notify, Fetch: h.FetchPolicy, Certificate: h.MailCertificate,
+		DNS: r.DNS, Notify: h.Notify, Fetch: h.FetchPolicy, Certificate: h.MailCertificate, Reports: r.Reports.Sessions,
 		Suspended: func(ctx context.Context, teamID string) (bool, error) {
 			team, err := r.Teams.Get(ctx, teamID)
 			if fault.KindOf(err) == fault.NotFound {

@@ -188,6 +188,8 @@ func (d *driver) everything(otherKey string) {
 	})
 	d.do("GET", "/domains/"+domain, "")
 	d.do("POST", "/domains/"+domain+"/keys/rotate", `{"emergency":true}`)
+	d.do("GET", "/domains/"+domain+"/setup", "")
+	d.do("PUT", "/domains/"+domain+"/setup", `{"setup":"records"}`)
 	d.do("DELETE", "/domains/"+d.do("POST", "/domains", `{"name":"gone.example"}`), "")
 	d.pages("/domains")
 	other := &driver{started: d.started, key: otherKey}

@@ -9,6 +9,7 @@ import (
 
 // methodNames lists the names of methods that do not follow from methods and paths by the rules of [methodName].
 var methodNames = map[string]string{
+	"PUT /domains/{domain_id}/setup": "ChangeSetup",
 	"POST /emails":                   "Send",
 	"POST /emails/batch":             "SendBatch",
 	"POST /emails/checks":            "Check",

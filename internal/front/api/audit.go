@@ -117,6 +117,7 @@ var irregularActions = map[string]string{
 	"POST /domains/{domain_id}/verify":                             "domain.verification_started",
 	"PUT /domains/{domain_id}/mta-sts":                             "domain.mta_sts_updated",
 	"POST /domains/{domain_id}/keys/rotate":                        "domain.keys_rotated",
+	"PUT /domains/{domain_id}/setup":                               "domain.setup_changed",
 	"PATCH /team/members/{user_id}":                                audit.MemberRoleChanged,
 	"DELETE /team/members/{user_id}":                               audit.MemberRemoved,
 	"POST /team/invitations":                                       audit.MemberInvited,

@@ -44,9 +44,9 @@ type capabilitiesWire struct {
 }
 
 type recordWire struct {
-	Record   string `json:"record" enum:"SPF,DKIM,Receiving,Tracking,TrackingCAA"`
+	Record   string `json:"record" enum:"SPF,DKIM,Receiving,Tracking,TrackingCAA,Delegation"`
 	Name     string `json:"name"`
-	Type     string `json:"type" enum:"MX,TXT,CNAME,CAA"`
+	Type     string `json:"type" enum:"MX,TXT,CNAME,CAA,NS"`
 	TTL      string `json:"ttl"`
 	Status   string `json:"status" enum:"not_started,pending,verified,failed,temporary_failure"`
 	Value    string `json:"value"`

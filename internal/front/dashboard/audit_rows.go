@@ -79,6 +79,7 @@ var actionWords = map[string]string{
 	"domain.mta_sts_updated":      "changed the MTA-STS policy of the domain",
 	"domain.keys_rotated":         "replaced the DKIM keys of the domain",
 	"domain.claim_verified":       "checked the claim to the domain",
+	"domain.setup_changed":        "changed the set-up of the domain",
 	"template.restored":           "restored an earlier version of the template",
 	"audit.exported":              "exported the audit log",
 	"logs.exported":               "exported the request log",

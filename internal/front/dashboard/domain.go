@@ -32,6 +32,7 @@ type domainView struct {
 	Root     string        // to which the names are relative, if records are not found; else ""
 	Whole    bool          // whether other missing records are shown with their whole names
 	Claim    *claimView
+	Setup    *setupView // nil for claims
 
 	Settings bool // whether the tab with the settings is shown
 	Form     *web.Form
@@ -89,6 +90,11 @@ func (c *call) domainPage(status int, data domainView) error {
 	data.Deleting = data.Deleting || c.r.URL.Query().Has("delete")
 	now := c.Now()
 	records := c.Domains.Records(&d)
+	if !d.Placeholder && !data.Settings {
+		if data.Setup, err = c.setupOf(d.ID); err != nil {
+			return err
+		}
+	}
 	whole := false // whether a name of a missing record is shown with the whole domain
 	for i := range records {
 		r := &records[i]
@@ -154,7 +160,8 @@ func (c *call) domainPage(status int, data domainView) error {
 
 // purposes names records by their internal names.
 var purposes = map[string]string{"mx": "Return path", "spf": "SPF", "dkim": "DKIM", "dkim-ed25519": "DKIM, Ed25519",
-	"receiving": "Receiving", "tracking": "Tracking", "caa": "Certificates"}
+	"receiving": "Receiving", "tracking": "Tracking", "caa": "Certificates", "cname-rp": "Return path",
+	"cname-s1": "DKIM, first name", "cname-s2": "DKIM, second name", "ns": "Delegation"}
 
 // optional are the records without which the domain works.
 var optional = map[string]bool{"dkim-ed25519": true, "tracking": true, "caa": true}
@@ -227,18 +234,21 @@ func left(d time.Duration) string {
 
 // sentence says what works, and until when.
 func sentence(d *domains.Domain, records []domains.Record, now time.Time) string {
+	if d.UsesFormerSetup() {
+		return "Mail goes on with the former set-up until the records below are found."
+	}
 	if d.Sending && d.Receiving && d.MaySend() && d.MayReceive() {
-		s, r := missing(records, now, "mx", "spf", "dkim"), missing(records, now, "receiving", "dkim")
+		s, r := missing(records, now, d.SendingKeys()...), missing(records, now, d.ReceivingKeys()...)
 		if s == "" && r == "" {
 			return "Sending and receiving work."
 		}
 	}
 	var all []string
 	if d.Sending {
-		all = append(all, capability("Sending", d.MaySend(), records, now, "mx", "spf", "dkim"))
+		all = append(all, capability("Sending", d.MaySend(), records, now, d.SendingKeys()...))
 	}
 	if d.Receiving {
-		all = append(all, capability("Receiving", d.MayReceive(), records, now, "receiving", "dkim"))
+		all = append(all, capability("Receiving", d.MayReceive(), records, now, d.ReceivingKeys()...))
 	}
 	return strings.Join(all, " ")
 }
@@ -312,7 +322,7 @@ func zoneFile(records []domains.Record) string {
 		switch r.Type {
 		case "MX":
 			value = fmt.Sprintf("%d %s.", r.Priority, value)
-		case "CNAME":
+		case "CNAME", "NS":
 			value += "."
 		case "TXT":
 			parts := ""

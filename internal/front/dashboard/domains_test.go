@@ -114,6 +114,34 @@ func statusOf(name string) int {
 	return 422
 }
 
+// A member chooses the set-up of a domain on its page.
+func TestDomainSetupPage(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v, d := b.visitor(teams.Admin), b.domainOf(b.acme.TeamID)
+		at := "/app/domains/" + d.ID
+		v.shows(at, 200, "Change set-up", `value="records" checked`, "This delegates all of acme.example")
+		v.says(at+"/setup", url.Values{"setup": {"mx"}}, 422, "must be records, cname or delegation")
+		v.says(at+"/setup", url.Values{"setup": {"cname"}}, 200, "Set-up changed.", `value="cname" checked`,
+			"DKIM, first name", "s1._domainkey", ".s1.dns.postrider.test")
+		b.eventually("the domain is verified", func() bool { return b.domainOf(b.acme.TeamID).FormerSetup == "" })
+		v.shows(at, 200, "Sending works.")
+		b.found(d.ID, `{"mx":{"status":"verified"},"spf":{"status":"verified"},"dkim":{"status":"verified"},
+			"cname-s1":{"status":"pending","since":NOW,"found":"other.example"}}`)
+		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE domains SET former_setup = 'records' WHERE id = $1`, db.ID(d.ID))
+			return err
+		}))
+		v.shows(at, 200, "the former one (Single records)", "Mail goes on with the former set-up", "Replace other.example")
+		viewer := b.visitor(teams.Viewer)
+		if text := viewer.shows(at, 200, "Set-up"); strings.Contains(text, "Change set-up") {
+			t.Error("a viewer sees the button")
+		}
+		viewer.says(at+"/setup", url.Values{"setup": {"records"}}, 403)
+		b.visitorOf(b.other.TeamID, teams.Owner).says(at+"/setup", url.Values{"setup": {"records"}}, 404)
+	})
+}
+
 // found stores what a look-up has found. NOW stands for the present time.
 func (b *board) found(domainID, checks string) {
 	b.t.Helper()

@@ -68,6 +68,8 @@ func (p *Pages) routes() []route {
 			serve: (*call).saveMTASTS},
 		{pattern: "POST /app/domains/{id}/verify", scope: teams.DomainsWrite, action: "domain.verification_started",
 			serve: (*call).verifyDomain},
+		{pattern: "POST /app/domains/{id}/setup", scope: teams.DomainsWrite, action: "domain.setup_changed",
+			serve: (*call).changeSetup},
 		{pattern: "POST /app/domains/{id}/claim", scope: teams.DomainsWrite, action: "domain.claim_verified",
 			serve: (*call).verifyClaim},
 		{pattern: "POST /app/domains/{id}/delete", scope: teams.DomainsWrite, action: "domain.deleted",

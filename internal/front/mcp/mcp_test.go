@@ -172,8 +172,8 @@ func TestToolsByScope(t *testing.T) {
 			{f.grant("emails:read"), []string{"explain_delivery", "get_email", "get_metrics", "list_email_events",
 				"list_emails"}},
 			{f.grant("broadcasts:write"), []string{"create_broadcast", "update_broadcast"}},
-			{f.grant("receiving:read domains:write"), []string{"create_domain", "get_received", "list_received",
-				"verify_domain"}},
+			{f.grant("receiving:read domains:write"), []string{"change_domain_setup", "create_domain", "get_received",
+				"list_received", "verify_domain"}},
 			{f.grant("emails:send"), []string{"confirm_send", "send_email"}},
 			{f.grant("audit:read"), nil},
 		} {
@@ -257,6 +257,7 @@ func TestEachTool(t *testing.T) {
 		}
 		domain := create("create_domain", with{"name": "new.example"})
 		a.do("verify_domain", with{"domain_id": domain}, nil)
+		a.do("change_domain_setup", with{"domain_id": domain, "setup": "cname"}, nil)
 		contact := create("create_contact", with{"email": "jo@example.net", "first_name": "Jo", "last_name": nil})
 		a.do("update_contact", with{"contact": "jo@example.net", "first_name": nil, "last_name": "Doe"}, nil)
 		segment := create("create_segment", with{"name": "All"})
@@ -273,8 +274,9 @@ func TestEachTool(t *testing.T) {
 			"get_email": {"email_id": email}, "list_email_events": {"email_id": email},
 			"explain_delivery": {"email_id": email},
 			"get_received":     {"email_id": received}, "get_domain": {"domain_id": domain},
-			"get_contact":   {"contact": contact},
-			"get_broadcast": {"broadcast_id": broadcast}, "get_segment": {"segment_id": segment},
+			"get_domain_setup": {"domain_id": domain},
+			"get_contact":      {"contact": contact},
+			"get_broadcast":    {"broadcast_id": broadcast}, "get_segment": {"segment_id": segment},
 			"list_suppressions": {"origin": "manual"}, "get_suppression": {"suppression": "no@example.net"},
 			"get_metrics":               {"metrics": "sent,delivered", "dimensions": "period"},
 			"get_broadcast_results":     {"broadcast_id": broadcast},

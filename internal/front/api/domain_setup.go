@@ -1,0 +1,159 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"github.com/postrider/postrider/internal/front/api/wire"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+type changeSetupIn struct {
+	Setup string `json:"setup" doc:"How the owner puts the records into the DNS. records: each record. cname: three CNAME records for sending. delegation: one set of NS records." enum:"records,cname,delegation"`
+}
+
+type setupChoice struct {
+	Setup     string  `json:"setup" enum:"records,cname,delegation"`
+	Available bool    `json:"available"`
+	Reason    *string `json:"reason" doc:"Why the set-up cannot be chosen."`
+	Warning   *string `json:"warning" doc:"What to consider before choosing the set-up."`
+}
+
+type setupRecord struct {
+	Record   string   `json:"record" enum:"SPF,DKIM,Receiving,Tracking,TrackingCAA,Delegation"`
+	Name     string   `json:"name" doc:"The name, relative to the registrable domain."`
+	FullName string   `json:"full_name" doc:"The whole name."`
+	Type     string   `json:"type" enum:"MX,TXT,CNAME,CAA,NS"`
+	TTL      string   `json:"ttl"`
+	Status   string   `json:"status" enum:"not_started,pending,verified,failed,temporary_failure"`
+	Value    string   `json:"value"`
+	Priority int      `json:"priority,omitzero" doc:"Only in MX records."`
+	Found    []string `json:"found" doc:"The values that the last look-up found instead of the wanted one."`
+	Advice   *string  `json:"advice" doc:"What to do so that the record is verified."`
+}
+
+type setupAdvised struct {
+	Purpose string   `json:"purpose" enum:"dmarc,tls_reports,mta_sts,bimi"`
+	Name    string   `json:"name" doc:"The whole name."`
+	Type    string   `json:"type" enum:"TXT,CNAME,TLSA,A,AAAA"`
+	Value   string   `json:"value"`
+	Why     string   `json:"why" doc:"What the record is good for."`
+	Status  string   `json:"status" doc:"missing: there is no such record. different: the name has another record of this kind." enum:"not_started,verified,missing,different"`
+	Found   []string `json:"found" doc:"The values that the last look-up found instead of the wanted one."`
+}
+
+type setupField struct {
+	Label string `json:"label" doc:"The provider's word for the field. Empty if it is not known."`
+	Value string `json:"value"`
+}
+
+type setupForm struct {
+	FullName string     `json:"full_name" doc:"The full_name of the record."`
+	Type     string     `json:"type"`
+	Name     setupField `json:"name"`
+	Value    setupField `json:"value"`
+}
+
+type setupProblem struct {
+	Code     string   `json:"code" doc:"The kind of mistake, such as name_doubled. New kinds may be added."`
+	FullName string   `json:"full_name" doc:"The name at which the mistake is."`
+	Type     string   `json:"type" doc:"The type of the record."`
+	Found    []string `json:"found" doc:"The values there."`
+	Text     string   `json:"text" doc:"What is wrong and what to do."`
+}
+
+type setupProvider struct {
+	Name      *string     `json:"name" doc:"The DNS provider, if it was recognized."`
+	Link      *string     `json:"link" doc:"The provider's page with the records of the domain."`
+	ApplyLink *string     `json:"apply_link" doc:"A page at which the provider installs the records by itself."`
+	Notes     []string    `json:"notes"`
+	Forms     []setupForm `json:"forms" doc:"The records as they are entered in the provider's form."`
+}
+
+type setupWire struct {
+	Object      string         `json:"object"`
+	ID          string         `json:"id" doc:"The ID of the domain."`
+	Name        string         `json:"name" doc:"The domain."`
+	Setup       string         `json:"setup" doc:"The chosen set-up." enum:"records,cname,delegation"`
+	FormerSetup *string        `json:"former_setup" doc:"The set-up before, while its records are still found. The domain also works with them."`
+	Status      string         `json:"status" doc:"The status of the domain. It counts the records of the chosen set-up." enum:"not_started,pending,verified,failed,partially_verified,partially_failed"`
+	Setups      []setupChoice  `json:"setups"`
+	Records     []setupRecord  `json:"records" doc:"The records of the chosen set-up."`
+	Former      []setupRecord  `json:"former_records" doc:"The records of former_setup that the chosen set-up does not have."`
+	Advised     []setupAdvised `json:"advised" doc:"Records that the domain can do without. They do not count in status."`
+	Provider    *setupProvider `json:"provider" doc:"Null if the DNS was not examined."`
+	Problems    []setupProblem `json:"problems" doc:"Mistakes in the DNS of the domain."`
+}
+
+// valuesFound returns the values that a look-up found, which are stored one per line.
+func valuesFound(text string) []string {
+	if text == "" {
+		return []string{}
+	}
+	return strings.Split(text, "\n")
+}
+
+func setupRecords(all []domains.Record) []setupRecord {
+	list := []setupRecord{}
+	for _, r := range all {
+		list = append(list, setupRecord{r.Kind, r.Name, r.FQDN, r.Type, "Auto", string(r.Status), r.Value, r.Priority,
+			valuesFound(r.Found), orNull(r.Advice())})
+	}
+	return list
+}
+
+func setupToWire(v domains.Setup) setupWire {
+	d := &v.Domain
+	w := setupWire{Object: "domain_setup", ID: d.ID, Name: d.Name, Setup: d.Setup, FormerSetup: orNull(d.FormerSetup),
+		Status: string(d.Status), Setups: []setupChoice{}, Records: setupRecords(v.Records), Former: setupRecords(v.Former),
+		Advised: []setupAdvised{}, Problems: []setupProblem{}}
+	for _, c := range v.Choices {
+		w.Setups = append(w.Setups, setupChoice{c.Setup, c.Reason == "", orNull(c.Reason), orNull(c.Warning)})
+	}
+	for _, a := range v.Advised {
+		w.Advised = append(w.Advised, setupAdvised{a.Purpose, a.Name, a.Type, a.Value, a.Why, string(a.State),
+			valuesFound(a.Found)})
+	}
+	if v.Advice == nil {
+		return w
+	}
+	p := &setupProvider{Name: orNull(v.Advice.Provider), Link: orNull(v.Advice.Link),
+		ApplyLink: orNull(v.Advice.ApplyLink), Notes: append([]string{}, v.Advice.Notes...), Forms: []setupForm{}}
+	for _, f := range v.Advice.Forms {
+		for _, r := range v.Records {
+			if r.Key == f.Key {
+				p.Forms = append(p.Forms, setupForm{r.FQDN, r.Type, setupField{f.NameLabel, f.Name},
+					setupField{f.ValueLabel, f.Value}})
+				break
+			}
+		}
+	}
+	w.Provider = p
+	for _, x := range v.Advice.Problems {
+		w.Problems = append(w.Problems, setupProblem{x.Code, x.Name, x.Type, valuesFound(x.Found), x.Text})
+	}
+	return w
+}
+
+func (a *API) getDomainSetup(ctx context.Context, c *wire.Call, _ wire.None) (setupWire, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return setupWire{}, err
+	}
+	v, err := a.Services.Domains.GetSetup(ctx, c.TeamID, id)
+	if err != nil {
+		return setupWire{}, err
+	}
+	return setupToWire(v), nil
+}
+
+func (a *API) changeDomainSetup(ctx context.Context, c *wire.Call, in changeSetupIn) (setupWire, error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return setupWire{}, err
+	}
+	if err := a.Services.Domains.ChangeSetup(ctx, c.TeamID, id, in.Setup); err != nil {
+		return setupWire{}, err
+	}
+	return a.getDomainSetup(ctx, c, wire.None{})
+}

@@ -90,6 +90,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 		d.tlsReports()
 		d.servedPolicies()
 		d.domainReports()
+		d.dmarcReports()
 		p.must("teams", "delete", "Other", "--yes")
 		eventually(t, "the other team is erased", func() bool {
 			return n.count(`SELECT COUNT(*) FROM jobs WHERE kind = 'teams.erase' AND tries = 0`) == 0

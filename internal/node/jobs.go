@@ -15,6 +15,7 @@ func (n *Node) registerJobs() {
 		n.runner.Handle(n.Delivery.Kind())
 		// Only nodes that send mail have the addresses and the network for it.
 		n.runner.Cron(jobs.Cron{Name: "tls reports", Every: 5 * time.Minute, Run: n.TLSReports.Send})
+		n.runner.Cron(jobs.Cron{Name: "dmarc reports", Every: 5 * time.Minute, Run: n.DMARCReports.Send})
 	}
 	if n.Has("jobs") {
 		n.runner.Handle(n.Domains.Kind())

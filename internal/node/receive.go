@@ -25,7 +25,12 @@ func (n *Node) newReceiving(resources.Hooks) (err error) {
 		d.Observe = n.metrics.Received
 	}
 	if c.CheckAuthentication {
-		d.Auth = authres.New(c.Hostname, resolve.NetForm{Resolver: n.dns})
+		auth := authres.New(c.Hostname, resolve.NetForm{Resolver: n.dns})
+		auth.Facts, auth.Log = n.sendsDMARCReports(), n.Log
+		d.Auth = auth
+	}
+	if n.sendsDMARCReports() {
+		d.CountDMARC = n.DMARCReports.Count
 	}
 	if c.Milter != "" {
 		d.Milter, err = milter.New(milter.Config{Address: c.Milter, Hostname: c.Hostname, FailClosed: c.MilterRequired})

@@ -46,8 +46,12 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 		err := n.runner.Run(ctx)
 		n.Delivery.Run(ctx) // closes all idle connections, because ctx has ended
 		n.storeSessions(ctx)
+		n.storeMessages(ctx)
 		return err
 	})
+	if n.sendsDMARCReports() {
+		g.Go(func() error { return n.DMARCReports.Run(ctx) })
+	}
 	if n.Has("delivery") {
 		g.Go(func() error { return n.Delivery.Run(ctx) })
 		g.Go(func() error { return n.TLSReports.Run(ctx) })

@@ -37,6 +37,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/partitions"
 	"github.com/postrider/postrider/internal/sending/delivery"
 	"github.com/postrider/postrider/internal/sending/delivery/capture"
+	"github.com/postrider/postrider/internal/sending/dmarcreports"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/tlspolicies"
 	"github.com/postrider/postrider/internal/sending/tlsreports"
@@ -65,6 +66,7 @@ type workers struct {
 	Privacy       *privacy.Service
 	TLSPolicies   *tlspolicies.Service
 	TLSReports    *tlsreports.Service
+	DMARCReports  *dmarcreports.Service
 	Exports       *exports.Service
 	Alarms        *alarms.Service // nil unless alert_to is set
 
@@ -136,7 +138,7 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 	n.Notifications = notifications.New(notifications.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.DB,
 		n.Queue, n.Emails, n.Teams, n.Log)
 	for _, build := range []func(resources.Hooks) error{n.newWebhooks, n.newBroadcasts, n.newAutomations,
-		n.newTLSPolicies, n.newTLSReports, n.newDelivery,
+		n.newTLSPolicies, n.newTLSReports, n.newDMARCReports, n.newDelivery,
 		n.newReceiving, n.newImports, n.newPrivacy, n.newNameServer} {
 		if err := build(h); err != nil {
 			return err

@@ -182,6 +182,9 @@ func (l *loader) checkTelemetry() {
 			l.wrong("alert_to", "has an address, which needs notice_from, the sender of the emails")
 		}
 	}
+	if c.DMARCReports && (c.NoticeFrom == "" || !c.CheckAuthentication) {
+		l.wrong("dmarc_reports", "needs notice_from, the sender of the reports, and check_authentication")
+	}
 	for _, age := range []struct {
 		key string
 		d   time.Duration

@@ -60,6 +60,9 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	if !needsRaw {
 		s.deleteBlob(ctx, m.blobKey)
 	}
+	if s.p.CountDMARC != nil && m.auth != nil && !carriesReport(m.parsed) {
+		s.p.CountDMARC(m.auth.Facts)
+	}
 	if s.p.Observe != nil {
 		result := "report"
 		if len(m.emailIDs) > 0 {

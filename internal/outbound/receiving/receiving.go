@@ -113,6 +113,9 @@ type Deps struct {
 	// Observe is called after a message was stored for at least one team ("stored"), or only changed the state of sent
 	// emails, as a bounce does ("report").
 	Observe func(result string) `deps:"optional"`
+	// CountDMARC is called for each stored message that was authenticated, except for those that carry reports. The facts
+	// are nil if DMARC does not apply to the message. CountDMARC must not block. If it is nil, nothing is reported.
+	CountDMARC func(*authres.Facts) `deps:"optional"`
 }
 
 // Service accepts and stores incoming mail and reads the stored emails. Service implements smtpserver.Handler.

@@ -22,7 +22,7 @@ const reportTLS = "report"
 // example because the disk is full. SendUnqueued tries each host once, and stores nothing. It fails if the team may not
 // send from the sender's domain. The limits of destinations do not apply.
 func (s *Service) SendUnqueued(ctx context.Context, teamID, from, to string, message []byte) error {
-	return s.sendNow(ctx, teamID, from, to, message, false)
+	return s.sendNow(ctx, teamID, from, to, message, unqueued{})
 }
 
 // SendReport is like SendUnqueued, but for TLS reports. It disregards what the recipient's domain and the sender's
@@ -30,10 +30,25 @@ func (s *Service) SendUnqueued(ctx context.Context, teamID, from, to string, mes
 // section 5.3.1). If the host may have the message in spite of an error, the error wraps a *smtpclient.Error whose Sent
 // is true, and SendReport tries no other host.
 func (s *Service) SendReport(ctx context.Context, teamID, from, to string, message []byte) error {
-	return s.sendNow(ctx, teamID, from, to, message, true)
+	return s.sendNow(ctx, teamID, from, to, message, unqueued{once: true, proveNothing: true})
 }
 
-func (s *Service) sendNow(ctx context.Context, teamID, from, to string, message []byte, report bool) error {
+// ErrRefused means that a mail host refused a message for good. Compare with errors.Is.
+var ErrRefused = errors.New("the mail host refused the message")
+
+// SendOnce is like SendUnqueued, but tries no other host if a host may have the message in spite of an error. The error
+// then wraps a *smtpclient.Error whose Sent is true. If a host refused the message for good, it wraps ErrRefused.
+func (s *Service) SendOnce(ctx context.Context, teamID, from, to string, message []byte) error {
+	return s.sendNow(ctx, teamID, from, to, message, unqueued{once: true})
+}
+
+// unqueued says how a message is sent without the queue.
+type unqueued struct {
+	once         bool // tries no other host if a host may have the message or has refused it for good
+	proveNothing bool // disregards what domains demand of connections
+}
+
+func (s *Service) sendNow(ctx context.Context, teamID, from, to string, message []byte, how unqueued) error {
 	if s.c.Transport == Capture {
 		return errors.New("send an email without the queue: the transport is capture")
 	}
@@ -43,7 +58,7 @@ func (s *Service) sendNow(ctx context.Context, teamID, from, to string, message 
 	if err != nil {
 		return err
 	}
-	if report {
+	if how.proveNothing {
 		tls = reportTLS
 	}
 	w, err := s.choose(ctx, mailDomain(to), mailDomain(from), tls, nil)
@@ -56,7 +71,8 @@ func (s *Service) sendNow(ctx context.Context, teamID, from, to string, message 
 			return nil
 		}
 		err = fmt.Errorf("send an email without the queue through %s: %w", h, err)
-		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Sent && report {
+		e, ok := errors.AsType[*smtpclient.Error](err)
+		if how.once && (ok && e.Sent || errors.Is(err, ErrRefused)) {
 			return err
 		}
 		failed = errors.Join(failed, err)
@@ -99,7 +115,10 @@ func (s *Service) sendUnqueued(ctx context.Context, h hop, env smtpclient.Envelo
 	if err != nil {
 		return err
 	}
-	if reply := r.Recipient(0); !reply.Positive() {
+	switch reply := r.Recipient(0); {
+	case reply.Permanent():
+		return fmt.Errorf("%w: %s", ErrRefused, reply)
+	case !reply.Positive():
 		return errors.New("the host answered " + reply.String())
 	}
 	return nil

@@ -1,0 +1,81 @@
+package dmarcreports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/lib/visible"
+	"github.com/postrider/postrider/internal/mail/dmarc"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+// accepting returns the targets of a report that accept reports about its domain. A target at another organization must
+// say so in the DNS, because reports would otherwise be a way to flood strangers (RFC 9990 section 4). The error is
+// temporary: the question must be asked again later.
+func (s *Service) accepting(ctx context.Context, x report) ([]target, error) {
+	walker := dmarc.NewWalker(s.p.DNS.TXT)
+	org, err := walker.Organizational(ctx, x.domain)
+	if err != nil {
+		return nil, err
+	}
+	all := []target{}
+	for _, to := range x.published.Targets {
+		address, err := message.ParseAddress(to)
+		if err != nil {
+			continue
+		}
+		host := strings.ToLower(address.Domain)
+		theirs, err := walker.Organizational(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		targets := []string{address.Addr()}
+		if theirs != org {
+			if targets, err = s.permitted(ctx, x.domain, host, address.Addr()); err != nil {
+				return nil, err
+			}
+		}
+		for _, to := range targets {
+			if len(all) < maxTargets && !slices.ContainsFunc(all, func(t target) bool { return t.To == to }) {
+				all = append(all, target{To: to})
+			}
+		}
+	}
+	return all, nil
+}
+
+// permitted returns the addresses at a host that get the reports about a domain of another organization: those in the
+// host's record, or the given one if the record names none. If the host has no such record, there are none.
+func (s *Service) permitted(ctx context.Context, domain, host, address string) ([]string, error) {
+	texts, err := s.p.DNS.TXT(ctx, domain+"._report._dmarc."+host)
+	switch {
+	case errors.Is(err, resolve.ErrNotFound):
+		s.p.Log.Info("a DMARC report is not sent, because the target does not say that it accepts reports about the domain",
+			"domain", domain, "target", visible.Show(address))
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look up whether %s accepts reports about %s: %w", host, domain, err)
+	}
+	for _, text := range texts {
+		r, ok := dmarc.Parse(text)
+		if !ok {
+			continue
+		}
+		var others []string
+		for _, uri := range r.RUA {
+			other, isMail := strings.CutPrefix(uri, "mailto:")
+			if to, err := message.ParseAddress(other); isMail && err == nil && strings.EqualFold(to.Domain, host) {
+				others = append(others, to.Addr())
+			}
+		}
+		if len(others) > 0 {
+			return others, nil
+		}
+		return []string{address}, nil
+	}
+	return nil, nil
+}

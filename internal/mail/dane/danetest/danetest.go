@@ -1,6 +1,6 @@
 // Package danetest provides a lab for DANE: domains in signed zones, a validating resolver, and mail hosts with
 // certificates of every kind. Each domain has the verdict that RFC 7672 demands, so that tests can compare it with what
-// a sender does. [Finger] gives the verdict of Postfix.
+// a sender does. [Lab.Verdicts] gives those of Postfix.
 //
 // # Invariants
 //

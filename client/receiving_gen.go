@@ -198,7 +198,7 @@ type Received struct {
 	Headers map[string]string `json:"headers"`
 	// The complete message as it was received.
 	Raw RawLink `json:"raw"`
-	// The SPF, DKIM and DMARC results; null if they were not evaluated. ARC is not evaluated.
+	// The SPF, DKIM, DMARC and ARC results; null if they were not evaluated.
 	Authentication AuthenticationResponse `json:"authentication"`
 	// The result of the content filter; null if no filter is configured.
 	Spam SpamResponse `json:"spam"`
@@ -238,7 +238,7 @@ type AuthenticationResponse struct {
 	DMARC VerdictResponse `json:"dmarc"`
 	// The policy that the sender's domain requests; one step milder in test mode.
 	DMARCPolicy string `json:"dmarc_policy"`
-	// The result of ARC, which is not evaluated.
+	// The result of ARC, whose domain is that of the newest seal. It changes no other result.
 	ARC VerdictResponse `json:"arc"`
 }
 

@@ -343,6 +343,7 @@ func (d *driver) everything(otherKey string) {
 	d.automate(other, hook.URL)
 	d.events()
 	d.lookups()
+	d.forwards()
 	d.authorize()
 	stop()
 	<-watched

@@ -64,7 +64,7 @@ func (n *Node) newPages() error {
 		Domains: n.Domains, Reports: n.Reports, ServedPolicies: n.ServedPolicies, Live: n.EventStream,
 		Explain: n.Explanations.Explain, Now: n.DB.Now,
 		PublicURL: n.Config.PublicURL, Submission: n.submissionPorts, Webhooks: n.Webhooks,
-		Suppressions: n.Suppressions, Logs: n.RequestLog,
+		Suppressions: n.Suppressions, Forwards: n.Forwards, Logs: n.RequestLog,
 		Exports: n.Exports, ExportRuns: n.ExportRuns, Audit: n.Audit,
 		ScopeOf:       func(method, path string) (teams.Scope, bool) { return n.api.ScopeOf(method, path) },
 		AcquireExport: func(teamID string) (func(), error) { return n.api.AcquireExport(teamID) },

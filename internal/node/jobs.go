@@ -23,7 +23,8 @@ func (n *Node) registerJobs() {
 		n.runner.Handle(n.Notifications.Kind())
 		n.runner.Handle(n.Imports.JobKind())
 		n.runner.Handle(n.Privacy.Kind())
-		for _, k := range slices.Concat(n.Emails.Kinds(), n.Broadcasts.Kinds(), n.Automations.Kinds(), n.Webhooks.Kinds()) {
+		for _, k := range slices.Concat(n.Emails.Kinds(), n.Broadcasts.Kinds(), n.Automations.Kinds(), n.Webhooks.Kinds(),
+			n.Forwards.Kinds()) {
 			n.runner.Handle(k)
 		}
 		n.runner.Handle(n.Teams.EraseJobs(n.Queue, n.TeamErasers()...))
@@ -47,7 +48,7 @@ func (n *Node) registerJobs() {
 func (n *Node) TeamErasers() []teams.Eraser {
 	return []teams.Eraser{n.Queue.EraseTeam, n.Domains.EraseTeam, n.Reports.EraseTeam, n.Webhooks.EraseTeam, n.Emails.EraseTeam,
 		n.Broadcasts.EraseTeam, n.Automations.EraseTeam,
-		n.Templates.EraseTeam, n.Contents.EraseTeam, n.Receiving.EraseTeam, n.Suppressions.EraseTeam,
+		n.Templates.EraseTeam, n.Contents.EraseTeam, n.Receiving.EraseTeam, n.Forwards.EraseTeam, n.Suppressions.EraseTeam,
 		n.EventStream.EraseTeam, n.Metrics.EraseTeam, n.Quotas.EraseTeam, n.Imports.EraseTeam, n.Contacts.EraseTeam,
 		n.CustomEvents.EraseTeam, n.Privacy.EraseTeam,
 		n.RequestLog.EraseTeam, n.Approvals.EraseTeam, n.Grants.EraseTeam, n.SavedFilters.EraseTeam,
@@ -78,6 +79,7 @@ func (n *Node) crons() []jobs.Cron {
 		{Name: "automations", Every: time.Hour, Run: n.Automations.Sweep},
 		{Name: "imports", Every: time.Hour, Run: n.Imports.Sweep},
 		{Name: "erasures", Every: 24 * time.Hour, Run: n.Privacy.Sweep},
+		{Name: "forwards", Every: 24 * time.Hour, Run: n.Forwards.Sweep},
 		{Name: "received", Every: 6 * time.Hour, Run: n.Receiving.Sweep},
 		{Name: "retention", Every: 15 * time.Minute, Parts: parts, RunPart: func(ctx context.Context, p jobs.Part) error {
 			return n.Retention(n.DB.Now).RunPart(ctx, p) // with the settings of that time

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/outbound/privacy"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
@@ -28,6 +29,9 @@ func (n *Node) AddressErasers() []erasure.Eraser {
 	return []erasure.Eraser{
 		{Name: "sent emails", Erase: n.Emails.EraseAddress},
 		{Name: "received emails", Erase: n.Receiving.EraseAddress},
+		{Name: "forwards", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return forwards.EraseAddress(ctx, n.DB, a, s)
+		}},
 		{Name: "approvals", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
 			return approvals.EraseAddress(ctx, n.DB, a, s)
 		}},

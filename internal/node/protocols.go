@@ -24,6 +24,7 @@ func (n *Node) newProtocols() error {
 	public := links.New(n.Emails, n.Receiving, n.Log)
 	public.Register(n.mux)
 	public.RegisterUnsubscribe(n.mux, n.Contacts, n.Teams)
+	public.RegisterForwarding(n.mux, n.Forwards)
 	n.mux.Handle("GET /tls/ask", links.TLSAsk(n.mayHaveCertificate, n.Log, trackingHosts(n.Config)...))
 	if err := n.newPages(); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 // isPublicLink reports whether package links serves a path. Other paths must not reach the mux, because the mux
 // redirects paths that contain double slashes, and clients follow a redirected POST with a GET.
 func isPublicLink(path string) bool {
-	for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/", "/tls/ask"} {
+	for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/", "/forwarding/", "/tls/ask"} {
 		if strings.HasPrefix(path, prefix) {
 			return true
 		}
@@ -96,7 +97,8 @@ func (n *Node) newAPI() *api.API {
 		Emails: n.Emails, Explanations: n.Explanations, Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts,
 		Broadcasts:  n.Broadcasts,
 		Automations: n.Automations, Events: n.CustomEvents, Logs: n.RequestLog, Metrics: n.Metrics, Live: n.EventStream,
-		Webhooks: n.Webhooks, Receiving: n.Receiving, Imports: n.Imports, Exports: n.Exports, Privacy: n.Privacy,
+		Webhooks: n.Webhooks, Receiving: n.Receiving, Forwards: n.Forwards, Imports: n.Imports, Exports: n.Exports,
+		Privacy:        n.Privacy,
 		ServedPolicies: n.ServedPolicies,
 		Members:        n.Members, Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals},
 		Log: n.Log, Version: n.o.Version, PublicURL: c.PublicURL, Address: addressOf(c.PublicURL), RateLimit: c.RateLimit,

@@ -20,13 +20,14 @@ import (
 func (n *Node) newReceiving(resources.Hooks) (err error) {
 	c := n.Config
 	d := receiving.Deps{DB: n.DB, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
-		Domains: n.Domains, Reports: n.Reports, Emails: n.Emails, Teams: n.Teams, Log: n.Log}
+		Domains: n.Domains, Reports: n.Reports, Emails: n.Emails, Teams: n.Teams, Log: n.Log, Forward: n.arrived}
 	if n.metrics != nil {
 		d.Observe = n.metrics.Received
 	}
 	if c.CheckAuthentication {
 		auth := authres.New(c.Hostname, resolve.NetForm{Resolver: n.dns})
 		auth.Facts, auth.Log = n.sendsDMARCReports(), n.Log
+		auth.TrustSealers(c.ARCTrustedSealers...)
 		d.Auth = auth
 	}
 	if n.sendsDMARCReports() {

@@ -23,6 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/alarms"
 	"github.com/postrider/postrider/internal/outbound/eventstream"
 	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/outbound/notifications"
 	"github.com/postrider/postrider/internal/outbound/privacy"
 	"github.com/postrider/postrider/internal/outbound/receiving"
@@ -59,6 +60,7 @@ type workers struct {
 	Delivery      *delivery.Service
 	Outbox        *capture.Outbox
 	Receiving     *receiving.Service
+	Forwards      *forwards.Service
 	EventStream   *eventstream.Service
 	Imports       *imports.Service
 	Tracking      *tracking.Service
@@ -139,7 +141,7 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 		n.Queue, n.Emails, n.Teams, n.Log)
 	for _, build := range []func(resources.Hooks) error{n.newWebhooks, n.newBroadcasts, n.newAutomations,
 		n.newTLSPolicies, n.newTLSReports, n.newDMARCReports, n.newDelivery,
-		n.newReceiving, n.newImports, n.newPrivacy, n.newNameServer} {
+		n.newReceiving, n.newForwards, n.newImports, n.newPrivacy, n.newNameServer} {
 		if err := build(h); err != nil {
 			return err
 		}

@@ -60,6 +60,9 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 
 // systemEventsOf converts a recorded event into system events.
 func systemEventsOf(e *events.Event) (all []systemEvent) {
+	if e.ForwardRule != "" {
+		return nil
+	}
 	switch d := e.Data.(type) {
 	case *events.Contact:
 		return contactEvents(e, d)

@@ -56,6 +56,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/outbound/eventstream"
 	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/outbound/privacy"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
@@ -93,6 +94,7 @@ type Services struct {
 	Webhooks       *webhooks.Service
 	Live           *eventstream.Service
 	Receiving      *receiving.Service
+	Forwards       *forwards.Service
 	Imports        *imports.Service
 	Exports        *exports.Service
 	Privacy        *privacy.Service

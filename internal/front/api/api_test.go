@@ -35,6 +35,7 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/eventstream"
 	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/outbound/privacy"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
@@ -103,6 +104,16 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 		PublicURL: testnode.PublicURL}, receiving.Deps{DB: d, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs,
 		Keys:    n.Keys,
 		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log}))
+	s.Forwards = testnode.Must(forwards.New(forwards.Config{PublicURL: testnode.PublicURL}, forwards.Deps{DB: d,
+		Queue: n.Queue, Keys: n.Keys, Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log,
+		LookupTXT: resolve.NetForm{Resolver: resolve.Fake{}}.LookupTXT, Notify: n.Quotas.Notify,
+		Mail:     func(context.Context, *db.Tx, string, string, string) error { return nil },
+		Received: func(context.Context, string, string) (forwards.Message, error) { return forwards.Message{}, nil },
+		Payload:  func(context.Context, string, string) (string, error) { return "", nil },
+		CheckURL: s.Webhooks.CheckURL,
+		Call: func(ctx context.Context, teamID, id, url string, body []byte) (int, error) {
+			return s.Webhooks.Call(ctx, teamID, id, url, nil, body)
+		}}))
 	s.Imports = testnode.Must(imports.New(imports.Config{MaxSize: 1 << 20}, imports.Deps{DB: d, Queue: n.Queue,
 		Blobs:    n.Blobs,
 		Contacts: n.Contacts, Log: n.Log}))

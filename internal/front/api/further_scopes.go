@@ -8,6 +8,9 @@ var furtherScopes = map[string][]teams.Scope{
 	"POST /broadcasts/{broadcast_id}/test": {teams.EmailsSend},
 	"GET /contacts/{contact}/export":       exportedKinds,
 	"POST /contacts/{contact}/erase":       {teams.EmailsWrite},
+	// A rule shows received mail to others.
+	"POST /domains/{domain_id}/forwards":               {teams.ReceivingRead},
+	"PATCH /domains/{domain_id}/forwards/{forward_id}": {teams.ReceivingRead},
 }
 
 // exportedKinds are the scopes for the data in the export about an address, besides contacts:read.

@@ -114,6 +114,8 @@ func (f *fixture) createEverything(t *testing.T) map[string]string {
 			`"scheduled_at":"in 1 hour",`+
 			`"attachments":[{"filename":"a","content":"YQ=="}]}`),
 	}
+	f.do(t, "PATCH /domains/"+ids["domain_id"]+"\n\n"+`{"capabilities":{"receiving":"enabled"}}`)
+	ids["forward_id"] = create("/domains/"+ids["domain_id"]+"/forwards", `{"match":"*","address":"a@example.net"}`)
 	var files wire.List[ref]
 	if err := json.Unmarshal(f.do(t, "GET /emails/"+ids["email_id"]+"/attachments").Body.Bytes(), &files); err != nil ||
 		len(files.Data) != 1 {

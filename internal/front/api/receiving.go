@@ -49,7 +49,7 @@ type receivedWire struct {
 	HTMLFormat     string             `json:"html_format" enum:"data_uri,cid"`
 	Headers        map[string]string  `json:"headers" doc:"Header fields by lower-case name. The values of repeated fields are joined by line feeds."`
 	Raw            rawLink            `json:"raw" doc:"The complete message as it was received."`
-	Authentication *authenticationOut `json:"authentication" doc:"The SPF, DKIM and DMARC results; null if they were not evaluated. ARC is not evaluated."`
+	Authentication *authenticationOut `json:"authentication" doc:"The SPF, DKIM, DMARC and ARC results; null if they were not evaluated."`
 	Spam           *spamOut           `json:"spam" doc:"The result of the content filter; null if no filter is configured."`
 }
 

@@ -38,7 +38,8 @@ var madeIDs = map[string]string{"POST /domains": "domain_id", "POST /api-keys": 
 	"POST /audiences": "audience_id",
 	"POST /emails":    "email_id", "POST /webhooks": "webhook_id", "POST /events": "event_id",
 	"POST /automations": "automation_id", "POST /broadcasts": "broadcast_id", "POST /approvals": "approval_id",
-	"POST /team/invitations": "invitation_id", "POST /suppressions": "suppression_id"}
+	"POST /domains/{domain_id}/forwards": "forward_id",
+	"POST /team/invitations":             "invitation_id", "POST /suppressions": "suppression_id"}
 
 // exampleRun sends the examples to a node.
 type exampleRun struct {
@@ -409,6 +410,13 @@ var preparations = map[string]func(x *exampleRun){
 		x.ids["delivered"] = delivered
 	},
 	"GET /emails/{email_id}/events": func(x *exampleRun) { x.ids["email_id"] = x.ids["delivered"] },
+	"POST /domains/{domain_id}/forwards": func(x *exampleRun) {
+		x.do(x.t, "PATCH /domains/"+x.ids["domain_id"]+"\n\n"+`{"capabilities":{"receiving":"enabled"}}`)
+	},
+	"POST /domains/{domain_id}/forwards/{forward_id}/confirmation": func(x *exampleRun) {
+		x.find("forward_id", "POST /domains/"+x.ids["domain_id"]+"/forwards\n\n"+
+			`{"match":"*","address":"ada@example.net"}`, "id")
+	},
 	"GET /emails/receiving": func(x *exampleRun) {
 		x.do(x.t, "PATCH /domains/"+x.Verified(x.Acme.TeamID, domains.NewDomain{Name: "in.acme.example"}).ID+"\n\n"+
 			`{"capabilities":{"receiving":"enabled"}}`)

@@ -46,6 +46,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/eventstream"
 	"github.com/postrider/postrider/internal/outbound/exportruns"
 	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
@@ -91,6 +92,7 @@ type Deps struct {
 	Live    *eventstream.Service
 	Reports *domainreports.Service
 
+	Forwards     *forwards.Service
 	Webhooks     *webhooks.Service
 	Suppressions *suppressions.Service
 	Logs         *requestlog.Service

@@ -102,10 +102,13 @@ var states = map[string]State{
 	"retrying":           {"delayed", "warn", "Retrying", ""},
 	"exhausted":          {"failed", "bad", "Failed", ""},
 	"failing":            {"warning", "warn", "Failing", ""},
+	"refused":            {"canceled", "", "Refused by the owner", ""},
 	"full":               {"paused", "warn", "Full", ""},
 	"bounce":             {"bounced", "bad", "Bounce", ""},
 	"complaint":          {"complained", "note", "Complaint", ""},
 	"manual":             {"suppressed", "", "Added by hand", ""},
+
+	"waiting_for_confirmation": {"queued", "", "Waiting for confirmation", ""},
 }
 
 // stateOf returns how a state is shown. An unknown state is shown by its name.

@@ -322,6 +322,15 @@ func (l *loader) checkAddresses() {
 		l.wrong("feedback_sender_id", "%q must have 5 to 15 letters, digits, hyphens or underscores, and must not be "+
 			"transactional or begin with team-", id)
 	}
+	if len(c.ARCTrustedSealers) > 0 && !c.CheckAuthentication {
+		l.wrong("arc_trusted_sealers", "needs check_authentication: without it no seal is looked at")
+	}
+	for i, s := range c.ARCTrustedSealers {
+		c.ARCTrustedSealers[i] = hostName(s)
+		if !domain.MatchString(c.ARCTrustedSealers[i]) {
+			l.wrong("arc_trusted_sealers", "%q is no domain; write lists.example.com", s)
+		}
+	}
 	if len(c.FeedbackProviders) > 0 && !c.CheckAuthentication {
 		l.wrong("feedback_providers", "needs check_authentication: without it no signature is looked at")
 	}

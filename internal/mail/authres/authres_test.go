@@ -23,6 +23,7 @@ import (
 	msgauth "github.com/emersion/go-msgauth/dkim"
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/mail/arc"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dkim"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -364,13 +365,51 @@ func TestHeaderField(t *testing.T) {
 	}
 }
 
-func TestARCIsNotJudged(t *testing.T) {
+// sealedBy returns a message with a further ARC set, whose results are those of a domain.
+func sealedBy(t *testing.T, dns *resolve.Fake, domain, raw, results string) string {
+	t.Helper()
+	c := arc.Verify(t.Context(), resolve.NetForm{Resolver: *dns}.LookupTXT, strings.NewReader(raw))
+	dns.TXTRecords["arc._domainkey."+domain] = []string{keys().rsa.Record()}
+	out, err := arc.Seal([]byte(raw), c, domain+"; "+results, dkim.Signer{Domain: domain, Selector: "arc",
+		Key: keys().rsa}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out) + raw
+}
+
+// A chain is shown, and changes the policy only if the operator trusts all sealers.
+func TestARC(t *testing.T) {
 	t.Parallel()
-	raw := "ARC-Seal: i=1; cv=none\r\nARC-Message-Signature: i=1\r\nARC-Authentication-Results: i=1; x; dmarc=pass\r\n" +
-		plain
-	r := check(t, origin("192.0.2.1", "x.example", ""), raw)
-	if r.ARC.Result != "none" || !strings.Contains(r.ARC.Detail, "not evaluated") || strings.Contains(r.Header, " arc=") {
-		t.Errorf("%+v in %s", r.ARC, r.Header)
+	dns := zone()
+	const good = "spf=fail; dmarc=pass header.from=example.com"
+	one := sealedBy(t, &dns, "list.example", plain, good)
+	two := sealedBy(t, &dns, "fwd.example", one, "dmarc=fail header.from=example.com")
+	other := sealedBy(t, &dns, "list.example", plain, "dmarc=pass header.from=other.example")
+	for name, test := range map[string]struct {
+		raw, arc, policy string
+		trusted          []string
+	}{
+		"no chain":            {plain, "none", "reject", []string{"list.example"}},
+		"one set":             {one, "pass list.example", "reject", nil},
+		"trusted":             {one, "pass list.example", "none", []string{"list.example"}},
+		"trusts another":      {one, "pass list.example", "reject", []string{"fwd.example"}},
+		"trusts one of two":   {two, "pass fwd.example", "reject", []string{"list.example"}},
+		"trusts both":         {two, "pass fwd.example", "none", []string{"fwd.example", "list.example"}},
+		"of another domain":   {other, "pass list.example", "reject", []string{"list.example"}},
+		"changed":             {one + "more\r\n", "fail list.example", "reject", []string{"list.example"}},
+		"only two fields":     {"ARC-Seal: i=1; cv=none\r\nARC-Message-Signature: i=1\r\n" + plain, "fail", "reject", nil},
+		"results and no seal": {"ARC-Authentication-Results: i=1; x; dmarc=pass\r\n" + plain, "fail", "reject", nil},
+	} {
+		e := authres.New("mx.postrider.example", resolve.NetForm{Resolver: dns})
+		e.TrustSealers(test.trusted...)
+		r := e.Check(t.Context(), origin("192.0.2.1", "x.example", ""), strings.NewReader(test.raw), int64(len(test.raw)))
+		if word(r.ARC) != test.arc || r.Policy != test.policy || r.DMARC.Result != "fail" {
+			t.Errorf("%s: %+v, dmarc %+v, policy %s", name, r.ARC, r.DMARC, r.Policy)
+		}
+		if state, _, _ := strings.Cut(test.arc, " "); strings.Contains(r.Header, "; arc="+state) != (state != "none") {
+			t.Errorf("%s: %s", name, r.Header)
+		}
 	}
 }
 

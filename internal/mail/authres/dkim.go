@@ -30,8 +30,7 @@ func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size in
 	if h.signatures == 0 {
 		return []Verdict{{Result: none, Detail: "the message is not signed"}}
 	}
-	message := &untilDone{ctx: ctx, r: io.MultiReader(
-		io.NewSectionReader(raw, 0, h.end), strings.NewReader(h.ending()), io.NewSectionReader(raw, h.body, size-h.body))}
+	message := &untilDone{ctx: ctx, r: h.message(raw, size)}
 	verifications, err := dkim.VerifyWithOptions(message, &dkim.VerifyOptions{
 		LookupTXT:        func(name string) ([]string, error) { return e.keyRecord(ctx, name) },
 		MaxVerifications: maxSignatures,
@@ -61,6 +60,12 @@ func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size in
 			more)})
 	}
 	return verdicts
+}
+
+// message returns a reader of the message in the form that verifiers expect.
+func (h header) message(raw io.ReaderAt, size int64) io.Reader {
+	return io.MultiReader(io.NewSectionReader(raw, 0, h.end), strings.NewReader(h.ending()),
+		io.NewSectionReader(raw, h.body, size-h.body))
 }
 
 func dkimResult(err error) string {

@@ -7,8 +7,8 @@ import (
 )
 
 // format returns the results in the syntax of an Authentication-Results field (RFC 8601). The only values from the
-// message are domain names that hostName has checked, so a message cannot inject syntax. ARC is omitted because this
-// package does not evaluate it.
+// message are domain names that hostName has checked, so a message cannot inject syntax. ARC is omitted if the message
+// has no chain.
 func format(hostname string, o Origin, r *Results) string {
 	property := "smtp.mailfrom"
 	if o.MailFrom == "" {
@@ -23,7 +23,11 @@ func format(hostname string, o Origin, r *Results) string {
 		dmarc.Params["policy.dmarc"] = r.Policy
 	}
 	// The library writes an unwanted space after a result without properties.
-	return strings.ReplaceAll(strings.TrimSpace(authres.Format(hostname, append(results, dmarc))), " ;", ";")
+	results = append(results, dmarc)
+	if r.ARC.Result != none {
+		results = append(results, generic("arc", r.ARC.Result, "header.d", r.ARC.Domain))
+	}
+	return strings.ReplaceAll(strings.TrimSpace(authres.Format(hostname, results)), " ;", ";")
 }
 
 func generic(method, result, property, domain string) *authres.GenericResult {

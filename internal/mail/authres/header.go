@@ -26,7 +26,7 @@ type header struct {
 	from       []string
 	signatures int
 	selectors  []string // the s tags of the first signatures
-	seals      int      // number of ARC-Seal fields
+	arcFields  int      // number of fields of ARC sets
 	// problem is the reason why the header is not evaluated. If problem is set, the other fields of header are
 	// incomplete.
 	problem string
@@ -123,8 +123,8 @@ func (s *scan) field() {
 		if s.length > maxSignature {
 			s.problem = fmt.Sprintf("a signature field is longer than %d KiB", maxSignature>>10)
 		}
-	case "arc-seal":
-		s.seals++
+	case "arc-seal", "arc-message-signature", "arc-authentication-results":
+		s.arcFields++
 	}
 	s.name = ""
 }

@@ -105,6 +105,13 @@ func appendField(dst, raw []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
+// AppendRelaxed appends a header field, which may be folded, in relaxed form with CRLF at its end. The field must have
+// a colon. Package arc uses it, because ARC and DKIM share this form.
+func AppendRelaxed(dst, field []byte) []byte { return appendField(dst, field) }
+
+// HashBody returns the SHA-256 of a body in relaxed form.
+func HashBody(body []byte) [sha256.Size]byte { return hashBody(body) }
+
 // hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4). In relaxed form, every line ends
 // with CRLF, white space at line ends is removed, runs of white space become single spaces, and empty lines at the end
 // of the body are removed.

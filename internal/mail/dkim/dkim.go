@@ -122,6 +122,9 @@ func (k *Key) Record() string {
 	return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
 }
 
+// SignDigest signs a SHA-256 digest, as the signatures of DKIM and ARC do.
+func (k *Key) SignDigest(digest []byte) ([]byte, error) { return k.sign(digest) }
+
 func (k *Key) sign(digest []byte) ([]byte, error) {
 	return k.signer.Sign(rand.Reader, digest, k.hash)
 }

@@ -45,6 +45,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 	}
 	return len(rows) > 0, s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		var all []events.Event
+		var arrivals []Arrival
 		m.emailIDs = m.emailIDs[:0]
 		for _, e := range rows {
 			// The id of a received email is created within the transaction that inserts the email. If the id were
@@ -57,6 +58,12 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 			}
 			m.emailIDs = append(m.emailIDs, e.ID)
 			all = append(all, receivedEvent(&e))
+			arrivals = append(arrivals, Arrival{TeamID: e.TeamID, EmailID: e.ID, To: e.to})
+		}
+		if s.p.Forward != nil && len(arrivals) > 0 {
+			if err := s.p.Forward(ctx, tx, arrivals); err != nil {
+				return fmt.Errorf("forward a received email: %w", err)
+			}
 		}
 		if err := s.count(ctx, tx, rows); err != nil {
 			return err
@@ -75,7 +82,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 				if o.email.ID == e.ID && before.First(o.address, o.typ) {
 					all = append(all, events.Event{TeamID: e.TeamID, Type: o.typ, EmailID: e.ID, DomainID: e.DomainID,
 						BroadcastID: e.BroadcastID, Recipient: o.address, ContactID: e.ContactID, OneRecipient: e.OneRecipient,
-						Data: o.data})
+						ForwardRule: e.ForwardRule, Data: o.data})
 				}
 			}
 		}
@@ -143,6 +150,9 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []target) ([]Email
 			e.ReceivedFor = append(e.ReceivedFor, p.address)
 		}
 		e.DomainID = cmp.Or(e.DomainID, p.domainID)
+		if p.domainID != "" {
+			e.to = append(e.to, ArrivalAddress{p.address, p.domainID})
+		}
 	}
 	threads, err := s.threads(ctx, teamIDs, references(m.parsed.InReplyTo, m.parsed.References))
 	for i := range all {

@@ -43,6 +43,7 @@ package receiving
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -110,6 +111,9 @@ type Deps struct {
 	Milter   *milter.Client  `deps:"optional"` // if nil, messages are not filtered
 	Log      *slog.Logger
 
+	// Forward enqueues the forwarding of received emails, in the transaction that stores them.
+	Forward func(ctx context.Context, tx *db.Tx, all []Arrival) error `deps:"optional"`
+
 	// Observe is called after a message was stored for at least one team ("stored"), or only changed the state of sent
 	// emails, as a bounce does ("report").
 	Observe func(result string) `deps:"optional"`
@@ -164,7 +168,17 @@ type Email struct {
 	CreatedAt      time.Time
 
 	blobKey string
+	to      []ArrivalAddress // set while the email is stored
 }
+
+// Arrival is an email that a team has received. To lists the addresses at the team's domains.
+type Arrival struct {
+	TeamID, EmailID string
+	To              []ArrivalAddress
+}
+
+// ArrivalAddress is an address at which an email arrived, with the id of its domain.
+type ArrivalAddress struct{ Address, DomainID string }
 
 // Origin describes where a message came from.
 type Origin struct {

@@ -126,6 +126,10 @@ type Event struct {
 	Recipient   string // envelope address; empty if the event concerns the whole email
 	ContactID   string // the recipient's contact; empty if none, and if the email was queued, scheduled or canceled
 
+	// ForwardRule is the id of the rule that forwarded the email, or "". What happens to a forwarded email says nothing
+	// about the team's own mail to the address, so no listener suppresses the address for it.
+	ForwardRule string
+
 	// OneRecipient is true if the email is known to have a single recipient, whose state is that of the email. Such an
 	// email has no row in email_recipients, and listeners need not look for one.
 	OneRecipient bool

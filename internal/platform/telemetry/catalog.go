@@ -27,7 +27,8 @@ var catalog = []Definition{
 	{"postrider_api_request_duration_seconds", "histogram", []string{"group"},
 		"Time from the request to the end of its response, without event streams."},
 	{"postrider_emails_accepted_total", "counter", []string{"source"},
-		"Accepted emails: by the API, SMTP, the dashboard, a broadcast, an automation, or Postrider itself (system)."},
+		"Accepted emails: by the API, SMTP, the dashboard, a broadcast, an automation, a forwarding rule (forward), or " +
+			"Postrider itself (system)."},
 	{"postrider_deliveries_total", "counter", []string{"outcome", "provider"},
 		"Recipients by the outcome of a delivery attempt, and by the provider that the MX hosts of their domain belong to. " +
 			"A deferred recipient is tried again and counted again. Failed means that Postrider could not send the email."},

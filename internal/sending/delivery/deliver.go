@@ -87,7 +87,10 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	from, err := s.p.Domains.Signing(ctx, o.DomainID)
-	if fault.KindOf(err) == fault.NotFound || err == nil && !from.MaySend {
+	switch gone := fault.KindOf(err) == fault.NotFound; {
+	case gone && o.ForwardRule() != "":
+		return s.fail(ctx, t, emails.ReasonDomain)
+	case gone, err == nil && !from.MaySend && o.ForwardRule() == "":
 		return s.withhold(ctx, t)
 	}
 	if err != nil {
@@ -215,7 +218,7 @@ var errLeaseTooShort = errors.New("no connection became free in time")
 func (s *Service) transmit(ctx context.Context, t *try, r *route, destination string, from domains.Signing,
 	msg [][]byte) error {
 	host := from.ReturnPathHost
-	if host == "" {
+	if host == "" || !from.MaySend { // the domain of a forwarded email may only receive
 		host = s.c.Hostname
 	}
 	env := smtpclient.Envelope{From: tokens.ReturnPath(s.p.Keys, t.o.Ref, t.d.Domain) + "@" + host, To: t.o.To,
@@ -320,7 +323,7 @@ func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (ms
 	if err != nil {
 		return nil, err
 	}
-	if s.c.Unsigned {
+	if s.c.Unsigned || t.o.ForwardRule() != "" { // a forwarded message keeps the signatures of its author
 		return [][]byte{body}, nil
 	}
 	header, err := s.sign(ctx, turn, body, from)
@@ -385,5 +388,5 @@ func (t *try) forAll(kind events.Type, data any) []events.Event {
 func (t *try) event(kind events.Type, to string, data any) events.Event {
 	return events.Event{TeamID: t.o.TeamID, EmailID: t.o.ID, DomainID: t.o.DomainID, BroadcastID: t.o.BroadcastID,
 		Type: kind, Recipient: to, ContactID: t.o.ContactID, OneRecipient: t.o.OneRecipient, Email: t.o.EventSummary,
-		Data: data}
+		ForwardRule: t.o.ForwardRule(), Data: data}
 }

@@ -18,7 +18,8 @@ type BounceTarget struct {
 	ID, TeamID, DomainID, BroadcastID string
 	ContactID                         string // the recipient's contact; "" for none
 	MessageID                         string
-	OneRecipient                      bool // see [events.Event]
+	ForwardRule                       string // the rule that forwarded the email; "" for none
+	OneRecipient                      bool   // see [events.Event]
 	To                                []BounceRecipient
 }
 

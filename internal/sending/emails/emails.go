@@ -161,6 +161,19 @@ type Tag struct {
 // bounced. The tag has no effect on emails sent by teams.
 var Private = Tag{"postrider", "private"}
 
+// Forwarded is the tag of emails that a rule forwarded, so that receivers of webhooks can tell them from the team's
+// own. The tag decides nothing.
+var Forwarded = Tag{"postrider", "forwarded"}
+
+// forwardRule returns the id of the rule that forwarded an email, or "". The installation itself forwards; its other
+// emails have no id of an actor.
+func forwardRule(by teams.ActorRef) string {
+	if by.Kind == teams.SystemActor {
+		return by.ID
+	}
+	return ""
+}
+
 // isPrivate reports whether the system marked an email as [Private].
 func isPrivate(by teams.ActorKind, tags []Tag) bool {
 	return by == teams.SystemActor && slices.Contains(tags, Private)

@@ -255,7 +255,7 @@ func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []ev
 		if err != nil {
 			return nil, err
 		}
-		blocked = blocking(blocked, isPrivate(e.Actor.Kind, e.Tags))
+		blocked = blocking(blocked, isPrivate(e.Actor.Kind, e.Tags) || o.ForwardRule() != "")
 	}
 	return append(skipped, removeAddresses(o, keys, blocked, suppressedEvent)...), nil
 }
@@ -368,8 +368,8 @@ func (o *Outgoing) ReleaseContent() {
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.flags&isRaw != 0 {
 		text, err := s.raw(ctx, o.TeamID, o.ID)
-		if err != nil {
-			return nil, err
+		if err != nil || o.ForwardRule() != "" {
+			return text, err
 		}
 		l := s.unsubscribeInfo(o)
 		return prependFields(text, func(has func(string) bool) []message.Field { return s.addedFields(o, l, has) }), nil

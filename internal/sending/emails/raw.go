@@ -58,9 +58,10 @@ type Raw struct {
 	// header.
 	UTF8 bool
 
-	at      time.Time // time when the message was accepted
-	content []byte    // content of the row: the whole message, or only the prepended fields
-	blobKey string    // key of the blob with the rest of the message, if the message is large
+	forwarded string    // the fields to prepend to a forwarded message, which gets no others
+	at        time.Time // time when the message was accepted
+	content   []byte    // content of the row: the whole message, or only the prepended fields
+	blobKey   string    // key of the blob with the rest of the message, if the message is large
 }
 
 // SendRaw accepts a raw message and returns the email's id. When SendRaw returns, the message is on disk.
@@ -205,6 +206,9 @@ func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Atta
 
 // added returns the header fields to prepend to a raw message: the Received field and any missing fields.
 func (d *draft) added(emailID string) string {
+	if d.raw.forwarded != "" {
+		return d.raw.forwarded
+	}
 	date := d.raw.at.Format(time.RFC1123Z)
 	added := "Received: " + d.raw.Trace + " id " + emailID + ";\r\n " + date + "\r\n"
 	if !d.raw.HasDate {

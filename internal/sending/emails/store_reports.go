@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -31,16 +32,22 @@ func findTeam(ctx context.Context, r db.Reader, emailID string) (teamID string, 
 func bounceTarget(ctx context.Context, r db.Reader, teamID, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
 	var from, only string
-	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient FROM emails
-		WHERE id = $1 AND team_id = $2`, db.ID(emailID), db.ID(teamID)).
+	var by teams.ActorRef
+	var kind int16
+	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient,
+		actor_kind, actor_id FROM emails WHERE id = $1 AND team_id = $2`, db.ID(emailID), db.ID(teamID)).
 		Scan((*db.ID)(&e.TeamID), (*db.ID)(&e.DomainID), (*db.ID)(&e.BroadcastID),
-			(*db.ID)(&e.ContactID), &e.MessageID, &from, &only)
+			(*db.ID)(&e.ContactID), &e.MessageID, &from, &only, &kind, (*db.ID)(&by.ID))
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}
 	if err != nil {
 		return e, fmt.Errorf("read the email of a report: %w", err)
 	}
+	if by.Kind, err = teams.ActorKinds.Name(kind); err != nil {
+		return e, fmt.Errorf("read the email of a report: %w", err)
+	}
+	e.ForwardRule = forwardRule(by)
 	if e.MessageID == "" {
 		e.MessageID = defaultMessageID(emailID, from)
 	}

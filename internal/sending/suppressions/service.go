@@ -220,6 +220,9 @@ func (s *Service) SuppressedNow(ctx context.Context, teamID string, addresses []
 // Recorded suppresses addresses after hard bounces and complaints. The event recorder calls Recorded for every event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for _, e := range all {
+		if e.ForwardRule != "" {
+			continue
+		}
 		origin := Origin("")
 		switch data := e.Data.(type) {
 		case *events.Bounce:

@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/front/api/wire"
+	"github.com/postrider/postrider/internal/outbound/forwards"
+)
+
+type createForwardIn struct {
+	Match   string `json:"match" doc:"The part of the address before the @, such as sales, or * for all addresses at the domain." maxLength:"64"`
+	Address string `json:"address,omitzero" doc:"The address to which mail is forwarded. Give either address or url." maxLength:"320"`
+	URL     string `json:"url,omitzero" doc:"The https URL to which the payload of email.received is posted. Give either url or address." maxLength:"2000"`
+}
+
+type updateForwardIn struct {
+	Match   *string `json:"match,omitzero" doc:"The part of the address before the @, or * for all." maxLength:"64"`
+	Enabled *bool   `json:"enabled,omitzero" doc:"Whether the rule forwards mail. Switching it on forgets its failures."`
+}
+
+// ForwardItem represents a forwarding rule in a list. ForwardItem is exported because Huma skips the fields of
+// unexported embedded types.
+type ForwardItem struct {
+	ID         string       `json:"id"`
+	DomainID   string       `json:"domain_id"`
+	Match      string       `json:"match"`
+	Address    *string      `json:"address"`
+	URL        *string      `json:"url"`
+	Enabled    bool         `json:"enabled"`
+	State      string       `json:"state" enum:"waiting_for_confirmation,refused,active,failing,disabled"`
+	Forwarded  int64        `json:"forwarded"`
+	Failed     int64        `json:"failed"`
+	Stopped    int64        `json:"stopped"`
+	LastReason *string      `json:"last_reason"`
+	LastAt     *wire.DBTime `json:"last_reason_at"`
+	AskedAt    *wire.DBTime `json:"asked_at"`
+	CreatedAt  wire.DBTime  `json:"created_at"`
+}
+
+type forwardWire struct {
+	Object string `json:"object"`
+	ForwardItem
+}
+
+func forwardToItem(r forwards.Rule) ForwardItem {
+	w := ForwardItem{ID: r.ID, DomainID: r.DomainID, Match: r.Local, Address: orNull(r.Address), URL: orNull(r.URL),
+		Enabled: r.Enabled, State: string(r.State()), Forwarded: r.Forwarded, Failed: r.Failed, Stopped: r.Stopped,
+		LastReason: orNull(r.Reason), CreatedAt: wire.DBTime(r.CreatedAt)}
+	if !r.ReasonAt.IsZero() {
+		w.LastAt = new(wire.DBTime(r.ReasonAt))
+	}
+	if !r.AskedAt.IsZero() {
+		w.AskedAt = new(wire.DBTime(r.AskedAt))
+	}
+	return w
+}
+
+// forwardIDs returns the ids in the path of an operation on a rule.
+func forwardIDs(c *wire.Call) (domainID, ruleID string, err error) {
+	if domainID, err = c.ID("domain_id"); err == nil {
+		ruleID, err = c.ID("forward_id")
+	}
+	return domainID, ruleID, err
+}
+
+func (a *API) createForward(ctx context.Context, c *wire.Call, in createForwardIn) (forwardWire, error) {
+	id, err := c.ID("domain_id")
+	if err == nil {
+		err = c.Actor.Require(furtherScopes["POST /domains/{domain_id}/forwards"][0])
+	}
+	if err != nil {
+		return forwardWire{}, err
+	}
+	r, err := a.Services.Forwards.Create(ctx, c.TeamID, id, forwards.NewRule{Local: in.Match, Address: in.Address,
+		URL: in.URL})
+	return forwardWire{"forward", forwardToItem(r)}, err
+}
+
+func (a *API) listForwards(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ForwardItem], error) {
+	id, err := c.ID("domain_id")
+	if err != nil {
+		return wire.List[ForwardItem]{}, err
+	}
+	p, err := c.Page(20)
+	if err != nil {
+		return wire.List[ForwardItem]{}, err
+	}
+	all, more, err := a.Services.Forwards.List(ctx, c.TeamID, id, p)
+	return wire.ListOf(all, more, forwardToItem), err
+}
+
+func (a *API) getForward(ctx context.Context, c *wire.Call, _ wire.None) (forwardWire, error) {
+	domainID, id, err := forwardIDs(c)
+	if err != nil {
+		return forwardWire{}, err
+	}
+	r, err := a.Services.Forwards.Get(ctx, c.TeamID, domainID, id)
+	return forwardWire{"forward", forwardToItem(r)}, err
+}
+
+func (a *API) updateForward(ctx context.Context, c *wire.Call, in updateForwardIn) (forwardWire, error) {
+	domainID, id, err := forwardIDs(c)
+	if err == nil {
+		err = c.Actor.Require(furtherScopes["PATCH /domains/{domain_id}/forwards/{forward_id}"][0])
+	}
+	change := forwards.Change{Local: in.Match, Enabled: in.Enabled}
+	if err == nil {
+		err = c.RequireChange(in, change)
+	}
+	if err != nil {
+		return forwardWire{}, err
+	}
+	r, err := a.Services.Forwards.Update(ctx, c.TeamID, domainID, id, change)
+	return forwardWire{"forward", forwardToItem(r)}, err
+}
+
+func (a *API) deleteForward(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
+	domainID, id, err := forwardIDs(c)
+	if err != nil {
+		return gone{}, err
+	}
+	return gone{"forward", id, true}, a.Services.Forwards.Delete(ctx, c.TeamID, domainID, id)
+}
+
+func (a *API) askForward(ctx context.Context, c *wire.Call, _ wire.None) (forwardWire, error) {
+	domainID, id, err := forwardIDs(c)
+	if err != nil {
+		return forwardWire{}, err
+	}
+	r, err := a.Services.Forwards.Ask(ctx, c.TeamID, domainID, id)
+	return forwardWire{"forward", forwardToItem(r)}, err
+}

@@ -1,0 +1,134 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/outbound/forwards"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+var forwardingPage = pageOf("forwarding.html")
+
+// forwardingView is the content of the page with a domain's forwarding rules.
+type forwardingView struct {
+	base
+	Domain domains.Domain
+	Rows   []forwards.Rule
+	Pager  pager
+	Form   *web.Form
+	May    bool // whether the visitor may create and change rules
+}
+
+func forwardingPath(domainID string) string { return domainPath(domainID) + "/forwarding" }
+
+func forwardingForm() *web.Form {
+	return web.NewForm(
+		&web.Field{Name: "match", Label: "Mail for", Max: 64,
+			Hint: "The part of the address before the @, such as sales, or * for all addresses."},
+		&web.Field{Name: "address", Label: "Forward to", Max: 2000,
+			Hint: "An address, whose owner must confirm it, or the https URL of a webhook."})
+}
+
+func (c *call) forwarding() error { return c.forwardingPage(http.StatusOK, forwardingForm()) }
+
+func (c *call) forwardingPage(status int, f *web.Form) error {
+	d, err := c.Domains.Get(c.ctx(), c.team.TeamID, c.id())
+	if err != nil {
+		return err
+	}
+	p, err := c.page(rowsShown)
+	if err != nil {
+		return err
+	}
+	all, more, err := c.Forwards.List(c.ctx(), c.team.TeamID, d.ID, p)
+	if err != nil {
+		return err
+	}
+	data := forwardingView{base: c.base(), Domain: d, Rows: all, Form: f, May: c.mayForward()}
+	var ids []string
+	for i := range all {
+		ids = append(ids, all[i].ID)
+	}
+	data.Pager = c.pager(p, ids, more)
+	return c.show(status, forwardingPage, data, web.Crumbs(d.Name, domainPath(d.ID), "Forwarding"))
+}
+
+// mayForward reports whether the visitor may create rules, which show received mail to others.
+func (c *call) mayForward() bool {
+	return c.actor.Scopes.Has(teams.DomainsWrite) && c.actor.Scopes.Has(teams.ReceivingRead)
+}
+
+func (c *call) addForward() error {
+	if err := c.actor.Require(teams.ReceivingRead); err != nil {
+		return err
+	}
+	f := forwardingForm().Fill(c.form)
+	in := forwards.NewRule{Local: c.form.Get("match"), Address: strings.TrimSpace(c.form.Get("address"))}
+	if strings.Contains(in.Address, "://") {
+		in.Address, in.URL = "", in.Address
+	}
+	var r forwards.Rule
+	status, err := saveForm(f, func() (err error) {
+		r, err = c.Forwards.Create(c.ctx(), c.team.TeamID, c.id(), in)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if status != 0 {
+		return c.forwardingPage(status, f)
+	}
+	done := "The rule is active."
+	if r.State() == forwards.Waiting {
+		done = "The owner of " + r.Address + " gets a mail with a link to confirm."
+	}
+	return c.redirect(forwardingPath(c.id()), done)
+}
+
+// ruleID returns the id of the rule in the path.
+func (c *call) ruleID() string { return validID(c.r.PathValue("rule")) }
+
+func (c *call) switchForward() error {
+	if err := c.actor.Require(teams.ReceivingRead); err != nil {
+		return err
+	}
+	on := c.form.Get("enabled") == "1"
+	return c.changeForward("The rule is switched on.", "The rule is switched off.", on, func() error {
+		_, err := c.Forwards.Update(c.ctx(), c.team.TeamID, c.id(), c.ruleID(), forwards.Change{Enabled: &on})
+		return err
+	})
+}
+
+func (c *call) deleteForward() error {
+	return c.changeForward("The rule is deleted.", "", true, func() error {
+		return c.Forwards.Delete(c.ctx(), c.team.TeamID, c.id(), c.ruleID())
+	})
+}
+
+func (c *call) askForward() error {
+	return c.changeForward("The owner gets another mail, at most one a day.", "", true, func() error {
+		_, err := c.Forwards.Ask(c.ctx(), c.team.TeamID, c.id(), c.ruleID())
+		return err
+	})
+}
+
+// changeForward changes a rule and returns to the list, with the sentence yes or no.
+func (c *call) changeForward(yes, no string, which bool, change func() error) error {
+	if err := change(); err != nil {
+		text, ok := refused(err)
+		if !ok {
+			return err
+		}
+		f := forwardingForm()
+		f.Problem = text
+		return c.forwardingPage(http.StatusUnprocessableEntity, f)
+	}
+	if !which {
+		yes = no
+	}
+	return c.redirect("/app/domains/"+url.PathEscape(c.id())+"/forwarding", yes)
+}

@@ -1,0 +1,74 @@
+package dashboard_test
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+)
+
+// A member creates a rule, switches it off and on, and deletes it. Others see what they may.
+func TestForwarding(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v := b.visitor(teams.Member)
+		id := b.api("POST", "/domains", `{"name":"in.acme.example"}`)["id"].(string)
+		path := "/app/domains/" + id + "/forwarding"
+		if page := v.shows(path, 200, "No forwarding rules", "does not receive mail"); strings.Contains(page, "Create rule") {
+			t.Error("a domain that does not receive mail has a form for rules")
+		}
+		b.api("PATCH", "/domains/"+id, `{"capabilities":{"receiving":"enabled"}}`)
+		v.shows("/app/domains/"+id, 200, path)
+		v.shows(path, 200, "Received mail of this domain is only stored", "Create rule")
+		for _, test := range []struct{ match, address, says string }{
+			{"", "https://hooks.example.net/x", "match"},
+			{"sales*", "https://hooks.example.net/x", "whole local part"},
+			{"sales", "", "address"},
+			{"sales", "<script>", "&lt;script&gt;"},
+			{"sales", "ftp://hooks.example.net", "must"},
+			{"sales", "bob@b.example", "notice_from"},
+		} {
+			status, page := v.post(path, url.Values{"match": {test.match}, "address": {test.address}})
+			if status != 422 && status != 400 || !strings.Contains(page, test.says) {
+				t.Errorf("%q to %q: %d\n%s", test.match, test.address, status, page)
+			}
+		}
+		status, page := v.post(path, url.Values{"match": {"Sales"}, "address": {"https://hooks.example.net/x"}})
+		if status != 200 || !strings.Contains(page, "The rule is active.") || !strings.Contains(page, "hooks.example.net/x") {
+			t.Fatalf("create: %d\n%s", status, page)
+		}
+		rule := regexp.MustCompile(path + `/[0-9a-f-]{36}`).FindString(page)
+		if status, page := v.post(rule+"/switch", url.Values{"enabled": {"0"}}); status != 200 ||
+			!strings.Contains(page, "The rule is switched off.") || !strings.Contains(page, "Switch on") {
+			t.Errorf("off: %d\n%s", status, page)
+		}
+		if status, page := v.post(rule+"/switch", url.Values{"enabled": {"1"}}); status != 200 ||
+			!strings.Contains(page, "The rule is switched on.") {
+			t.Errorf("on: %d\n%s", status, page)
+		}
+		if status, page := v.post(rule+"/ask", nil); status != 422 || !strings.Contains(page, "does not wait") {
+			t.Errorf("ask: %d\n%s", status, page)
+		}
+		if page := b.visitor(teams.Viewer).shows(path, 200, "hooks.example.net/x"); strings.Contains(page, "Switch o") ||
+			strings.Contains(page, "Create rule") {
+			t.Errorf("a viewer sees forms:\n%s", page)
+		}
+		other := b.visitorOf(b.other.TeamID, teams.Owner)
+		other.shows(path, 404)
+		if status, _ := other.post(rule+"/delete", nil); status != 404 {
+			t.Errorf("delete another team's rule: %d", status)
+		}
+		if status, page := v.post(rule+"/delete", nil); status != 200 || !strings.Contains(page, "The rule is deleted.") ||
+			!strings.Contains(page, "No forwarding rules") {
+			t.Errorf("delete: %d\n%s", status, page)
+		}
+		names := b.auditNames()
+		for _, name := range []string{"domain.forward_created", "domain.forward_updated", "domain.forward_deleted"} {
+			if !strings.Contains(names, name) {
+				t.Errorf("the audit log has no %s: %s", name, names)
+			}
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package forwards_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/outbound/forwards"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
+)
+
+// A rule with a URL posts the payload of email.received, signed, and tries again after an error.
+func TestCall(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		var mu sync.Mutex
+		var bodies []string
+		var ids []string
+		status := http.StatusOK
+		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			bodies, ids = append(bodies, string(body)), append(ids, r.Header.Get("svix-id"))
+			if err := verifySignature(f.webhooks.CallSecret(f.Acme.TeamID), body, r.Header); err != nil {
+				t.Errorf("signature: %v", err)
+			}
+			w.WriteHeader(status)
+		}))
+		defer hook.Close()
+		set := func(to int) {
+			mu.Lock()
+			defer mu.Unlock()
+			status = to
+		}
+		r := f.rule("sales", hook.URL)
+		if r.State() != forwards.Active {
+			t.Fatalf("%+v", r)
+		}
+		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
+		f.run(0)
+		if len(bodies) != 1 || !strings.Contains(bodies[0], `"type":"email.received"`) ||
+			!strings.Contains(bodies[0], "ann@author.example") {
+			t.Fatalf("%q", bodies)
+		}
+		set(http.StatusInternalServerError)
+		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
+		f.run(1)
+		set(http.StatusOK)
+		f.exec(`UPDATE jobs SET run_at = 0`)
+		f.run(0)
+		if len(bodies) != 3 || bodies[1] != bodies[2] || ids[1] != ids[2] || ids[0] == ids[1] {
+			t.Errorf("%d requests with the ids %v", len(bodies), ids)
+		}
+		if got := f.get(r); got.Forwarded != 2 || got.Failed != 0 || got.State() != forwards.Active {
+			t.Errorf("%+v", got)
+		}
+		set(http.StatusGone)
+		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
+		f.run(0)
+		if got := f.get(r); got.Failed != 1 || got.State() != forwards.Failing || !strings.Contains(got.Reason, "410") {
+			t.Errorf("%+v", got)
+		}
+		f.deliver(f.signed("X-Postrider-Loop: "+r.ID+"\r\n"), "ann@author.example", "sales@in.acme.example")
+		f.run(0)
+		if got := f.get(r); got.Stopped != 1 || len(bodies) != 4 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// verifySignature signs a request again and compares the signatures.
+func verifySignature(secret string, body []byte, h http.Header) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		return err
+	}
+	at, err := strconv.ParseInt(h.Get("svix-timestamp"), 10, 64)
+	if err != nil {
+		return err
+	}
+	again := http.Header{}
+	webhooks.Sign(again, h.Get("svix-id"), time.Unix(at, 0), string(body), key)
+	if got, want := h.Get("svix-signature"), again.Get("svix-signature"); got != want {
+		return fmt.Errorf("%q, want %q", got, want)
+	}
+	return nil
+}

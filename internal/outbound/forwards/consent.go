@@ -1,0 +1,227 @@
+package forwards
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/visible"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/keyring"
+)
+
+// askKind is the kind of the jobs that send confirmation mails. A job's dedupe key is the id of its target.
+const askKind = "forwards.ask"
+
+// consent is what the owner of an address has said, as a number in forward_targets.state.
+type consent int16
+
+const (
+	asked     consent = 1 // nothing so far
+	confirmed consent = 2
+	refused   consent = 3
+)
+
+// target is an address to which a team wants to forward mail.
+type target struct {
+	id, teamID, key, address string
+	state                    consent
+	askedAt                  time.Time
+}
+
+// Purposes of the tokens in the links of a confirmation mail.
+const (
+	confirmPurpose = "forward-confirm"
+	refusePurpose  = "forward-refuse"
+)
+
+func (s *Service) insertAsk(ctx context.Context, tx *db.Tx, t *target) {
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: askKind, Lane: t.teamID, TeamID: t.teamID, Dedupe: t.id, Payload: t.id})
+}
+
+// Ask enqueues another confirmation mail for a rule. The mail is sent once its address may get one again.
+func (s *Service) Ask(ctx context.Context, teamID, domainID, ruleID string) (r Rule, err error) {
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if r, err = getRule(ctx, tx.Reader, teamID, domainID, ruleID); err != nil {
+			return err
+		}
+		if r.State() != Waiting {
+			return fault.Invalidf("", "The rule does not wait for a confirmation: its state is `%s`.", r.State())
+		}
+		t, err := lockTarget(ctx, tx, teamID, r.target, r.Address)
+		if err != nil {
+			return err
+		}
+		s.insertAsk(ctx, tx, &t)
+		return nil
+	})
+	return r, err
+}
+
+// ask handles jobs of the kind askKind.
+func (s *Service) ask(ctx context.Context, j jobs.Job) error {
+	team, err := s.p.Teams.Get(ctx, j.TeamID)
+	if fault.KindOf(err) == fault.NotFound {
+		return s.p.Queue.End(ctx, j)
+	}
+	if err != nil {
+		return err
+	}
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		t, err := targetByID(ctx, tx.Reader, j.TeamID, j.Payload)
+		if errors.Is(err, db.ErrNoRows) {
+			s.p.Queue.Finish(ctx, tx, j)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		names, err := addressesTo(ctx, tx.Reader, t.teamID, t.key)
+		switch {
+		case err != nil:
+			return err
+		case t.state != asked || len(names) == 0 || s.p.Mail == nil:
+			s.p.Queue.Finish(ctx, tx, j)
+			return nil
+		case team.Suspended:
+			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(time.Hour)), "the team is suspended")
+			return nil
+		}
+		recent, err := asksSince(ctx, tx.Reader, t.teamID, tx.Now().Add(-askEvery))
+		if err != nil {
+			return err
+		}
+		if recent >= asksPerDay {
+			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(time.Hour)), "the team has sent many confirmation mails today")
+			return nil
+		}
+		again, err := claimAsk(ctx, tx, s.askKey(t.key), tx.Now())
+		if err != nil {
+			return err
+		}
+		if again.After(tx.Now()) {
+			s.p.Queue.Wait(ctx, tx, j, again, "the address got a confirmation mail within the last day")
+			return nil
+		}
+		subject, text := s.confirmationMail(team.Name, names, &t, tx.Now())
+		if err := s.p.Mail(ctx, tx, t.address, subject, text); err != nil {
+			return err
+		}
+		setAsked(ctx, tx, &t, tx.Now())
+		s.p.Queue.Finish(ctx, tx, j)
+		return nil
+	})
+}
+
+// askKey returns what forward_asks stores instead of an address, so that the table names nobody.
+func (s *Service) askKey(key string) string {
+	return hex.EncodeToString(s.p.Keys.Tag("forward-ask", []byte(key), 16))
+}
+
+// confirmationMail returns the mail that asks the owner of an address. Names are those of the forwarded addresses.
+func (s *Service) confirmationMail(team string, names []string, t *target, now time.Time) (subject, text string) {
+	const most = 10
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf("\nand %d more.", len(names)-most)
+		names = names[:most]
+	}
+	confirm := s.p.Keys.Sign(confirmPurpose, now.Add(confirmFor), t.teamID, t.id)
+	refuse := s.p.Keys.Sign(refusePurpose, time.Time{}, t.teamID, t.id)
+	subject = "Confirm that mail may be forwarded to you"
+	text = fmt.Sprintf(`The team “%s” asks to forward mail to %s.
+
+It would be the mail that arrives for:
+%s%s
+
+If you agree, open this page within 7 days and press the button:
+%s
+
+If you do not agree, you need not do anything: nothing is forwarded to you without your consent.
+
+-- 
+You can refuse at any time, also after you have agreed. This team then cannot ask you again:
+%s
+`, visible.Show(team), t.address, strings.Join(names, "\n"), more, s.c.PublicURL+"/forwarding/confirm/"+confirm,
+		s.c.PublicURL+"/forwarding/refuse/"+refuse)
+	return subject, text
+}
+
+// Request is what a page about a confirmation shows.
+type Request struct {
+	Team      string
+	Address   string
+	Names     []string // the addresses whose mail is forwarded
+	Confirmed bool
+	Refused   bool
+
+	target target
+}
+
+// ReadConfirm returns the request that a link to confirm names. ReadRefuse does so for a link to refuse. Both return a
+// NotFound fault if the link is invalid or has expired, or if the team no longer wants to forward to the address.
+func (s *Service) ReadConfirm(ctx context.Context, token string) (Request, error) {
+	parts, err := s.p.Keys.Verify(confirmPurpose, token, s.c.Now())
+	if errors.Is(err, keyring.ErrExpired) {
+		return Request{}, fault.NotFoundf("This link has expired. Ask the team for another confirmation mail.")
+	}
+	return s.request(ctx, parts, err)
+}
+
+// ReadRefuse returns the request that a link to refuse names.
+func (s *Service) ReadRefuse(ctx context.Context, token string) (Request, error) {
+	parts, err := s.p.Keys.VerifyLasting(refusePurpose, token)
+	return s.request(ctx, parts, err)
+}
+
+func (s *Service) request(ctx context.Context, parts []string, err error) (r Request, _ error) {
+	none := fault.NotFoundf("There is nothing at this address.")
+	if err != nil || len(parts) != 2 {
+		return r, none
+	}
+	team, err := s.p.Teams.Get(ctx, parts[0])
+	if fault.KindOf(err) == fault.NotFound {
+		return r, none
+	}
+	if err != nil {
+		return r, err
+	}
+	t, err := targetByID(ctx, s.p.DB.Reader, parts[0], parts[1])
+	if errors.Is(err, db.ErrNoRows) {
+		return r, none
+	}
+	if err != nil {
+		return r, fmt.Errorf("read a forwarding address: %w", err)
+	}
+	r = Request{Team: team.Name, Address: t.address, Confirmed: t.state == confirmed, Refused: t.state == refused,
+		target: t}
+	r.Names, err = addressesTo(ctx, s.p.DB.Reader, t.teamID, t.key)
+	return r, err
+}
+
+// Confirm stores that the owner of the address agrees, and Refuse that the owner does not.
+func (s *Service) Confirm(ctx context.Context, r Request) error { return s.answer(ctx, r, confirmed) }
+
+// Refuse stores that the owner of the address does not agree. The team cannot ask again.
+func (s *Service) Refuse(ctx context.Context, r Request) error { return s.answer(ctx, r, refused) }
+
+func (s *Service) answer(ctx context.Context, r Request, c consent) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		setConsent(ctx, tx, &r.target, c, tx.Now())
+		return nil
+	})
+}
+
+// Sweep deletes old rows about confirmations: when addresses were asked, and addresses without rules that did not
+// refuse.
+func (s *Service) Sweep(ctx context.Context) error {
+	if err := sweepAsks(ctx, s.p.DB, s.c.Now().Add(-2*askEvery)); err != nil {
+		return fmt.Errorf("delete old confirmations of forwarding: %w", err)
+	}
+	return nil
+}

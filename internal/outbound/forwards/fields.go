@@ -1,0 +1,136 @@
+package forwards
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/arc"
+	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/mailparse"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// loopField is the field that marks a message as forwarded by a rule. Its value is the rule's id. Mail systems that
+// forward a message keep it, so that a message that comes back is recognized.
+const loopField = "X-Postrider-Loop"
+
+// stopReason returns why a message must not be forwarded by a rule, or "".
+//
+// Bounces and automatic replies are new messages, which do not carry the mark of the rule: a reply to a forwarded
+// message, or the bounce of a system that ignores the return path, would be forwarded and answered for ever. Mail that
+// a program sends by itself, such as an invoice, is forwarded unless its return path is null.
+func stopReason(m *Message, ruleID string) stopped {
+	if m.Spam != "" {
+		return stopped("the content filter marked the message as spam: " + m.Spam)
+	}
+	hops, auto, report := 0, "", false
+	for _, f := range mailparse.ParseHeader(headerOf(m.Raw)) {
+		value := strings.ToLower(strings.TrimSpace(f.Value))
+		switch strings.ToLower(f.Name) {
+		case strings.ToLower(loopField):
+			if hops++; value == ruleID {
+				return "the message was forwarded by this rule before: it goes in a circle"
+			}
+		case "auto-submitted":
+			// Parameters and comments may follow the keyword (RFC 3834 section 5).
+			auto, _, _ = strings.Cut(strings.NewReplacer(";", " ", "(", " ", "\t", " ").Replace(value), " ")
+		case "content-type":
+			report = report || strings.HasPrefix(value, "multipart/report")
+		}
+	}
+	switch {
+	case hops >= maxHops:
+		return stopped(fmt.Sprintf("the message was forwarded by %d rules before", hops))
+	case auto == "auto-replied":
+		return "the message is an automatic reply, which could start a circle of replies"
+	case m.MailFrom == "" && (report || auto != "" && auto != "no"):
+		return "the message is a bounce, which could start a circle of bounces"
+	}
+	return ""
+}
+
+// headerOf returns the header of a message with its last line ending.
+func headerOf(raw []byte) []byte {
+	if i := bytes.Index(raw, []byte("\r\n\r\n")); i >= 0 {
+		return raw[:i+2]
+	}
+	return raw
+}
+
+// errDNS means that the ARC chain of a message cannot be verified for the moment.
+var errDNS = errors.New("the keys of the message's ARC seals cannot be looked up at present")
+
+// addedFields returns the fields to write above a message: an ARC set, the trace of this hop, and the mark of the rule.
+// The seal covers the message as it came from the client, because Received fields are not sealed.
+func (s *Service) addedFields(ctx context.Context, w *work, now time.Time) ([]byte, error) {
+	signing, err := s.p.Domains.Signing(ctx, w.rule.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := s.seal(ctx, w, &signing, now)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Received: by %s (forwarding) id %s;\r\n\t%s\r\n", s.c.Hostname, w.payload.EmailID,
+		now.UTC().Format(time.RFC1123Z))
+	b.Write(sealed)
+	fmt.Fprintf(&b, "X-Forwarded-For: %s\r\nX-Forwarded-To: %s\r\n%s: %s\r\n", headerSafe(w.payload.For),
+		headerSafe(w.rule.Address), loopField, w.rule.ID)
+	return b.Bytes(), nil
+}
+
+// sealWait is how long a message waits for the verification of its ARC chain.
+const sealWait = time.Hour
+
+// seal returns the ARC set for a message, or nothing if it cannot be sealed. Without a seal the message is still
+// forwarded: a seal only helps hosts that do not find the author's signature.
+func (s *Service) seal(ctx context.Context, w *work, signing *domains.Signing, now time.Time) ([]byte, error) {
+	var signer dkim.Signer
+	for _, x := range signing.Signers {
+		if x.Key.Algorithm() == "rsa-sha256" {
+			signer = x
+			break
+		}
+	}
+	if signer.Key == nil {
+		return nil, nil
+	}
+	msg := w.message.Raw[w.message.TraceBytes:]
+	chain := arc.Verify(ctx, s.p.LookupTXT, bytes.NewReader(msg))
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	results := s.c.Hostname + "; none"
+	if a := w.message.Authentication; a != nil && a.Header != "" {
+		results = a.Header
+	}
+	// The results of the time of arrival may lack the chain, or have another state of it.
+	before, _, _ := strings.Cut(results, "; arc=")
+	if chain.State != arc.None && chain.State != arc.TempError {
+		results = strings.TrimSuffix(before, "; none") + "; arc=" + string(chain.State)
+	}
+	out, err := arc.Seal(msg, chain, results, signer, now)
+	switch {
+	case errors.Is(err, arc.ErrUnverified) && now.Sub(w.job.CreatedAt) < sealWait:
+		return nil, fmt.Errorf("%w: %s", errDNS, chain.Reason)
+	case err != nil:
+		s.p.Log.Info("a forwarded message gets no ARC seal", "email", w.payload.EmailID, "rule", w.rule.ID, "reason", err)
+		return nil, nil
+	}
+	return out, nil
+}
+
+// headerSafe replaces characters that would end a field or look like another part of it.
+func headerSafe(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,85 @@
+package emails
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// Forward is a received message to send to another address.
+type Forward struct {
+	TeamID   string
+	DomainID string // the domain at which the message arrived; its return path is used
+	RuleID   string // the rule that forwards
+	From     string // the author, as shown in lists
+	Subject  string
+	// MessageID is that of the message, with angle brackets, or "" if it has none. Nothing is added to the message.
+	MessageID string
+	To        message.Address
+	Added     []byte // header fields to write above the message, each ended by CRLF
+	Message   []byte // as it was received
+}
+
+// ErrTooLarge is the error of Forward if a message exceeds the maximum size of emails.
+var ErrTooLarge = fault.Invalidf("", "The message is larger than emails may be.")
+
+// Forward accepts a message that a rule forwards, and returns the id of the email. The message is sent unchanged below
+// the added fields, and not signed again. It counts in the team's quota; if that is used up, the error is the fault of
+// package quotas. Addresses that were suppressed for bounces receive it, because their owners asked for it.
+//
+// The callback then runs in the transaction that accepts the email, and may be called more than once.
+func (s *Service) Forward(ctx context.Context, in Forward,
+	then func(ctx context.Context, tx *db.Tx, emailID string) error) (string, error) {
+	if int64(len(in.Added)+len(in.Message)) > s.c.MaxSize {
+		return "", ErrTooLarge
+	}
+	from, err := message.ParseFrom(in.From)
+	if err != nil {
+		return "", fmt.Errorf("read the author of a message to forward: %w", err)
+	}
+	to := recipient{kind: "to", Address: in.To}
+	d := &draft{Send: Send{From: in.From, To: []string{in.To.Addr()}, Subject: in.Subject, Tags: []Tag{Forwarded}},
+		from: from, recipients: []recipient{to},
+		raw: &Raw{Recipients: []message.Address{in.To}, Body: in.Message, MessageID: in.MessageID, HasDate: true,
+			UTF8: in.To.NeedsUTF8(), forwarded: string(bytes.Clone(in.Added))}}
+	blocked, err := s.Suppressions.SuppressedNow(ctx, in.TeamID, []string{in.To.Key()})
+	if err != nil {
+		return "", fmt.Errorf("look up suppressions: %w", err)
+	}
+	blocked = blocking(blocked, true)
+	if _, err := s.storeRaw(ctx, in.TeamID, d); err != nil {
+		return "", err
+	}
+	by := teams.Actor{Kind: teams.SystemActor, ID: in.RuleID, TeamID: in.TeamID}
+	write := func(tx *db.Tx) error {
+		d.id = id.At(tx.Now())
+		if err := s.write(ctx, tx, by, d, domains.Sender{DomainID: in.DomainID}, nil, blocked); err != nil {
+			return err
+		}
+		return then(ctx, tx, d.id)
+	}
+	if err := s.Quotas.UpdateAlone(ctx, in.TeamID, countQuota([]*draft{d}, blocked), write); err != nil {
+		return "", err
+	}
+	s.accepted("forward", []string{d.id})
+	return d.id, nil
+}
+
+// ForwardRule returns the id of the rule that forwarded the email, or "".
+func (o *Outgoing) ForwardRule() string { return forwardRule(o.row.Actor) }
+
+// CheckMailable returns a fault about a request field if this installation refuses to send to an address.
+func (s *Service) CheckMailable(field string, a message.Address) error {
+	if slices.Contains(s.c.TestDomainsRefused, a.Domain) {
+		return testDomain(field, a.Domain)
+	}
+	return nil
+}

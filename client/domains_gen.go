@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"iter"
+	"net/url"
 )
 
 // DomainsService calls the operations of the resource "Domains".
@@ -145,6 +146,133 @@ func (s *DomainsService) VerifyClaim(ctx context.Context, domainID string, optio
 	return call[Claim](ctx, s.client, o, options)
 }
 
+// ListForwards lists the forwarding rules of a domain, newest first.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:read.
+//
+// GET /domains/{domain_id}/forwards
+func (s *DomainsService) ListForwards(ctx context.Context, domainID string, params Page,
+	options ...RequestOption) (*List[ForwardItem], error) {
+	o := operation{method: "GET", path: "/domains/{domain_id}/forwards", args: []string{domainID}, query: params.values()}
+	return call[List[ForwardItem]](ctx, s.client, o, options)
+}
+
+// AllForwards returns an iterator over the items of [DomainsService.ListForwards], which it reads page by page.
+func (s *DomainsService) AllForwards(ctx context.Context, domainID string, params Page,
+	options ...RequestOption) iter.Seq2[ForwardItem, error] {
+	if params.Limit == 0 {
+		params.Limit = pageLimit
+	}
+	return all(params.After, params.Before, func(after string) (*List[ForwardItem], error) {
+		params.After = after
+		return s.ListForwards(ctx, domainID, params, options...)
+	}, func(item *ForwardItem) string { return item.ID })
+}
+
+// CreateForward creates a rule that forwards mail, which arrives at the domain, to an address or to a URL. An
+// address gets mail only after its owner has opened the link in a confirmation mail, which this operation sends.
+//
+// A second request fails, because the rule exists, unless both have the same Idempotency-Key.
+//
+// The API key needs full_access. An OAuth client needs the scopes domains:write and receiving:read.
+//
+// Errors:
+//
+//   - 403 validation_error: The owner of the address has refused mail of this team.
+//   - 422 validation_error: The domain does not receive mail, the rule exists, the match, address or URL is not
+//     valid, or there are too many rules.
+//
+// POST /domains/{domain_id}/forwards
+func (s *DomainsService) CreateForward(ctx context.Context, domainID string, in CreateForward,
+	options ...RequestOption) (*Forward, error) {
+	o := operation{method: "POST", path: "/domains/{domain_id}/forwards", args: []string{domainID}, body: in}
+	return call[Forward](ctx, s.client, o, options)
+}
+
+// GetForward returns a forwarding rule with its state and its counts.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:read.
+//
+// GET /domains/{domain_id}/forwards/{forward_id}
+func (s *DomainsService) GetForward(ctx context.Context, domainID, forwardID string,
+	options ...RequestOption) (*Forward, error) {
+	o := operation{method: "GET", path: "/domains/{domain_id}/forwards/{forward_id}", args: []string{domainID, forwardID}}
+	return call[Forward](ctx, s.client, o, options)
+}
+
+// UpdateForward changes the match of a forwarding rule, or switches the rule on or off. To change its target,
+// create another rule.
+//
+// A second request with the same settings changes nothing.
+//
+// The API key needs full_access. An OAuth client needs the scopes domains:write and receiving:read.
+//
+// Errors:
+//
+//   - 422 validation_error: The match is not valid, or another rule has it with the same target.
+//
+// PATCH /domains/{domain_id}/forwards/{forward_id}
+func (s *DomainsService) UpdateForward(ctx context.Context, domainID, forwardID string, in UpdateForward,
+	options ...RequestOption) (*Forward, error) {
+	o := operation{method: "PATCH", path: "/domains/{domain_id}/forwards/{forward_id}", args: []string{domainID, forwardID}, body: in}
+	return call[Forward](ctx, s.client, o, options)
+}
+
+// DeleteForward deletes a forwarding rule. Messages that it has passed on for delivery are still delivered.
+//
+// A second request fails with not_found.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:write.
+//
+// DELETE /domains/{domain_id}/forwards/{forward_id}
+func (s *DomainsService) DeleteForward(ctx context.Context, domainID, forwardID string,
+	options ...RequestOption) (*Gone, error) {
+	o := operation{method: "DELETE", path: "/domains/{domain_id}/forwards/{forward_id}", args: []string{domainID, forwardID}}
+	return call[Gone](ctx, s.client, o, options)
+}
+
+// ResendForwardConfirmation sends another confirmation mail to the address of a rule that waits for its
+// confirmation. An address gets at most one such mail a day; a mail that comes too early is sent later.
+//
+// A second request sends no further mail while one is waiting.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:write.
+//
+// Errors:
+//
+//   - 422 validation_error: The rule does not wait for a confirmation.
+//
+// POST /domains/{domain_id}/forwards/{forward_id}/confirmation
+func (s *DomainsService) ResendForwardConfirmation(ctx context.Context, domainID, forwardID string,
+	options ...RequestOption) (*Forward, error) {
+	o := operation{method: "POST", path: "/domains/{domain_id}/forwards/{forward_id}/confirmation", args: []string{domainID, forwardID}}
+	return call[Forward](ctx, s.client, o, options)
+}
+
+// RotateKey begins a rotation of the DKIM keys of a domain, and returns all keys with their records. Publish the
+// records of keys in the state next. Emails are signed with a new key after its record is seen at all name servers
+// of the domain and two lifetimes (TTL) of the record have passed. Keep the record of a retired key until it is
+// revoked, at least 7 days later. In an emergency, somebody else may have a private key: then the new keys sign as
+// soon as their records are seen, and the old ones are revoked an hour later. An emergency rotation replaces keys
+// that wait.
+//
+// A second request fails with resource_locked while the rotation is under way, except the first one with
+// emergency.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:write.
+//
+// Errors:
+//
+//   - 409 resource_locked: The keys are being rotated already, or former keys must stay published.
+//   - 422 validation_error: The domain is not verified.
+//
+// POST /domains/{domain_id}/keys/rotate
+func (s *DomainsService) RotateKey(ctx context.Context, domainID string, in RotateKeys,
+	options ...RequestOption) (*RotateKeysResponse, error) {
+	o := operation{method: "POST", path: "/domains/{domain_id}/keys/rotate", args: []string{domainID}, body: in}
+	return call[RotateKeysResponse](ctx, s.client, o, options)
+}
+
 // GetMTASTS returns the MTA-STS policy that Postrider serves for a receiving domain, with its DNS records and what
 // the last check found. A domain without a policy has the mode off.
 //
@@ -176,6 +304,126 @@ func (s *DomainsService) SetMTASTS(ctx context.Context, domainID string, in Doma
 	options ...RequestOption) (*DomainPolicy, error) {
 	o := operation{method: "PUT", path: "/domains/{domain_id}/mta-sts", args: []string{domainID}, body: in}
 	return call[DomainPolicy](ctx, s.client, o, options)
+}
+
+// ListReports lists the DMARC and TLS reports that other mail systems sent about the domain, newest first, with
+// what became of each. Counts are kept for 90 days, unless the operator has set another time.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:read.
+//
+// GET /domains/{domain_id}/reports
+func (s *DomainsService) ListReports(ctx context.Context, domainID string, params Page,
+	options ...RequestOption) (*List[Report], error) {
+	o := operation{method: "GET", path: "/domains/{domain_id}/reports", args: []string{domainID}, query: params.values()}
+	return call[List[Report]](ctx, s.client, o, options)
+}
+
+// AllReports returns an iterator over the items of [DomainsService.ListReports], which it reads page by page.
+func (s *DomainsService) AllReports(ctx context.Context, domainID string, params Page,
+	options ...RequestOption) iter.Seq2[Report, error] {
+	if params.Limit == 0 {
+		params.Limit = pageLimit
+	}
+	return all(params.After, params.Before, func(after string) (*List[Report], error) {
+		params.After = after
+		return s.ListReports(ctx, domainID, params, options...)
+	}, func(item *Report) string { return item.ID })
+}
+
+// DMARCReports adds up what DMARC reports say: messages by day, source and reporter, who else sends as the domain,
+// and whether it may take the next step of its policy. Only reports whose reporter is authenticated count.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:read.
+//
+// Errors:
+//
+//   - 422 validation_error: The period is longer than 31 days, or ends before it begins.
+//
+// GET /domains/{domain_id}/reports/dmarc
+func (s *DomainsService) DMARCReports(ctx context.Context, domainID string, params DomainsDMARCReportsParams,
+	options ...RequestOption) (*DmarcView, error) {
+	o := operation{method: "GET", path: "/domains/{domain_id}/reports/dmarc", args: []string{domainID}, query: params.values()}
+	return call[DmarcView](ctx, s.client, o, options)
+}
+
+// DomainsDMARCReportsParams are the parameters of [DomainsService.DMARCReports]. Zero values are left out.
+type DomainsDMARCReportsParams struct {
+	// The first day (UTC). Without it, 14 days before the last one. A view has at most 31 days.
+	StartDate string
+	// The last day (UTC), which is included. Without it, today.
+	EndDate string
+}
+
+func (p DomainsDMARCReportsParams) values() url.Values {
+	q := query{}
+	q.text("start_date", p.StartDate)
+	q.text("end_date", p.EndDate)
+	return url.Values(q)
+}
+
+// TLSReports adds up what TLS reports say: sessions by day, and failures by mail host, type and sender, each with
+// what to do.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:read.
+//
+// Errors:
+//
+//   - 422 validation_error: The period is longer than 31 days, or ends before it begins.
+//
+// GET /domains/{domain_id}/reports/tls
+func (s *DomainsService) TLSReports(ctx context.Context, domainID string, params DomainsTLSReportsParams,
+	options ...RequestOption) (*TlsView, error) {
+	o := operation{method: "GET", path: "/domains/{domain_id}/reports/tls", args: []string{domainID}, query: params.values()}
+	return call[TlsView](ctx, s.client, o, options)
+}
+
+// DomainsTLSReportsParams are the parameters of [DomainsService.TLSReports]. Zero values are left out.
+type DomainsTLSReportsParams struct {
+	// The first day (UTC). Without it, 14 days before the last one. A view has at most 31 days.
+	StartDate string
+	// The last day (UTC), which is included. Without it, today.
+	EndDate string
+}
+
+func (p DomainsTLSReportsParams) values() url.Values {
+	q := query{}
+	q.text("start_date", p.StartDate)
+	q.text("end_date", p.EndDate)
+	return url.Values(q)
+}
+
+// GetSetup returns how the owner of a domain puts its records into the DNS: the set-ups that can be chosen, the
+// records of the chosen one with what was found instead, advised records, and mistakes in the DNS.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:read.
+//
+// Errors:
+//
+//   - 404 not_found: The domain does not exist.
+//
+// GET /domains/{domain_id}/setup
+func (s *DomainsService) GetSetup(ctx context.Context, domainID string, options ...RequestOption) (*Setup, error) {
+	o := operation{method: "GET", path: "/domains/{domain_id}/setup", args: []string{domainID}}
+	return call[Setup](ctx, s.client, o, options)
+}
+
+// ChangeSetup changes the set-up of a domain and starts checking the records of the new one. The domain works with
+// its former set-up as long as the records of that one are found.
+//
+// A second request with the same set-up changes nothing.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:write.
+//
+// Errors:
+//
+//   - 404 not_found: The domain does not exist.
+//   - 422 validation_error: The set-up is not available for the domain. The message says why.
+//
+// PUT /domains/{domain_id}/setup
+func (s *DomainsService) ChangeSetup(ctx context.Context, domainID string, in ChangeSetup,
+	options ...RequestOption) (*Setup, error) {
+	o := operation{method: "PUT", path: "/domains/{domain_id}/setup", args: []string{domainID}, body: in}
+	return call[Setup](ctx, s.client, o, options)
 }
 
 // Verify starts checking the DNS records of a domain. The response comes at once. The check continues for up to 72
@@ -286,11 +534,11 @@ type Domain struct {
 
 // Record is part of other types.
 type Record struct {
-	// The purpose of the record. One of: SPF, DKIM, Receiving, Tracking, TrackingCAA.
+	// The purpose of the record. One of: SPF, DKIM, Receiving, Tracking, TrackingCAA, Delegation.
 	Record string `json:"record"`
 	// The name of the record, relative to the registered domain.
 	Name string `json:"name"`
-	// The type of the DNS record. One of: MX, TXT, CNAME, CAA.
+	// The type of the DNS record. One of: MX, TXT, CNAME, CAA, NS.
 	Type string `json:"type"`
 	// The time to live; Auto means the provider's default.
 	TTL string `json:"ttl"`
@@ -353,6 +601,124 @@ type UpdateDomain struct {
 	TLS Field[string] `json:"tls,omitzero"`
 	// Null removes it.
 	TrackingSubdomain Field[string] `json:"tracking_subdomain,omitzero"`
+}
+
+// ForwardItem is an item of the list of [DomainsService.ListForwards].
+type ForwardItem struct {
+	// The ID of the object.
+	ID string `json:"id"`
+	// The ID of the domain.
+	DomainID string `json:"domain_id"`
+	// The part of the address before the @, or * for all addresses.
+	Match string `json:"match"`
+	// The address to which mail is forwarded; null if the rule has a URL.
+	Address *string `json:"address"`
+	// The URL to which mail is posted; null if the rule has an address.
+	URL *string `json:"url"`
+	// Whether the rule is switched on.
+	Enabled bool `json:"enabled"`
+	// The state of the rule. It forwards mail if it is active or failing; failing means that no message has succeeded
+	// since a permanent failure. One of: waiting_for_confirmation, refused, active, failing, disabled.
+	State string `json:"state"`
+	// How many messages it has forwarded.
+	Forwarded int `json:"forwarded"`
+	// How many messages bounced, were reported as spam, or could not be posted.
+	Failed int `json:"failed"`
+	// How many messages were not forwarded on purpose, such as spam or mail that goes in a circle.
+	Stopped int `json:"stopped"`
+	// Why the last message failed or was stopped; null if none was.
+	LastReason *string `json:"last_reason"`
+	// When the last message failed or was stopped; null if none was.
+	LastReasonAt Time `json:"last_reason_at"`
+	// When the owner of the address was last asked for confirmation; null if no mail was sent yet.
+	AskedAt Time `json:"asked_at"`
+	// When the object was created.
+	CreatedAt Time `json:"created_at"`
+}
+
+// CreateForward is the request of [DomainsService.CreateForward].
+type CreateForward struct {
+	// The part of the address before the @, such as sales, or * for all addresses at the domain.
+	Match string `json:"match"`
+	// The address to which mail is forwarded. Give either address or url.
+	Address string `json:"address,omitzero"`
+	// The https URL to which the payload of email.received is posted. Give either url or address.
+	URL string `json:"url,omitzero"`
+}
+
+// Forward is the response of several methods.
+type Forward struct {
+	// The kind of the object.
+	Object string `json:"object"`
+	// The ID of the object.
+	ID string `json:"id"`
+	// The ID of the domain.
+	DomainID string  `json:"domain_id"`
+	Match    string  `json:"match"`
+	Address  *string `json:"address"`
+	// The URL.
+	URL     *string `json:"url"`
+	Enabled bool    `json:"enabled"`
+	// The state. One of: waiting_for_confirmation, refused, active, failing, disabled.
+	State     string `json:"state"`
+	Forwarded int    `json:"forwarded"`
+	// Emails that could not be sent.
+	Failed       int     `json:"failed"`
+	Stopped      int     `json:"stopped"`
+	LastReason   *string `json:"last_reason"`
+	LastReasonAt Time    `json:"last_reason_at"`
+	AskedAt      Time    `json:"asked_at"`
+	// When the object was created.
+	CreatedAt Time `json:"created_at"`
+}
+
+// UpdateForward is the request of [DomainsService.UpdateForward].
+type UpdateForward struct {
+	// Whether the rule forwards mail. Switching it on forgets its failures.
+	Enabled Field[bool] `json:"enabled,omitzero"`
+	// The part of the address before the @, or * for all.
+	Match Field[string] `json:"match,omitzero"`
+}
+
+// RotateKeys is the request of [DomainsService.RotateKey].
+type RotateKeys struct {
+	// Somebody else may have a private key of the domain: replace and revoke the keys as soon as possible.
+	Emergency bool `json:"emergency,omitzero"`
+}
+
+// RotateKeysResponse is the response of [DomainsService.RotateKey].
+type RotateKeysResponse struct {
+	// The kind of the object.
+	Object string `json:"object"`
+	// The ID of the domain.
+	ID string `json:"id"`
+	// The DKIM keys of the domain: those that sign, and those of rotations.
+	Keys []DkimKey `json:"keys"`
+}
+
+// DkimKey is part of other types.
+type DkimKey struct {
+	// The selector, which signatures name.
+	Selector string `json:"selector"`
+	// The algorithm of signatures. One of: rsa-sha256, ed25519-sha256.
+	Algorithm string `json:"algorithm"`
+	// next: publish the record; the key does not sign yet. signing: the key signs. retired: the key signs no more;
+	// keep the record. revoked: delete the record, or replace its value. One of: next, signing, retired, revoked.
+	State string `json:"state"`
+	// The full name of the TXT record.
+	Name string `json:"name"`
+	// The value of the TXT record.
+	Value string `json:"value"`
+	// Whether the key belongs to an emergency rotation.
+	Emergency bool `json:"emergency"`
+	// When the state began; null if that is unknown.
+	Since Time `json:"since"`
+	// For a key in the state next, since when all name servers show its record; null if they do not.
+	SeenAt Time `json:"seen_at"`
+	// About when the state ends; null if that is unknown.
+	Until Time `json:"until"`
+	// What to do if you publish the records yourself; empty if it is nothing.
+	Advice string `json:"advice"`
 }
 
 // DomainPolicy is the response of several methods.
@@ -425,4 +791,341 @@ type DomainPolicyRequest struct {
 	// How long senders may keep the policy, in seconds: 86400 to 31557600 in the mode testing, where the default is
 	// 86400, and 604800 to 31557600 in the mode enforce, where the default is 604800.
 	MaxAge int `json:"max_age,omitzero"`
+}
+
+// Report is an item of the list of [DomainsService.ListReports].
+type Report struct {
+	// The ID of the object.
+	ID string `json:"id"`
+	// Null if the message had no report. One of: dmarc, tls.
+	Kind *string `json:"kind"`
+	// Only counted reports change the views. overlapping: another report of the reporter covers a part of the same
+	// time. discarded: the report contradicts itself, or is about another domain. One of: counted, overlapping,
+	// unreadable, discarded.
+	State string `json:"state"`
+	// Why the report does not count.
+	Reason *string `json:"reason"`
+	// Whether the reporter is authenticated. Reports without proof are added up apart.
+	Proven bool `json:"proven"`
+	// The domain of the sender.
+	Reporter *string `json:"reporter"`
+	// The reporter's name, as the report says.
+	Organization *string `json:"organization"`
+	ReportID     *string `json:"report_id"`
+	PolicyDomain *string `json:"policy_domain"`
+	Begin        Time    `json:"begin"`
+	End          Time    `json:"end"`
+	// Messages of a DMARC report, or sessions of a TLS report.
+	Total int `json:"total"`
+	// Messages that passed neither DKIM nor SPF for the domain, or sessions that failed.
+	Failed int `json:"failed"`
+	// Rows in the report.
+	Rows int `json:"rows"`
+	// How many times the report came again.
+	Repeats int `json:"repeats"`
+	// Bytes of the file.
+	Size int `json:"size"`
+	// When the object was created.
+	CreatedAt Time `json:"created_at"`
+}
+
+// DmarcView is the response of [DomainsService.DMARCReports].
+type DmarcView struct {
+	// The kind of the object.
+	Object string `json:"object"`
+	// The ID of the domain.
+	DomainID string `json:"domain_id"`
+	// The address for reports, which belongs into the tag rua of the DMARC record.
+	Address string `json:"address"`
+	// The start of the time range.
+	StartDate string `json:"start_date"`
+	// The end of the time range, which is excluded.
+	EndDate  string     `json:"end_date"`
+	Messages int        `json:"messages"`
+	Passed   int        `json:"passed"`
+	Days     []DmarcDay `json:"days"`
+	// The 200 largest sources.
+	Sources     []Source   `json:"sources"`
+	MoreSources int        `json:"more_sources"`
+	Reporters   []Reporter `json:"reporters"`
+	// Unknown sources that send as the domain.
+	Others   []Source  `json:"others"`
+	Findings []Finding `json:"findings"`
+	// What reports without proof say. No other field includes it.
+	Unproven Unproven `json:"unproven"`
+	// Whether DNS did not answer, so that sources may be shown as unknown.
+	Incomplete bool `json:"incomplete"`
+	// Whether the domain may take the next step of its policy. It is always about the last 14 full days.
+	Readiness Readiness `json:"readiness"`
+}
+
+// DmarcDay is part of other types.
+type DmarcDay struct {
+	Day    string `json:"day"`
+	Passed int    `json:"passed"`
+	// Emails that could not be sent.
+	Failed int `json:"failed"`
+	// All messages by the class of their source.
+	Classes map[string]int `json:"classes"`
+}
+
+// Finding is part of other types.
+type Finding struct {
+	// own_signature, old_selector, missing_in_spf, unaligned, impostor or forwarder. In the view of TLS reports, a
+	// result type of RFC 8460, or unspecified.
+	Kind string `json:"kind"`
+	// An IP address, the name of a provider, or a mail host.
+	Source *string `json:"source"`
+	// The DKIM selector, if the finding is about one.
+	Selector *string `json:"selector"`
+	// Messages or sessions.
+	Total int `json:"total"`
+	// The plain text of the email; null if it has none.
+	Text string `json:"text"`
+	// What to do.
+	Advice string `json:"advice"`
+}
+
+// Source is part of other types.
+type Source struct {
+	// ours: an address of this installation. provider: in an include of the domain's SPF record. listed: in the SPF
+	// record itself. unlisted: signs with a key of the domain, but is not in the SPF record. forwarded: a valid
+	// signature of a known source, from another address. rest: sources whose details were not kept. One of: ours,
+	// provider, listed, unlisted, forwarded, unknown, rest.
+	Class string `json:"class"`
+	// An IP address, or the name of a provider.
+	Name     *string `json:"name"`
+	Messages int     `json:"messages"`
+	// Messages that passed DMARC.
+	Passed      int `json:"passed"`
+	DKIMPassed  int `json:"dkim_passed"`
+	SPFPassed   int `json:"spf_passed"`
+	Quarantined int `json:"quarantined"`
+	Rejected    int `json:"rejected"`
+}
+
+// Readiness is part of other types.
+type Readiness struct {
+	Ready bool `json:"ready"`
+	// Why the domain is not ready.
+	Reasons []string `json:"reasons"`
+	// The policy that receivers apply now. Null if the domain has no DMARC record. One of: none, quarantine, reject.
+	Policy *string `json:"policy"`
+	// The DMARC record that applies now.
+	Record   *string `json:"record"`
+	NextName string  `json:"next_name"`
+	// The record with the next stricter policy. Null if the policy is the strictest one or unknown.
+	NextRecord *string `json:"next_record"`
+	// Days since the first report, at most 14.
+	Days     int `json:"days"`
+	Messages int `json:"messages"`
+	// Messages from known sources.
+	Known       int `json:"known"`
+	KnownPassed int `json:"known_passed"`
+	// The largest unknown source.
+	Unknown      *string `json:"unknown"`
+	UnknownTotal int     `json:"unknown_total"`
+}
+
+// Reporter is part of other types.
+type Reporter struct {
+	// Null for reporters whose details were not kept.
+	Domain *string `json:"domain"`
+	Passed int     `json:"passed"`
+	// Emails that could not be sent.
+	Failed int `json:"failed"`
+}
+
+// Unproven is part of other types.
+type Unproven struct {
+	Total int `json:"total"`
+	// Emails that could not be sent.
+	Failed int `json:"failed"`
+}
+
+// TlsView is the response of [DomainsService.TLSReports].
+type TlsView struct {
+	// The kind of the object.
+	Object string `json:"object"`
+	// The ID of the domain.
+	DomainID string `json:"domain_id"`
+	// The address for reports, which belongs into the tag rua of the record at _smtp._tls.
+	Address string `json:"address"`
+	// The start of the time range.
+	StartDate string `json:"start_date"`
+	// The end of the time range, which is excluded.
+	EndDate    string `json:"end_date"`
+	Successful int    `json:"successful"`
+	// Emails that could not be sent.
+	Failed int      `json:"failed"`
+	Days   []TlsDay `json:"days"`
+	// The 200 most frequent failures.
+	Failures     []TlsFailure  `json:"failures"`
+	MoreFailures int           `json:"more_failures"`
+	Reporters    []TlsReporter `json:"reporters"`
+	Findings     []Finding     `json:"findings"`
+	// What reports without proof say. No other field includes it.
+	Unproven Unproven `json:"unproven"`
+}
+
+// TlsDay is part of other types.
+type TlsDay struct {
+	Day        string `json:"day"`
+	Successful int    `json:"successful"`
+	// Emails that could not be sent.
+	Failed int `json:"failed"`
+}
+
+// TlsFailure is part of other types.
+type TlsFailure struct {
+	// The mail host.
+	Host *string `json:"host"`
+	// A result type of RFC 8460, or unspecified.
+	Type string `json:"type"`
+	// One of: tlsa, sts, no-policy-found.
+	Policy *string `json:"policy"`
+	// The sender that failed.
+	Reporter *string `json:"reporter"`
+	Sessions int     `json:"sessions"`
+	// What to do.
+	Advice string `json:"advice"`
+}
+
+// TlsReporter is part of other types.
+type TlsReporter struct {
+	Domain     *string `json:"domain"`
+	Successful int     `json:"successful"`
+	// Emails that could not be sent.
+	Failed int `json:"failed"`
+}
+
+// Setup is the response of several methods.
+type Setup struct {
+	// The kind of the object.
+	Object string `json:"object"`
+	// The ID of the domain.
+	ID string `json:"id"`
+	// The domain.
+	Name string `json:"name"`
+	// The chosen set-up. One of: records, cname, delegation.
+	Setup string `json:"setup"`
+	// The set-up before, while its records are still found. The domain also works with them.
+	FormerSetup *string `json:"former_setup"`
+	// The status of the domain. It counts the records of the chosen set-up. One of: not_started, pending, verified,
+	// failed, partially_verified, partially_failed.
+	Status string        `json:"status"`
+	Setups []SetupChoice `json:"setups"`
+	// The records of the chosen set-up.
+	Records []SetupRecord `json:"records"`
+	// The records of former_setup that the chosen set-up does not have.
+	FormerRecords []SetupRecord `json:"former_records"`
+	// Records that the domain can do without. They do not count in status.
+	Advised []SetupAdvised `json:"advised"`
+	// Null if the DNS was not examined.
+	Provider SetupProvider `json:"provider"`
+	// Mistakes in the DNS of the domain.
+	Problems []SetupProblem `json:"problems"`
+}
+
+// SetupAdvised is part of other types.
+type SetupAdvised struct {
+	// One of: dmarc, tls_reports, mta_sts, bimi.
+	Purpose string `json:"purpose"`
+	// The whole name.
+	Name string `json:"name"`
+	// The kind of the item. One of: TXT, CNAME, TLSA, A, AAAA.
+	Type  string `json:"type"`
+	Value string `json:"value"`
+	// What the record is good for.
+	Why string `json:"why"`
+	// missing: there is no such record. different: the name has another record of this kind. One of: not_started,
+	// verified, missing, different.
+	Status string `json:"status"`
+	// The values that the last look-up found instead of the wanted one.
+	Found []string `json:"found"`
+}
+
+// SetupRecord is part of other types.
+type SetupRecord struct {
+	// One of: SPF, DKIM, Receiving, Tracking, TrackingCAA, Delegation.
+	Record string `json:"record"`
+	// The name, relative to the registrable domain.
+	Name string `json:"name"`
+	// The whole name.
+	FullName string `json:"full_name"`
+	// The kind of the item. One of: MX, TXT, CNAME, CAA, NS.
+	Type string `json:"type"`
+	TTL  string `json:"ttl"`
+	// The state of the object. One of: not_started, pending, verified, failed, temporary_failure.
+	Status string `json:"status"`
+	Value  string `json:"value"`
+	// The values that the last look-up found instead of the wanted one.
+	Found []string `json:"found"`
+	// What to do so that the record is verified.
+	Advice *string `json:"advice"`
+	// Only in MX records.
+	Priority int `json:"priority,omitzero"`
+}
+
+// SetupProblem is part of other types.
+type SetupProblem struct {
+	// The kind of mistake, such as name_doubled. New kinds may be added.
+	Code string `json:"code"`
+	// The name at which the mistake is.
+	FullName string `json:"full_name"`
+	// The type of the record.
+	Type string `json:"type"`
+	// The values there.
+	Found []string `json:"found"`
+	// What is wrong and what to do.
+	Text string `json:"text"`
+}
+
+// SetupProvider is part of other types.
+type SetupProvider struct {
+	// The DNS provider, if it was recognized.
+	Name *string `json:"name"`
+	// The provider's page with the records of the domain.
+	Link *string `json:"link"`
+	// A page at which the provider installs the records by itself.
+	ApplyLink *string  `json:"apply_link"`
+	Notes     []string `json:"notes"`
+	// The records as they are entered in the provider's form.
+	Forms []SetupForm `json:"forms"`
+}
+
+// SetupForm is part of other types.
+type SetupForm struct {
+	// The full_name of the record.
+	FullName string `json:"full_name"`
+	// The kind of the item.
+	Type string `json:"type"`
+	// A name for your own use.
+	Name  SetupField `json:"name"`
+	Value SetupField `json:"value"`
+}
+
+// SetupField is part of other types.
+type SetupField struct {
+	// The provider's word for the field. Empty if it is not known.
+	Label string `json:"label"`
+	Value string `json:"value"`
+}
+
+// SetupChoice is part of other types.
+type SetupChoice struct {
+	// One of: records, cname, delegation.
+	Setup     string `json:"setup"`
+	Available bool   `json:"available"`
+	// Why the set-up cannot be chosen.
+	Reason *string `json:"reason"`
+	// What to consider before choosing the set-up.
+	Warning *string `json:"warning"`
+}
+
+// ChangeSetup is the request of [DomainsService.ChangeSetup].
+type ChangeSetup struct {
+	// How the owner puts the records into the DNS. records: each record. cname: three CNAME records for sending.
+	// delegation: one set of NS records. One of: records, cname, delegation.
+	Setup string `json:"setup"`
 }

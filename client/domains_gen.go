@@ -249,7 +249,7 @@ func (s *DomainsService) ResendForwardConfirmation(ctx context.Context, domainID
 	return call[Forward](ctx, s.client, o, options)
 }
 
-// RotateKey begins a rotation of the DKIM keys of a domain, and returns all keys with their records. Publish the
+// RotateKeys begins a rotation of the DKIM keys of a domain, and returns all keys with their records. Publish the
 // records of keys in the state next. Emails are signed with a new key after its record is seen at all name servers
 // of the domain and two lifetimes (TTL) of the record have passed. Keep the record of a retired key until it is
 // revoked, at least 7 days later. In an emergency, somebody else may have a private key: then the new keys sign as
@@ -267,7 +267,7 @@ func (s *DomainsService) ResendForwardConfirmation(ctx context.Context, domainID
 //   - 422 validation_error: The domain is not verified.
 //
 // POST /domains/{domain_id}/keys/rotate
-func (s *DomainsService) RotateKey(ctx context.Context, domainID string, in RotateKeys,
+func (s *DomainsService) RotateKeys(ctx context.Context, domainID string, in RotateKeys,
 	options ...RequestOption) (*RotateKeysResponse, error) {
 	o := operation{method: "POST", path: "/domains/{domain_id}/keys/rotate", args: []string{domainID}, body: in}
 	return call[RotateKeysResponse](ctx, s.client, o, options)
@@ -680,13 +680,13 @@ type UpdateForward struct {
 	Match Field[string] `json:"match,omitzero"`
 }
 
-// RotateKeys is the request of [DomainsService.RotateKey].
+// RotateKeys is the request of [DomainsService.RotateKeys].
 type RotateKeys struct {
 	// Somebody else may have a private key of the domain: replace and revoke the keys as soon as possible.
 	Emergency bool `json:"emergency,omitzero"`
 }
 
-// RotateKeysResponse is the response of [DomainsService.RotateKey].
+// RotateKeysResponse is the response of [DomainsService.RotateKeys].
 type RotateKeysResponse struct {
 	// The kind of the object.
 	Object string `json:"object"`

@@ -27,6 +27,7 @@ var methodNames = map[string]string{
 	"POST /broadcasts/{broadcast_id}/audience":                      "CountAudience",
 	"POST /automations/simulate":                                    "SimulateSteps",
 	"GET /domains/{domain_id}/claim":                                "GetClaim",
+	"POST /domains/{domain_id}/keys/rotate":                         "RotateKeys",
 	"GET /domains/{domain_id}/reports":                              "ListReports",
 	"GET /domains/{domain_id}/reports/dmarc":                        "DMARCReports",
 	"GET /domains/{domain_id}/reports/tls":                          "TLSReports",

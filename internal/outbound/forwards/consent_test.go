@@ -211,3 +211,35 @@ func TestErasures(t *testing.T) {
 		}
 	})
 }
+
+// The erasure of an author deletes the forwarded copies of the author's mail, with their texts, and nothing else.
+func TestErasureOfAnAuthor(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		f.rule("*", "bob@target.example")
+		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
+		f.deliver("From: joann@author.example\r\nSubject: Another\r\n\r\nHello\r\n", "joann@author.example",
+			"sales@in.acme.example")
+		f.run(0)
+		f.host.Wait(2)
+		f.Counted(time.Now().Add(48 * time.Hour))
+		a, err := erasure.Parse("Ann@author.example")
+		f.Must(err)
+		for i, want := range []int{2, 1} {
+			found, err := f.Emails.EraseAddress(t.Context(), a,
+				erasure.Scope{Teams: []string{f.Acme.TeamID}, DryRun: i == 0})
+			if err != nil || len(found) != 1 || !strings.Contains(fmt.Sprint(found), "forwarded emails from it") {
+				t.Errorf("found %v, %v", found, err)
+			}
+			if n := f.Count(`SELECT COUNT(*) FROM emails`); n != want {
+				t.Errorf("%d forwarded copies, want %d", n, want)
+			}
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM emails WHERE sender LIKE '%joann@%'`); n != 1 {
+			t.Errorf("%d copies of another author's mail", n)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM email_messages`); n != 1 {
+			t.Errorf("%d messages", n)
+		}
+	})
+}

@@ -16,6 +16,7 @@ import (
 // These are the labels of the counts in the report from EraseAddress.
 const (
 	erasedEmails  = "sent emails to nobody else, deleted"
+	erasedCopies  = "forwarded emails from it, deleted"
 	erasedNames   = "sent emails to others too, in which it was replaced"
 	erasedBodies  = "of these, contents deleted because they name it"
 	keptUnsettled = "sent emails LEFT, still to be delivered"
@@ -26,8 +27,9 @@ const (
 // the email, including its rows and files. If an email has other recipients, EraseAddress replaces the address in the
 // email's recipients, subject, tags, events and recorded SMTP conversations. EraseAddress also deletes the email's
 // content if it contains the address. If the sender composed the message, the content is always deleted, because its
-// header may contain the address. Emails that are not settled yet are kept and counted. The search index does not
-// contain the address of an erased email any more when EraseAddress returns without an error.
+// header may contain the address. Emails that a rule forwarded are deleted if the address is that of their author.
+// Emails that are not settled yet are kept and counted. The search index does not contain the address of an erased
+// email any more when EraseAddress returns without an error.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	erase := func(some []matchedEmail, err error) error {
@@ -41,7 +43,11 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 	eraseOf := func(teamID string) error {
 		return db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{db.ID(teamID)}, func(after,
 			upTo db.ID) error {
-			return erase(emailsTo(ctx, s.DB.Reader, a, scopeTeam(teamID, after, upTo)))
+			of := scopeTeam(teamID, after, upTo)
+			if err := erase(forwardedFrom(ctx, s.DB.Reader, a, of)); err != nil {
+				return err
+			}
+			return erase(emailsTo(ctx, s.DB.Reader, a, of))
 		})
 	}
 	if scope.All {
@@ -65,6 +71,14 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 	return found, nil
 }
 
+// kind returns the label under which the deletion of an email is counted.
+func (e *matchedEmail) kind() string {
+	if e.copied {
+		return erasedCopies
+	}
+	return erasedEmails
+}
+
 func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *matchedEmail, dryRun bool,
 	found *erasure.Report) error {
 	switch {
@@ -74,14 +88,14 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *matchedEmai
 	case e.others > 0:
 		return s.replaceIn(ctx, a, e, dryRun, found)
 	case dryRun:
-		found.Add(erasedEmails, 1)
+		found.Add(e.kind(), 1)
 		return nil
 	}
 	gone, err := s.removeEmails(ctx, e.teamID, []string{e.id}, true, func(tx *db.Tx, _ []string) error {
 		return search.Break(ctx, tx, e.teamID, e.id)
 	})
 	if len(gone) > 0 {
-		found.Add(erasedEmails, 1)
+		found.Add(e.kind(), 1)
 		err = errors.Join(err, s.Index.Forget(ctx, e.teamID, e.id))
 	} else if err == nil {
 		found.Leave(keptUncounted, erasure.LeftSoon, 1)

@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// matchedEmail is an email that has the erased address among its recipients.
+// matchedEmail is an email that has the erased address among its recipients, or that a rule forwarded for its author.
 type matchedEmail struct {
 	id, teamID string
 	others     int // number of recipients with other addresses
 	settled    bool
+	copied     bool // a rule forwarded it, and the address is its author's
 }
 
 // recipientScope selects the emails of a team between two ids.
@@ -66,6 +68,28 @@ func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientS
 		JOIN emails e ON e.id = q.email_id AND e.team_id = $4
 		ORDER BY e.id`, append([]any{spellings}, of.args...)...)
 	return db.Collect(rows, err, scanAddressed)
+}
+
+// forwardedFrom returns the emails in the given scope that a rule forwarded and whose author has the address. Such an
+// email has one recipient and contains the author's message, so that it is erased as a whole.
+func forwardedFrom(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
+	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.sender, `+isSettled+` FROM emails e WHERE `+of.where+`
+		AND e.actor_kind = $5 AND e.actor_id IS NOT NULL AND `+erasure.MayContain(1, "e.sender")+` ORDER BY e.id`,
+		append(append([]any{a.Pattern()}, of.args...), teams.ActorKinds.Number(teams.SystemActor))...)
+	var some []matchedEmail
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		e := matchedEmail{copied: true}
+		var sender string
+		err = r.Scan((*db.ID)(&e.id), (*db.ID)(&e.teamID), &sender, &e.settled)
+		if err == nil && (a.Is(sender) || a.In(sender)) {
+			some = append(some, e)
+		}
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for forwarded emails of an author: %w", err)
+	}
+	return some, nil
 }
 
 func scanAddressed(r db.Row) (e matchedEmail, err error) {

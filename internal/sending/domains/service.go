@@ -31,6 +31,10 @@ const (
 	cacheMax    = 10_000
 	keyDelay    = 5 * time.Second // wait before an RSA key is generated in advance
 
+	// policyLabel is the label of the host that serves a domain's MTA-STS policy (RFC 8461 section 3.2). Tracked links or
+	// return paths there would take the host from the policy.
+	policyLabel = "mta-sts"
+
 	unprovedMax = 1000
 	trackedMax  = 50 // maximum number of tracking subdomains per domain, including former ones
 )
@@ -245,13 +249,22 @@ func (n *NewDomain) domain(c *Config) (Domain, error) {
 			"The `custom_return_path` field must be a label of at most 63 letters, digits "+
 				"and dashes that starts with a letter and ends with a letter or digit.")
 	}
+	if d.ReturnPath == policyLabel {
+		return d, policyHost("custom_return_path")
+	}
 	if d.TLS == "" {
 		d.TLS = Opportunistic
 	}
 	return d, d.set(n.Capabilities, &n.TLS, &n.TrackingSubdomain)
 }
 
-// set checks and applies changes to a domain's settings.
+// policyHost returns the fault for a field that must not be policyLabel.
+func policyHost(field string) error {
+	return fault.Invalidf(field, "The `%s` field must not be `%s`: that host serves the domain's MTA-STS policy.", field,
+		policyLabel)
+}
+
+// set checks and applies changes to a domain's settings. A new domain has no id yet.
 func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	if c.Sending != nil {
 		d.Sending = *c.Sending
@@ -272,6 +285,9 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 		label := strings.ToLower(*tracking)
 		if label != "" && !isLabel(label, 63) {
 			return fault.Invalidf("tracking_subdomain", "The `tracking_subdomain` field must be a label such as `links`.")
+		}
+		if label == policyLabel && (d.ID == "" || label != d.TrackingSubdomain) {
+			return policyHost("tracking_subdomain")
 		}
 		if label != d.TrackingSubdomain {
 			return d.track(label)

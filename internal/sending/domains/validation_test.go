@@ -42,6 +42,8 @@ func TestNamesThatAreRefused(t *testing.T) {
 		{domains.NewDomain{Name: "no name"}, "name", "`example.com`"},
 		{domains.NewDomain{Name: "second.example", Region: "moon"}, "region", "us-east-1"},
 		{domains.NewDomain{Name: "second.example", TLS: "none"}, "tls", "`enforced`"},
+		{domains.NewDomain{Name: "second.example", ReturnPath: "mta-sts"}, "custom_return_path", "MTA-STS policy"},
+		{domains.NewDomain{Name: "second.example", TrackingSubdomain: "MTA-STS"}, "tracking_subdomain", "MTA-STS policy"},
 		{domains.NewDomain{Name: "MX.operator.example"}, "name", "`mx.operator.example` belongs to this service"},
 		{domains.NewDomain{Name: "operator.example", ReturnPath: "mx"}, "custom_return_path", "`mx.operator.example`"},
 		{domains.NewDomain{Name: "operator.example", TrackingSubdomain: "mx"}, "tracking_subdomain", "`mx.operator.example`"},

@@ -70,7 +70,7 @@ func TestNameServers(t *testing.T) {
 		}
 		if c.want == "" {
 			for _, id := range []string{"nameserver.delegation", "nameserver.answers", "nameserver.recursion", "nameserver.serials",
-				"reports.authorisation"} {
+				"dmarc.reports"} {
 				if !passed[id] {
 					t.Errorf("%s: no finding %s", c.name, id)
 				}

@@ -54,7 +54,7 @@ func TestDMARCReport(t *testing.T) {
 			eventually(t, "the port for mail is open", func() bool { return n.Port(node.PortInbound) != "" })
 			for i := range count {
 				from := []string{"a@sender.example", "a@forger.example"}[i%2]
-				if err := to.mail(n.Port(node.PortInbound), nil, from, "x@acme.example",
+				if err := to.send(n.Port(node.PortInbound), nil, from, "x@acme.example",
 					fmt.Sprintf("From: <a@sender.example>\r\nSubject: %d\r\n\r\nHello\r\n", i)); err != nil {
 					t.Fatal(err)
 				}

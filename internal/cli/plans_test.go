@@ -384,8 +384,13 @@ const bounce = "Content-Type: multipart/report; report-type=delivery-status; bou
 	"--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.one.example\r\n\r\n" +
 	"Final-Recipient: rfc822; %s\r\nAction: failed\r\nStatus: 5.1.1\r\n\r\n--b--\r\n"
 
-// mail sends a message over SMTP.
+// mail sends a message over SMTP, with the fields From and To of the envelope above it.
 func (d *driver) mail(addr string, auth smtp.Auth, from, to, message string) error {
+	return d.send(addr, auth, from, to, "From: "+from+"\r\nTo: "+to+"\r\n"+message)
+}
+
+// send sends a message over SMTP as it is.
+func (d *driver) send(addr string, auth smtp.Auth, from, to, message string) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return err
@@ -410,7 +415,7 @@ func (d *driver) mail(addr string, auth smtp.Auth, from, to, message string) err
 	if err != nil {
 		return err
 	}
-	if _, err := w.Write([]byte("From: " + from + "\r\nTo: " + to + "\r\n" + message)); err != nil {
+	if _, err := w.Write([]byte(message)); err != nil {
 		return err
 	}
 	return w.Close()

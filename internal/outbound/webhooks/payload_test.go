@@ -222,7 +222,7 @@ func TestTransportEvents(t *testing.T) {
 			[]string{"domain.transport_failed", "domain.transport_recovered"})
 		must(t, err)
 		at := time.Date(2026, 10, 1, 9, 0, 0, 0, time.UTC)
-		of := events.Transport{DomainID: f.Sender.ID, Name: f.Sender.Name, Mode: "enforce", Since: at,
+		of := events.Transport{DomainID: "one", Name: "acme.example", Mode: "enforce", Since: at,
 			Problems: []events.TransportProblem{{Type: "record", Message: "The TXT record is missing."}}}
 		over := of
 		over.Problems = nil
@@ -235,8 +235,7 @@ func TestTransportEvents(t *testing.T) {
 		if len(got) != 2 {
 			t.Fatalf("%d messages", len(got))
 		}
-		begin := `{"id":"` + f.Sender.ID + `","name":"acme.example","mode":"enforce","since":"2026-10-01T09:00:00.000Z",` +
-			`"problems":[`
+		const begin = `{"id":"one","name":"acme.example","mode":"enforce","since":"2026-10-01T09:00:00.000Z","problems":[`
 		for i, want := range []string{begin + `]}}`,
 			begin + `{"type":"record","message":"The TXT record is missing."}]}}`} {
 			m, err := f.Message(t.Context(), f.Acme.TeamID, named.ID, got[i].ID)

@@ -84,11 +84,18 @@ func TestDomainReports(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		var list struct {
-			HasMore bool         `json:"has_more"`
-			Data    []reportWire `json:"data"`
+			HasMore bool `json:"has_more"`
+			Data    []struct {
+				ID     string `json:"id"`
+				State  string `json:"state"`
+				Proven bool   `json:"proven"`
+				Total  int64  `json:"total"`
+				Begin  string `json:"begin"`
+			} `json:"data"`
 		}
 		ask("?limit=1", &list)
-		if len(list.Data) != 1 || !list.HasMore || list.Data[0].State != "counted" || !list.Data[0].Proven {
+		if len(list.Data) != 1 || !list.HasMore || list.Data[0].State != "counted" || !list.Data[0].Proven ||
+			list.Data[0].Begin != yesterday+"T00:00:00.000Z" {
 			t.Errorf("%+v", list)
 		}
 		ask("?limit=5&after="+list.Data[0].ID, &list)

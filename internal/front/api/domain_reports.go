@@ -19,16 +19,16 @@ type reportWire struct {
 	Proven       bool          `json:"proven" doc:"Whether the reporter is authenticated. Reports without proof are added up apart."`
 	Reporter     *string       `json:"reporter" doc:"The domain of the sender."`
 	Organization *string       `json:"organization" doc:"The reporter's name, as the report says."`
-	ReportID     *string       `json:"report_id"`
-	PolicyDomain *string       `json:"policy_domain"`
-	Begin        *wire.ISOTime `json:"begin"`
-	End          *wire.ISOTime `json:"end"`
+	ReportID     *string       `json:"report_id" doc:"The ID that the reporter gave the report."`
+	PolicyDomain *string       `json:"policy_domain" doc:"The domain that the report is about."`
+	Begin        *wire.ISOTime `json:"begin" doc:"The start of the time that the report covers."`
+	End          *wire.ISOTime `json:"end" doc:"The end of the time that the report covers."`
 	Total        int64         `json:"total" doc:"Messages of a DMARC report, or sessions of a TLS report."`
 	Failed       int64         `json:"failed" doc:"Messages that passed neither DKIM nor SPF for the domain, or sessions that failed."`
 	Rows         int64         `json:"rows" doc:"Rows in the report."`
 	Repeats      int64         `json:"repeats" doc:"How many times the report came again."`
 	Size         int64         `json:"size" doc:"Bytes of the file."`
-	CreatedAt    wire.ISOTime  `json:"created_at"`
+	CreatedAt    wire.ISOTime  `json:"created_at" doc:"When the report was received."`
 }
 
 func isoOrNull(t time.Time) *wire.ISOTime {
@@ -49,7 +49,7 @@ type findingWire struct {
 	Source   *string `json:"source" doc:"An IP address, the name of a provider, or a mail host."`
 	Selector *string `json:"selector" doc:"The DKIM selector, if the finding is about one."`
 	Total    int64   `json:"total" doc:"Messages or sessions."`
-	Text     string  `json:"text"`
+	Text     string  `json:"text" doc:"What was found."`
 	Advice   string  `json:"advice" doc:"What to do."`
 }
 
@@ -62,26 +62,26 @@ func findingsToWire(all []domainreports.Finding) []findingWire {
 }
 
 type unprovenWire struct {
-	Total  int64 `json:"total"`
-	Failed int64 `json:"failed"`
+	Total  int64 `json:"total" doc:"Messages or sessions."`
+	Failed int64 `json:"failed" doc:"Those of them that failed."`
 }
 
 type dmarcDayWire struct {
-	Day     string           `json:"day" format:"date"`
-	Passed  int64            `json:"passed"`
-	Failed  int64            `json:"failed"`
+	Day     string           `json:"day" doc:"The UTC day." format:"date"`
+	Passed  int64            `json:"passed" doc:"Messages that passed DMARC."`
+	Failed  int64            `json:"failed" doc:"Messages that failed DMARC."`
 	Classes map[string]int64 `json:"classes" doc:"All messages by the class of their source."`
 }
 
 type sourceWire struct {
 	Class       string  `json:"class" enum:"ours,provider,listed,unlisted,forwarded,unknown,rest" doc:"ours: an address of this installation. provider: in an include of the domain's SPF record. listed: in the SPF record itself. unlisted: signs with a key of the domain, but is not in the SPF record. forwarded: a valid signature of a known source, from another address. rest: sources whose details were not kept."`
 	Name        *string `json:"name" doc:"An IP address, or the name of a provider."`
-	Messages    int64   `json:"messages"`
+	Messages    int64   `json:"messages" doc:"All messages from the source."`
 	Passed      int64   `json:"passed" doc:"Messages that passed DMARC."`
-	DKIMPassed  int64   `json:"dkim_passed"`
-	SPFPassed   int64   `json:"spf_passed"`
-	Quarantined int64   `json:"quarantined"`
-	Rejected    int64   `json:"rejected"`
+	DKIMPassed  int64   `json:"dkim_passed" doc:"Messages with a valid DKIM signature of the domain."`
+	SPFPassed   int64   `json:"spf_passed" doc:"Messages that passed SPF for the domain."`
+	Quarantined int64   `json:"quarantined" doc:"Messages that receivers put into quarantine, such as a spam folder."`
+	Rejected    int64   `json:"rejected" doc:"Messages that receivers refused."`
 }
 
 func sourcesToWire(all []domainreports.Source) []sourceWire {
@@ -95,78 +95,78 @@ func sourcesToWire(all []domainreports.Source) []sourceWire {
 
 type reporterWire struct {
 	Domain *string `json:"domain" doc:"Null for reporters whose details were not kept."`
-	Passed int64   `json:"passed"`
-	Failed int64   `json:"failed"`
+	Passed int64   `json:"passed" doc:"Messages that passed DMARC."`
+	Failed int64   `json:"failed" doc:"Messages that failed DMARC."`
 }
 
 type readinessWire struct {
-	Ready        bool     `json:"ready"`
+	Ready        bool     `json:"ready" doc:"Whether the domain may take the next step."`
 	Reasons      []string `json:"reasons" doc:"Why the domain is not ready."`
 	Policy       *string  `json:"policy" enum:"none,quarantine,reject" doc:"The policy that receivers apply now. Null if the domain has no DMARC record."`
 	Record       *string  `json:"record" doc:"The DMARC record that applies now."`
-	NextName     string   `json:"next_name"`
+	NextName     string   `json:"next_name" doc:"The name of the DMARC record."`
 	NextRecord   *string  `json:"next_record" doc:"The record with the next stricter policy. Null if the policy is the strictest one or unknown."`
 	Days         int      `json:"days" doc:"Days since the first report, at most 14."`
-	Messages     int64    `json:"messages"`
+	Messages     int64    `json:"messages" doc:"Messages of the days."`
 	Known        int64    `json:"known" doc:"Messages from known sources."`
-	KnownPassed  int64    `json:"known_passed"`
+	KnownPassed  int64    `json:"known_passed" doc:"Messages from known sources that passed DMARC."`
 	Unknown      *string  `json:"unknown" doc:"The largest unknown source."`
-	UnknownTotal int64    `json:"unknown_total"`
+	UnknownTotal int64    `json:"unknown_total" doc:"Messages from the largest unknown source."`
 }
 
 type dmarcViewWire struct {
 	Object      string         `json:"object"`
 	DomainID    string         `json:"domain_id"`
 	Address     string         `json:"address" doc:"The address for reports, which belongs into the tag rua of the DMARC record."`
-	StartDate   string         `json:"start_date" format:"date"`
-	EndDate     string         `json:"end_date" format:"date"`
-	Messages    int64          `json:"messages"`
-	Passed      int64          `json:"passed"`
-	Days        []dmarcDayWire `json:"days"`
+	StartDate   string         `json:"start_date" doc:"The first day." format:"date"`
+	EndDate     string         `json:"end_date" doc:"The last day, which is included." format:"date"`
+	Messages    int64          `json:"messages" doc:"Messages of the days."`
+	Passed      int64          `json:"passed" doc:"Messages that passed DMARC."`
+	Days        []dmarcDayWire `json:"days" doc:"The days with reports, oldest first."`
 	Sources     []sourceWire   `json:"sources" doc:"The 200 largest sources."`
-	MoreSources int            `json:"more_sources"`
-	Reporters   []reporterWire `json:"reporters"`
+	MoreSources int            `json:"more_sources" doc:"How many sources are left out of sources."`
+	Reporters   []reporterWire `json:"reporters" doc:"The mail systems that sent the reports."`
 	Others      []sourceWire   `json:"others" doc:"Unknown sources that send as the domain."`
-	Findings    []findingWire  `json:"findings"`
+	Findings    []findingWire  `json:"findings" doc:"What is wrong, and what to do."`
 	Unproven    unprovenWire   `json:"unproven" doc:"What reports without proof say. No other field includes it."`
 	Incomplete  bool           `json:"incomplete" doc:"Whether DNS did not answer, so that sources may be shown as unknown."`
 	Readiness   readinessWire  `json:"readiness" doc:"Whether the domain may take the next step of its policy. It is always about the last 14 full days."`
 }
 
 type tlsDayWire struct {
-	Day        string `json:"day" format:"date"`
-	Successful int64  `json:"successful"`
-	Failed     int64  `json:"failed"`
+	Day        string `json:"day" doc:"The UTC day." format:"date"`
+	Successful int64  `json:"successful" doc:"Sessions that succeeded."`
+	Failed     int64  `json:"failed" doc:"Sessions that failed."`
 }
 
 type tlsFailureWire struct {
 	Host     *string `json:"host" doc:"The mail host."`
 	Type     string  `json:"type" doc:"A result type of RFC 8460, or unspecified."`
-	Policy   *string `json:"policy" enum:"tlsa,sts,no-policy-found"`
+	Policy   *string `json:"policy" doc:"The kind of policy that the sender applied; null if the reports do not name it." enum:"tlsa,sts,no-policy-found"`
 	Reporter *string `json:"reporter" doc:"The sender that failed."`
-	Sessions int64   `json:"sessions"`
+	Sessions int64   `json:"sessions" doc:"Sessions that failed in this way."`
 	Advice   string  `json:"advice" doc:"What to do."`
 }
 
 type tlsReporterWire struct {
-	Domain     *string `json:"domain"`
-	Successful int64   `json:"successful"`
-	Failed     int64   `json:"failed"`
+	Domain     *string `json:"domain" doc:"The domain of the reporter; null for reporters whose details were not kept."`
+	Successful int64   `json:"successful" doc:"Sessions that succeeded."`
+	Failed     int64   `json:"failed" doc:"Sessions that failed."`
 }
 
 type tlsViewWire struct {
 	Object       string            `json:"object"`
 	DomainID     string            `json:"domain_id"`
 	Address      string            `json:"address" doc:"The address for reports, which belongs into the tag rua of the record at _smtp._tls."`
-	StartDate    string            `json:"start_date" format:"date"`
-	EndDate      string            `json:"end_date" format:"date"`
-	Successful   int64             `json:"successful"`
-	Failed       int64             `json:"failed"`
-	Days         []tlsDayWire      `json:"days"`
+	StartDate    string            `json:"start_date" doc:"The first day." format:"date"`
+	EndDate      string            `json:"end_date" doc:"The last day, which is included." format:"date"`
+	Successful   int64             `json:"successful" doc:"Sessions that succeeded."`
+	Failed       int64             `json:"failed" doc:"Sessions that failed."`
+	Days         []tlsDayWire      `json:"days" doc:"The days with reports, oldest first."`
 	Failures     []tlsFailureWire  `json:"failures" doc:"The 200 most frequent failures."`
-	MoreFailures int               `json:"more_failures"`
-	Reporters    []tlsReporterWire `json:"reporters"`
-	Findings     []findingWire     `json:"findings"`
+	MoreFailures int               `json:"more_failures" doc:"How many kinds of failures are left out of failures."`
+	Reporters    []tlsReporterWire `json:"reporters" doc:"The mail systems that sent the reports."`
+	Findings     []findingWire     `json:"findings" doc:"What is wrong, and what to do."`
 	Unproven     unprovenWire      `json:"unproven" doc:"What reports without proof say. No other field includes it."`
 }
 

@@ -23,17 +23,17 @@ type updateForwardIn struct {
 type ForwardItem struct {
 	ID         string       `json:"id"`
 	DomainID   string       `json:"domain_id"`
-	Match      string       `json:"match"`
-	Address    *string      `json:"address"`
-	URL        *string      `json:"url"`
-	Enabled    bool         `json:"enabled"`
-	State      string       `json:"state" enum:"waiting_for_confirmation,refused,active,failing,disabled"`
-	Forwarded  int64        `json:"forwarded"`
-	Failed     int64        `json:"failed"`
-	Stopped    int64        `json:"stopped"`
-	LastReason *string      `json:"last_reason"`
-	LastAt     *wire.DBTime `json:"last_reason_at"`
-	AskedAt    *wire.DBTime `json:"asked_at"`
+	Match      string       `json:"match" doc:"The part of the address before the @, or * for all addresses."`
+	Address    *string      `json:"address" doc:"The address to which mail is forwarded; null if the rule has a URL."`
+	URL        *string      `json:"url" doc:"The URL to which mail is posted; null if the rule has an address."`
+	Enabled    bool         `json:"enabled" doc:"Whether the rule is switched on."`
+	State      string       `json:"state" doc:"The state of the rule. It forwards mail if it is active or failing; failing means that no message has succeeded since a permanent failure." enum:"waiting_for_confirmation,refused,active,failing,disabled"`
+	Forwarded  int64        `json:"forwarded" doc:"How many messages it has forwarded."`
+	Failed     int64        `json:"failed" doc:"How many messages bounced, were reported as spam, or could not be posted."`
+	Stopped    int64        `json:"stopped" doc:"How many messages were not forwarded on purpose, such as spam or mail that goes in a circle."`
+	LastReason *string      `json:"last_reason" doc:"Why the last message failed or was stopped; null if none was."`
+	LastAt     *wire.DBTime `json:"last_reason_at" doc:"When the last message failed or was stopped; null if none was."`
+	AskedAt    *wire.DBTime `json:"asked_at" doc:"When the owner of the address was last asked for confirmation; null if no mail was sent yet."`
 	CreatedAt  wire.DBTime  `json:"created_at"`
 }
 

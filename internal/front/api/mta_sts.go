@@ -15,36 +15,36 @@ type domainPolicyIn struct {
 }
 
 type domainPolicyHostWire struct {
-	Host   string `json:"host"`
+	Host   string `json:"host" doc:"The name of the mail host."`
 	Source string `json:"source" doc:"Why the policy lists the host. The value installation means that it receives mail for this installation, mx that the MX records lead to it, named that the team has named it, and earlier that the MX records led to it until recently." enum:"installation,mx,named,earlier"`
 }
 
 type domainPolicyRecordWire struct {
-	Name  string `json:"name"`
-	Type  string `json:"type" enum:"CNAME,TXT"`
-	Value string `json:"value"`
+	Name  string `json:"name" doc:"The whole name."`
+	Type  string `json:"type" doc:"The type of the DNS record." enum:"CNAME,TXT"`
+	Value string `json:"value" doc:"The value of the record."`
 }
 
 type domainPolicyProblemWire struct {
-	Type    string `json:"type" enum:"host,policy,record,mx,certificate"`
+	Type    string `json:"type" doc:"What is wrong: a mail host, the policy, a record, the MX records or a certificate." enum:"host,policy,record,mx,certificate"`
 	Message string `json:"message"`
 }
 
 type domainPolicyWire struct {
 	Object   string                    `json:"object"`
 	DomainID string                    `json:"domain_id"`
-	Domain   string                    `json:"domain"`
-	Mode     string                    `json:"mode" enum:"off,testing,enforce"`
+	Domain   string                    `json:"domain" doc:"The domain."`
+	Mode     string                    `json:"mode" doc:"The mode that was chosen." enum:"off,testing,enforce"`
 	Status   string                    `json:"status" doc:"The status pending means that the records were not found yet, and ending that the policy is withdrawn but still served, as one of mode none." enum:"off,pending,working,failing,ending"`
 	MaxAge   *int64                    `json:"max_age" doc:"How long senders may keep the policy, in seconds."`
 	PolicyID *string                   `json:"policy_id" doc:"The id that the TXT record should have."`
 	Policy   *string                   `json:"policy" doc:"The text that is served."`
-	Hosts    []domainPolicyHostWire    `json:"hosts"`
+	Hosts    []domainPolicyHostWire    `json:"hosts" doc:"The mail hosts that the policy lists."`
 	Records  []domainPolicyRecordWire  `json:"records" doc:"The DNS records that the policy needs."`
 	Problems []domainPolicyProblemWire `json:"problems" doc:"What the last check found wrong."`
 
-	CheckedAt      *wire.ISOTime `json:"checked_at"`
-	TestingSince   *wire.ISOTime `json:"testing_since"`
+	CheckedAt      *wire.ISOTime `json:"checked_at" doc:"When the records and the hosts were last checked; null before the first check."`
+	TestingSince   *wire.ISOTime `json:"testing_since" doc:"Since when the policy is tested; null if it is not."`
 	KeepUntil      *wire.ISOTime `json:"keep_until" doc:"Keep the records until then after the policy was withdrawn, because senders may have a copy of it."`
 	EnforceBlocked *string       `json:"enforce_blocked_reason" doc:"Why the mode enforce would be refused; null if it would be accepted."`
 	EnforceAdvised bool          `json:"enforce_advised" doc:"Whether the policy has been tested for 14 days without a failure in the TLS reports about the domain."`

@@ -225,7 +225,9 @@ var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]
 	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6}Z|p=[\w+/=]{40,}` +
 	`|(for|at|since) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC|"total_ms":[\d.]+|"duration_ms":[\d.]+,"attempt"|"cause":"\w+","duration_ms":[\d.]+` +
 	`|verification=[0-9a-f]{32}|(/download/(received/|raw/)?|token=)[\w.-]{40,}` +
-	`|(msg|atmpt)_[0-9a-f]{32}|whsec_[\w+/=]{40,}|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000`)
+	`|(msg|atmpt)_[0-9a-f]{32}|whsec_[\w+/=]{40,}|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000` +
+	`|\b[a-hjkmnp-z][a-hjkmnp-z2-9]{9}(\._domainkey|","algorithm"| and signs)|[a-z2-7]{16}\.(rp|s1|s2)\.dns` +
+	`|[a-z2-7]{16}@inbound|(id=|"policy_id":")\d{14}|"(start|end)_date":"\d{4}-\d\d-\d\d"`)
 
 var measured = regexp.MustCompile(`:[\d.]+`)
 
@@ -236,6 +238,12 @@ func (n *names) hide(text string) string {
 			return "p=<key>"
 		case strings.Contains(s, `_ms":`):
 			return measured.ReplaceAllString(s, ":<ms>")
+		case strings.HasSuffix(s, ".dns"), strings.HasSuffix(s, "@inbound"):
+			return "<label>" + s[16:]
+		case strings.HasPrefix(s, "id="), strings.HasPrefix(s, `"policy_id":`):
+			return s[:len(s)-14] + "<policy id>"
+		case strings.Contains(s, `_date":`):
+			return s[:len(s)-11] + `<date>"`
 		case strings.HasPrefix(s, "verification="):
 			return "verification=<value>"
 		case strings.HasPrefix(s, "/download/"), strings.HasPrefix(s, "token="):
@@ -252,16 +260,19 @@ func (n *names) hide(text string) string {
 		case strings.HasSuffix(s, "+00"):
 			return "<time>"
 		}
-		kind := "id"
-		if strings.HasPrefix(s, "re_") {
+		kind, rest := "id", ""
+		switch {
+		case strings.HasPrefix(s, "re_"):
 			kind = "token"
+		case strings.HasSuffix(s, "._domainkey"), strings.HasSuffix(s, `","algorithm"`), strings.HasSuffix(s, " and signs"):
+			kind, s, rest = "selector", s[:10], s[10:]
 		}
 		if n.of[s] == "" {
 			n.n[kind]++
 			n.of[s] = fmt.Sprintf("<%s%d>", kind, n.n[kind])
 			n.back = append(n.back, n.of[s], s)
 		}
-		return n.of[s]
+		return n.of[s] + rest
 	})
 }
 

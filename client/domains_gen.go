@@ -393,7 +393,8 @@ func (p DomainsTLSReportsParams) values() url.Values {
 }
 
 // GetSetup returns how the owner of a domain puts its records into the DNS: the set-ups that can be chosen, the
-// records of the chosen one with what was found instead, advised records, and mistakes in the DNS.
+// records of the chosen one with what was found instead, the DKIM keys with their records, advised records, and
+// mistakes in the DNS.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:read.
 //
@@ -653,21 +654,30 @@ type Forward struct {
 	// The ID of the object.
 	ID string `json:"id"`
 	// The ID of the domain.
-	DomainID string  `json:"domain_id"`
-	Match    string  `json:"match"`
-	Address  *string `json:"address"`
-	// The URL.
-	URL     *string `json:"url"`
-	Enabled bool    `json:"enabled"`
-	// The state. One of: waiting_for_confirmation, refused, active, failing, disabled.
-	State     string `json:"state"`
-	Forwarded int    `json:"forwarded"`
-	// Emails that could not be sent.
-	Failed       int     `json:"failed"`
-	Stopped      int     `json:"stopped"`
-	LastReason   *string `json:"last_reason"`
-	LastReasonAt Time    `json:"last_reason_at"`
-	AskedAt      Time    `json:"asked_at"`
+	DomainID string `json:"domain_id"`
+	// The part of the address before the @, or * for all addresses.
+	Match string `json:"match"`
+	// The address to which mail is forwarded; null if the rule has a URL.
+	Address *string `json:"address"`
+	// The URL to which mail is posted; null if the rule has an address.
+	URL *string `json:"url"`
+	// Whether the rule is switched on.
+	Enabled bool `json:"enabled"`
+	// The state of the rule. It forwards mail if it is active or failing; failing means that no message has succeeded
+	// since a permanent failure. One of: waiting_for_confirmation, refused, active, failing, disabled.
+	State string `json:"state"`
+	// How many messages it has forwarded.
+	Forwarded int `json:"forwarded"`
+	// How many messages bounced, were reported as spam, or could not be posted.
+	Failed int `json:"failed"`
+	// How many messages were not forwarded on purpose, such as spam or mail that goes in a circle.
+	Stopped int `json:"stopped"`
+	// Why the last message failed or was stopped; null if none was.
+	LastReason *string `json:"last_reason"`
+	// When the last message failed or was stopped; null if none was.
+	LastReasonAt Time `json:"last_reason_at"`
+	// When the owner of the address was last asked for confirmation; null if no mail was sent yet.
+	AskedAt Time `json:"asked_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
 }
@@ -727,8 +737,9 @@ type DomainPolicy struct {
 	Object string `json:"object"`
 	// The ID of the domain.
 	DomainID string `json:"domain_id"`
-	Domain   string `json:"domain"`
-	// One of: off, testing, enforce.
+	// The domain.
+	Domain string `json:"domain"`
+	// The mode that was chosen. One of: off, testing, enforce.
 	Mode string `json:"mode"`
 	// The status pending means that the records were not found yet, and ending that the policy is withdrawn but still
 	// served, as one of mode none. One of: off, pending, working, failing, ending.
@@ -738,14 +749,17 @@ type DomainPolicy struct {
 	// The id that the TXT record should have.
 	PolicyID *string `json:"policy_id"`
 	// The text that is served.
-	Policy *string            `json:"policy"`
-	Hosts  []DomainPolicyHost `json:"hosts"`
+	Policy *string `json:"policy"`
+	// The mail hosts that the policy lists.
+	Hosts []DomainPolicyHost `json:"hosts"`
 	// The DNS records that the policy needs.
 	Records []DomainPolicyRecord `json:"records"`
 	// What the last check found wrong.
-	Problems     []DomainPolicyProblem `json:"problems"`
-	CheckedAt    Time                  `json:"checked_at"`
-	TestingSince Time                  `json:"testing_since"`
+	Problems []DomainPolicyProblem `json:"problems"`
+	// When the records and the hosts were last checked; null before the first check.
+	CheckedAt Time `json:"checked_at"`
+	// Since when the policy is tested; null if it is not.
+	TestingSince Time `json:"testing_since"`
 	// Keep the records until then after the policy was withdrawn, because senders may have a copy of it.
 	KeepUntil Time `json:"keep_until"`
 	// Why the mode enforce would be refused; null if it would be accepted.
@@ -756,7 +770,7 @@ type DomainPolicy struct {
 
 // DomainPolicyHost is part of other types.
 type DomainPolicyHost struct {
-	// The name and the address of the mail host; null if none was reached.
+	// The name of the mail host.
 	Host string `json:"host"`
 	// Why the policy lists the host. The value installation means that it receives mail for this installation, mx
 	// that the MX records lead to it, named that the team has named it, and earlier that the MX records led to it
@@ -766,7 +780,8 @@ type DomainPolicyHost struct {
 
 // DomainPolicyProblem is part of other types.
 type DomainPolicyProblem struct {
-	// The kind of the item. One of: host, policy, record, mx, certificate.
+	// What is wrong: a mail host, the policy, a record, the MX records or a certificate. One of: host, policy,
+	// record, mx, certificate.
 	Type string `json:"type"`
 	// A sentence that explains the reason and says what to do.
 	Message string `json:"message"`
@@ -774,10 +789,11 @@ type DomainPolicyProblem struct {
 
 // DomainPolicyRecord is part of other types.
 type DomainPolicyRecord struct {
-	// A name for your own use.
+	// The whole name.
 	Name string `json:"name"`
-	// The kind of the item. One of: CNAME, TXT.
-	Type  string `json:"type"`
+	// The type of the DNS record. One of: CNAME, TXT.
+	Type string `json:"type"`
+	// The value of the record.
 	Value string `json:"value"`
 }
 
@@ -811,10 +827,14 @@ type Report struct {
 	Reporter *string `json:"reporter"`
 	// The reporter's name, as the report says.
 	Organization *string `json:"organization"`
-	ReportID     *string `json:"report_id"`
+	// The ID that the reporter gave the report.
+	ReportID *string `json:"report_id"`
+	// The domain that the report is about.
 	PolicyDomain *string `json:"policy_domain"`
-	Begin        Time    `json:"begin"`
-	End          Time    `json:"end"`
+	// The start of the time that the report covers.
+	Begin Time `json:"begin"`
+	// The end of the time that the report covers.
+	End Time `json:"end"`
 	// Messages of a DMARC report, or sessions of a TLS report.
 	Total int `json:"total"`
 	// Messages that passed neither DKIM nor SPF for the domain, or sessions that failed.
@@ -825,7 +845,7 @@ type Report struct {
 	Repeats int `json:"repeats"`
 	// Bytes of the file.
 	Size int `json:"size"`
-	// When the object was created.
+	// When the report was received.
 	CreatedAt Time `json:"created_at"`
 }
 
@@ -837,19 +857,25 @@ type DmarcView struct {
 	DomainID string `json:"domain_id"`
 	// The address for reports, which belongs into the tag rua of the DMARC record.
 	Address string `json:"address"`
-	// The start of the time range.
+	// The first day.
 	StartDate string `json:"start_date"`
-	// The end of the time range, which is excluded.
-	EndDate  string     `json:"end_date"`
-	Messages int        `json:"messages"`
-	Passed   int        `json:"passed"`
-	Days     []DmarcDay `json:"days"`
+	// The last day, which is included.
+	EndDate string `json:"end_date"`
+	// Messages of the days.
+	Messages int `json:"messages"`
+	// Messages that passed DMARC.
+	Passed int `json:"passed"`
+	// The days with reports, oldest first.
+	Days []DmarcDay `json:"days"`
 	// The 200 largest sources.
-	Sources     []Source   `json:"sources"`
-	MoreSources int        `json:"more_sources"`
-	Reporters   []Reporter `json:"reporters"`
+	Sources []Source `json:"sources"`
+	// How many sources are left out of sources.
+	MoreSources int `json:"more_sources"`
+	// The mail systems that sent the reports.
+	Reporters []Reporter `json:"reporters"`
 	// Unknown sources that send as the domain.
-	Others   []Source  `json:"others"`
+	Others []Source `json:"others"`
+	// What is wrong, and what to do.
 	Findings []Finding `json:"findings"`
 	// What reports without proof say. No other field includes it.
 	Unproven Unproven `json:"unproven"`
@@ -861,9 +887,11 @@ type DmarcView struct {
 
 // DmarcDay is part of other types.
 type DmarcDay struct {
-	Day    string `json:"day"`
-	Passed int    `json:"passed"`
-	// Emails that could not be sent.
+	// The UTC day.
+	Day string `json:"day"`
+	// Messages that passed DMARC.
+	Passed int `json:"passed"`
+	// Messages that failed DMARC.
 	Failed int `json:"failed"`
 	// All messages by the class of their source.
 	Classes map[string]int `json:"classes"`
@@ -880,7 +908,7 @@ type Finding struct {
 	Selector *string `json:"selector"`
 	// Messages or sessions.
 	Total int `json:"total"`
-	// The plain text of the email; null if it has none.
+	// What was found.
 	Text string `json:"text"`
 	// What to do.
 	Advice string `json:"advice"`
@@ -894,52 +922,64 @@ type Source struct {
 	// provider, listed, unlisted, forwarded, unknown, rest.
 	Class string `json:"class"`
 	// An IP address, or the name of a provider.
-	Name     *string `json:"name"`
-	Messages int     `json:"messages"`
+	Name *string `json:"name"`
+	// All messages from the source.
+	Messages int `json:"messages"`
 	// Messages that passed DMARC.
-	Passed      int `json:"passed"`
-	DKIMPassed  int `json:"dkim_passed"`
-	SPFPassed   int `json:"spf_passed"`
+	Passed int `json:"passed"`
+	// Messages with a valid DKIM signature of the domain.
+	DKIMPassed int `json:"dkim_passed"`
+	// Messages that passed SPF for the domain.
+	SPFPassed int `json:"spf_passed"`
+	// Messages that receivers put into quarantine, such as a spam folder.
 	Quarantined int `json:"quarantined"`
-	Rejected    int `json:"rejected"`
+	// Messages that receivers refused.
+	Rejected int `json:"rejected"`
 }
 
 // Readiness is part of other types.
 type Readiness struct {
+	// Whether the domain may take the next step.
 	Ready bool `json:"ready"`
 	// Why the domain is not ready.
 	Reasons []string `json:"reasons"`
 	// The policy that receivers apply now. Null if the domain has no DMARC record. One of: none, quarantine, reject.
 	Policy *string `json:"policy"`
 	// The DMARC record that applies now.
-	Record   *string `json:"record"`
-	NextName string  `json:"next_name"`
+	Record *string `json:"record"`
+	// The name of the DMARC record.
+	NextName string `json:"next_name"`
 	// The record with the next stricter policy. Null if the policy is the strictest one or unknown.
 	NextRecord *string `json:"next_record"`
 	// Days since the first report, at most 14.
-	Days     int `json:"days"`
+	Days int `json:"days"`
+	// Messages of the days.
 	Messages int `json:"messages"`
 	// Messages from known sources.
-	Known       int `json:"known"`
+	Known int `json:"known"`
+	// Messages from known sources that passed DMARC.
 	KnownPassed int `json:"known_passed"`
 	// The largest unknown source.
-	Unknown      *string `json:"unknown"`
-	UnknownTotal int     `json:"unknown_total"`
+	Unknown *string `json:"unknown"`
+	// Messages from the largest unknown source.
+	UnknownTotal int `json:"unknown_total"`
 }
 
 // Reporter is part of other types.
 type Reporter struct {
 	// Null for reporters whose details were not kept.
 	Domain *string `json:"domain"`
-	Passed int     `json:"passed"`
-	// Emails that could not be sent.
+	// Messages that passed DMARC.
+	Passed int `json:"passed"`
+	// Messages that failed DMARC.
 	Failed int `json:"failed"`
 }
 
 // Unproven is part of other types.
 type Unproven struct {
+	// Messages or sessions.
 	Total int `json:"total"`
-	// Emails that could not be sent.
+	// Those of them that failed.
 	Failed int `json:"failed"`
 }
 
@@ -951,28 +991,35 @@ type TlsView struct {
 	DomainID string `json:"domain_id"`
 	// The address for reports, which belongs into the tag rua of the record at _smtp._tls.
 	Address string `json:"address"`
-	// The start of the time range.
+	// The first day.
 	StartDate string `json:"start_date"`
-	// The end of the time range, which is excluded.
-	EndDate    string `json:"end_date"`
-	Successful int    `json:"successful"`
-	// Emails that could not be sent.
-	Failed int      `json:"failed"`
-	Days   []TlsDay `json:"days"`
+	// The last day, which is included.
+	EndDate string `json:"end_date"`
+	// Sessions that succeeded.
+	Successful int `json:"successful"`
+	// Sessions that failed.
+	Failed int `json:"failed"`
+	// The days with reports, oldest first.
+	Days []TlsDay `json:"days"`
 	// The 200 most frequent failures.
-	Failures     []TlsFailure  `json:"failures"`
-	MoreFailures int           `json:"more_failures"`
-	Reporters    []TlsReporter `json:"reporters"`
-	Findings     []Finding     `json:"findings"`
+	Failures []TlsFailure `json:"failures"`
+	// How many kinds of failures are left out of failures.
+	MoreFailures int `json:"more_failures"`
+	// The mail systems that sent the reports.
+	Reporters []TlsReporter `json:"reporters"`
+	// What is wrong, and what to do.
+	Findings []Finding `json:"findings"`
 	// What reports without proof say. No other field includes it.
 	Unproven Unproven `json:"unproven"`
 }
 
 // TlsDay is part of other types.
 type TlsDay struct {
-	Day        string `json:"day"`
-	Successful int    `json:"successful"`
-	// Emails that could not be sent.
+	// The UTC day.
+	Day string `json:"day"`
+	// Sessions that succeeded.
+	Successful int `json:"successful"`
+	// Sessions that failed.
 	Failed int `json:"failed"`
 }
 
@@ -982,20 +1029,24 @@ type TlsFailure struct {
 	Host *string `json:"host"`
 	// A result type of RFC 8460, or unspecified.
 	Type string `json:"type"`
-	// One of: tlsa, sts, no-policy-found.
+	// The kind of policy that the sender applied; null if the reports do not name it. One of: tlsa, sts,
+	// no-policy-found.
 	Policy *string `json:"policy"`
 	// The sender that failed.
 	Reporter *string `json:"reporter"`
-	Sessions int     `json:"sessions"`
+	// Sessions that failed in this way.
+	Sessions int `json:"sessions"`
 	// What to do.
 	Advice string `json:"advice"`
 }
 
 // TlsReporter is part of other types.
 type TlsReporter struct {
-	Domain     *string `json:"domain"`
-	Successful int     `json:"successful"`
-	// Emails that could not be sent.
+	// The domain of the reporter; null for reporters whose details were not kept.
+	Domain *string `json:"domain"`
+	// Sessions that succeeded.
+	Successful int `json:"successful"`
+	// Sessions that failed.
 	Failed int `json:"failed"`
 }
 
@@ -1013,12 +1064,15 @@ type Setup struct {
 	FormerSetup *string `json:"former_setup"`
 	// The status of the domain. It counts the records of the chosen set-up. One of: not_started, pending, verified,
 	// failed, partially_verified, partially_failed.
-	Status string        `json:"status"`
+	Status string `json:"status"`
+	// The set-ups, and whether each can be chosen.
 	Setups []SetupChoice `json:"setups"`
 	// The records of the chosen set-up.
 	Records []SetupRecord `json:"records"`
 	// The records of former_setup that the chosen set-up does not have.
 	FormerRecords []SetupRecord `json:"former_records"`
+	// The DKIM keys of the domain: those that sign, and those of rotations.
+	Keys []DkimKey `json:"keys"`
 	// Records that the domain can do without. They do not count in status.
 	Advised []SetupAdvised `json:"advised"`
 	// Null if the DNS was not examined.
@@ -1029,12 +1083,13 @@ type Setup struct {
 
 // SetupAdvised is part of other types.
 type SetupAdvised struct {
-	// One of: dmarc, tls_reports, mta_sts, bimi.
+	// The purpose of the record. One of: dmarc, tls_reports, mta_sts, bimi.
 	Purpose string `json:"purpose"`
 	// The whole name.
 	Name string `json:"name"`
-	// The kind of the item. One of: TXT, CNAME, TLSA, A, AAAA.
-	Type  string `json:"type"`
+	// The type of the DNS record. One of: TXT, CNAME, TLSA, A, AAAA.
+	Type string `json:"type"`
+	// The value of the record.
 	Value string `json:"value"`
 	// What the record is good for.
 	Why string `json:"why"`
@@ -1047,18 +1102,20 @@ type SetupAdvised struct {
 
 // SetupRecord is part of other types.
 type SetupRecord struct {
-	// One of: SPF, DKIM, Receiving, Tracking, TrackingCAA, Delegation.
+	// The purpose of the record. One of: SPF, DKIM, Receiving, Tracking, TrackingCAA, Delegation.
 	Record string `json:"record"`
 	// The name, relative to the registrable domain.
 	Name string `json:"name"`
 	// The whole name.
 	FullName string `json:"full_name"`
-	// The kind of the item. One of: MX, TXT, CNAME, CAA, NS.
+	// The type of the DNS record. One of: MX, TXT, CNAME, CAA, NS.
 	Type string `json:"type"`
-	TTL  string `json:"ttl"`
-	// The state of the object. One of: not_started, pending, verified, failed, temporary_failure.
+	// The time to live; Auto means the default of the provider.
+	TTL string `json:"ttl"`
+	// The result of the last check. One of: not_started, pending, verified, failed, temporary_failure.
 	Status string `json:"status"`
-	Value  string `json:"value"`
+	// The value of the record.
+	Value string `json:"value"`
 	// The values that the last look-up found instead of the wanted one.
 	Found []string `json:"found"`
 	// What to do so that the record is verified.
@@ -1088,8 +1145,9 @@ type SetupProvider struct {
 	// The provider's page with the records of the domain.
 	Link *string `json:"link"`
 	// A page at which the provider installs the records by itself.
-	ApplyLink *string  `json:"apply_link"`
-	Notes     []string `json:"notes"`
+	ApplyLink *string `json:"apply_link"`
+	// What to know about the form of the provider.
+	Notes []string `json:"notes"`
 	// The records as they are entered in the provider's form.
 	Forms []SetupForm `json:"forms"`
 }
@@ -1098,10 +1156,11 @@ type SetupProvider struct {
 type SetupForm struct {
 	// The full_name of the record.
 	FullName string `json:"full_name"`
-	// The kind of the item.
+	// The type of the DNS record.
 	Type string `json:"type"`
-	// A name for your own use.
-	Name  SetupField `json:"name"`
+	// The field for the name of the record.
+	Name SetupField `json:"name"`
+	// The field for the value of the record.
 	Value SetupField `json:"value"`
 }
 
@@ -1109,14 +1168,16 @@ type SetupForm struct {
 type SetupField struct {
 	// The provider's word for the field. Empty if it is not known.
 	Label string `json:"label"`
+	// What to enter into the field.
 	Value string `json:"value"`
 }
 
 // SetupChoice is part of other types.
 type SetupChoice struct {
-	// One of: records, cname, delegation.
-	Setup     string `json:"setup"`
-	Available bool   `json:"available"`
+	// The set-up. One of: records, cname, delegation.
+	Setup string `json:"setup"`
+	// Whether the domain can be set up in this way.
+	Available bool `json:"available"`
 	// Why the set-up cannot be chosen.
 	Reason *string `json:"reason"`
 	// What to consider before choosing the set-up.

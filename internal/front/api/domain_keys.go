@@ -30,6 +30,14 @@ func dkimKeyToWire(k domains.Key) dkimKeyWire {
 		wire.DBTime(k.SeenAt), wire.DBTime(k.Until), k.Advice()}
 }
 
+func dkimKeysToWire(all []domains.Key) []dkimKeyWire {
+	list := []dkimKeyWire{}
+	for _, k := range all {
+		list = append(list, dkimKeyToWire(k))
+	}
+	return list
+}
+
 type rotateKeysOut struct {
 	Object string        `json:"object"`
 	ID     string        `json:"id" doc:"The ID of the domain."`
@@ -42,9 +50,5 @@ func (a *API) rotateKeys(ctx context.Context, c *wire.Call, in rotateKeysIn) (ro
 		return rotateKeysOut{}, err
 	}
 	keys, err := a.Services.Domains.RotateKeys(ctx, c.TeamID, id, in.Emergency)
-	out := rotateKeysOut{Object: "domain", ID: id, Keys: []dkimKeyWire{}}
-	for _, k := range keys {
-		out.Keys = append(out.Keys, dkimKeyToWire(k))
-	}
-	return out, err
+	return rotateKeysOut{Object: "domain", ID: id, Keys: dkimKeysToWire(keys)}, err
 }

@@ -2,13 +2,14 @@ package api
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A rotation returns the keys with their records. The second one is refused unless it is an emergency, and so are other
+// A rotation returns the keys with their records, and so does the set-up of the domain afterwards. The second one is refused unless it is an emergency, and so are other
 // teams and domains that are not verified.
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
@@ -43,6 +44,11 @@ func TestRotateKeys(t *testing.T) {
 				t.Errorf("%v", next)
 			}
 			refused("a second one", 409, "full", body)
+			var setup struct{ Keys []map[string]any }
+			_, _, text = f.call(t, "full", "GET /domains/"+acme.ID+"/setup", "")
+			if err := json.Unmarshal([]byte(text), &setup); err != nil || !reflect.DeepEqual(setup.Keys, got.Keys) {
+				t.Errorf("the setup shows the keys %v, want %v; %v", setup.Keys, got.Keys, err)
+			}
 		}
 	})
 }

@@ -13,30 +13,30 @@ type changeSetupIn struct {
 }
 
 type setupChoice struct {
-	Setup     string  `json:"setup" enum:"records,cname,delegation"`
-	Available bool    `json:"available"`
+	Setup     string  `json:"setup" doc:"The set-up." enum:"records,cname,delegation"`
+	Available bool    `json:"available" doc:"Whether the domain can be set up in this way."`
 	Reason    *string `json:"reason" doc:"Why the set-up cannot be chosen."`
 	Warning   *string `json:"warning" doc:"What to consider before choosing the set-up."`
 }
 
 type setupRecord struct {
-	Record   string   `json:"record" enum:"SPF,DKIM,Receiving,Tracking,TrackingCAA,Delegation"`
+	Record   string   `json:"record" doc:"The purpose of the record." enum:"SPF,DKIM,Receiving,Tracking,TrackingCAA,Delegation"`
 	Name     string   `json:"name" doc:"The name, relative to the registrable domain."`
 	FullName string   `json:"full_name" doc:"The whole name."`
-	Type     string   `json:"type" enum:"MX,TXT,CNAME,CAA,NS"`
-	TTL      string   `json:"ttl"`
-	Status   string   `json:"status" enum:"not_started,pending,verified,failed,temporary_failure"`
-	Value    string   `json:"value"`
+	Type     string   `json:"type" doc:"The type of the DNS record." enum:"MX,TXT,CNAME,CAA,NS"`
+	TTL      string   `json:"ttl" doc:"The time to live; Auto means the default of the provider."`
+	Status   string   `json:"status" doc:"The result of the last check." enum:"not_started,pending,verified,failed,temporary_failure"`
+	Value    string   `json:"value" doc:"The value of the record."`
 	Priority int      `json:"priority,omitzero" doc:"Only in MX records."`
 	Found    []string `json:"found" doc:"The values that the last look-up found instead of the wanted one."`
 	Advice   *string  `json:"advice" doc:"What to do so that the record is verified."`
 }
 
 type setupAdvised struct {
-	Purpose string   `json:"purpose" enum:"dmarc,tls_reports,mta_sts,bimi"`
+	Purpose string   `json:"purpose" doc:"The purpose of the record." enum:"dmarc,tls_reports,mta_sts,bimi"`
 	Name    string   `json:"name" doc:"The whole name."`
-	Type    string   `json:"type" enum:"TXT,CNAME,TLSA,A,AAAA"`
-	Value   string   `json:"value"`
+	Type    string   `json:"type" doc:"The type of the DNS record." enum:"TXT,CNAME,TLSA,A,AAAA"`
+	Value   string   `json:"value" doc:"The value of the record."`
 	Why     string   `json:"why" doc:"What the record is good for."`
 	Status  string   `json:"status" doc:"missing: there is no such record. different: the name has another record of this kind." enum:"not_started,verified,missing,different"`
 	Found   []string `json:"found" doc:"The values that the last look-up found instead of the wanted one."`
@@ -44,14 +44,14 @@ type setupAdvised struct {
 
 type setupField struct {
 	Label string `json:"label" doc:"The provider's word for the field. Empty if it is not known."`
-	Value string `json:"value"`
+	Value string `json:"value" doc:"What to enter into the field."`
 }
 
 type setupForm struct {
 	FullName string     `json:"full_name" doc:"The full_name of the record."`
-	Type     string     `json:"type"`
-	Name     setupField `json:"name"`
-	Value    setupField `json:"value"`
+	Type     string     `json:"type" doc:"The type of the DNS record."`
+	Name     setupField `json:"name" doc:"The field for the name of the record."`
+	Value    setupField `json:"value" doc:"The field for the value of the record."`
 }
 
 type setupProblem struct {
@@ -66,7 +66,7 @@ type setupProvider struct {
 	Name      *string     `json:"name" doc:"The DNS provider, if it was recognized."`
 	Link      *string     `json:"link" doc:"The provider's page with the records of the domain."`
 	ApplyLink *string     `json:"apply_link" doc:"A page at which the provider installs the records by itself."`
-	Notes     []string    `json:"notes"`
+	Notes     []string    `json:"notes" doc:"What to know about the form of the provider."`
 	Forms     []setupForm `json:"forms" doc:"The records as they are entered in the provider's form."`
 }
 
@@ -77,9 +77,10 @@ type setupWire struct {
 	Setup       string         `json:"setup" doc:"The chosen set-up." enum:"records,cname,delegation"`
 	FormerSetup *string        `json:"former_setup" doc:"The set-up before, while its records are still found. The domain also works with them."`
 	Status      string         `json:"status" doc:"The status of the domain. It counts the records of the chosen set-up." enum:"not_started,pending,verified,failed,partially_verified,partially_failed"`
-	Setups      []setupChoice  `json:"setups"`
+	Setups      []setupChoice  `json:"setups" doc:"The set-ups, and whether each can be chosen."`
 	Records     []setupRecord  `json:"records" doc:"The records of the chosen set-up."`
 	Former      []setupRecord  `json:"former_records" doc:"The records of former_setup that the chosen set-up does not have."`
+	Keys        []dkimKeyWire  `json:"keys" doc:"The DKIM keys of the domain: those that sign, and those of rotations."`
 	Advised     []setupAdvised `json:"advised" doc:"Records that the domain can do without. They do not count in status."`
 	Provider    *setupProvider `json:"provider" doc:"Null if the DNS was not examined."`
 	Problems    []setupProblem `json:"problems" doc:"Mistakes in the DNS of the domain."`
@@ -106,7 +107,7 @@ func setupToWire(v domains.Setup) setupWire {
 	d := &v.Domain
 	w := setupWire{Object: "domain_setup", ID: d.ID, Name: d.Name, Setup: d.Setup, FormerSetup: orNull(d.FormerSetup),
 		Status: string(d.Status), Setups: []setupChoice{}, Records: setupRecords(v.Records), Former: setupRecords(v.Former),
-		Advised: []setupAdvised{}, Problems: []setupProblem{}}
+		Keys: dkimKeysToWire(v.Keys), Advised: []setupAdvised{}, Problems: []setupProblem{}}
 	for _, c := range v.Choices {
 		w.Setups = append(w.Setups, setupChoice{c.Setup, c.Reason == "", orNull(c.Reason), orNull(c.Warning)})
 	}

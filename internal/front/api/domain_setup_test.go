@@ -16,7 +16,11 @@ func TestDomainSetup(t *testing.T) {
 		f := newFixtureOn(t, d, Options{}, newZone(), "")
 		dom := f.add(t, "full", `{"name":"mail.setup.example"}`)
 		at := "/domains/" + dom.ID + "/setup"
-		read := func(request, body string) (v setupWire) {
+		type answer struct {
+			setupWire
+			Keys []struct{ Selector string } `json:"keys"` // instead of the field with times, which are only written
+		}
+		read := func(request, body string) (v answer) {
 			t.Helper()
 			w := f.do(t, request+"\nAuthorization: full\n\n"+body)
 			if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Code != 200 {
@@ -26,11 +30,12 @@ func TestDomainSetup(t *testing.T) {
 		}
 		v := read("GET "+at, "")
 		if v.Setup != "records" || v.FormerSetup != nil || len(v.Setups) != 3 || len(v.Records) != 4 ||
-			!v.Setups[1].Available || v.Setups[1].Reason != nil || v.Records[0].FullName != "send.mail.setup.example" {
+			len(v.Keys) != 2 || !v.Setups[1].Available || v.Setups[1].Reason != nil || v.Records[0].FullName != "send.mail.setup.example" {
 			t.Errorf("a new domain has %+v", v)
 		}
 		v = read("PUT "+at, `{"setup":"cname"}`)
 		if v.Setup != "cname" || v.Status != "pending" || len(v.Records) != 3 ||
+			len(v.Keys) != 1 || v.Keys[0].Selector != "s1" ||
 			!strings.HasSuffix(v.Records[1].Value, ".s1.dns.postrider.test") {
 			t.Errorf("after the change it has %+v", v)
 		}

@@ -191,6 +191,8 @@ var (
 		{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6}\+00:00`),
 			"2026-11-03T09:30:00.123456+00:00"},
 		{regexp.MustCompile(`(id=|"policy_id":")\d{14}`), "${1}20261103093000"},
+		{regexp.MustCompile(`\b[a-hjkmnp-z][a-hjkmnp-z2-9]{9}(\._domainkey|","algorithm")`), "k7m2q9xw4t${1}"},
+		{regexp.MustCompile(`k7m2q9xw4t(","algorithm":"ed|\._domainkey\.[a-z.]+","value":"v=DKIM1; k=ed)`), "p3v8zd6hcn${1}"},
 		{regexp.MustCompile(`[a-z2-7]{16}@inbound\.`), "k3v7q2mxd5trw4sa@inbound."},
 		{regexp.MustCompile(`"(day|start_date|end_date)":"\d{4}-\d\d-\d\d"`), `"${1}":"2026-11-03"`},
 		{regexp.MustCompile(`"period":"\d{4}-\d\d-\d\d"`), `"period":"2026-11-03"`},
@@ -380,6 +382,9 @@ func (x *exampleRun) broadcast(further string) {
 var preparations = map[string]func(x *exampleRun){
 	"POST /domains/claim": func(x *exampleRun) {
 		x.do(x.t, "POST /domains\nAuthorization: other\n\n"+`{"name":"shop.example"}`)
+	},
+	"POST /domains/{domain_id}/keys/rotate": func(x *exampleRun) {
+		x.set("rotated_domain_id", x.verified("news.acme.example").ID)
 	},
 	"GET /domains/{domain_id}/mta-sts": func(x *exampleRun) {
 		on := true

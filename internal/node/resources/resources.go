@@ -195,7 +195,8 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 			func(ctx context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
 				return r.Reports.Advised(ctx, d)
 			}},
-		Delegation: r.authority().Delegation, Authoritative: authoritative, Advice: r.Advice.Advice,
+		LookUpAdvised: func(ctx context.Context, d *domains.Domain, ours bool) error { return r.Reports.LookUp(ctx, d, ours) },
+		Delegation:    r.authority().Delegation, Authoritative: authoritative, Advice: r.Advice.Advice,
 		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
 			if err := r.Emails.OnDomainBack(ctx, tx, teamID, name); err != nil {
 				return err

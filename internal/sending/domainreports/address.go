@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/mail/dmarc"
@@ -58,70 +59,93 @@ func (s *Service) Address(ctx context.Context, d *domains.Domain) (string, error
 }
 
 // Advised returns the records with which reports about a domain arrive: its DMARC record, and its record for TLS
-// reports. They contain what the present records say. A DMARC record never becomes weaker: if the domain has none of
-// its own, the advised record has the policy that applies to the domain now.
-func (s *Service) Advised(ctx context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
+// reports. They come from what [Service.LookUp] has stored. A record that was never looked up is left out, because it
+// might replace a better one.
+func (s *Service) Advised(ctx context.Context, d *domains.Domain) (all []domains.AdvisedRecord, err error) {
+	stored, err := recordsOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	target := "mailto:" + stored.token + "@" + s.c.HostOf(d.Region)
+	if stored.dmarc != "" {
+		r := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT",
+			Value: withTarget(stored.dmarc, target),
+			Why:   "Other mail systems then report each day which mail uses your domain. The policy stays as it is."}
+		if stored.dmarcRecords > 0 {
+			r.Why = fmt.Sprintf("The domain has %d DMARC records, so none of them counts. Replace all of them by this one.",
+				stored.dmarcRecords)
+		}
+		all = append(all, r)
+	}
+	if stored.tls != "" {
+		all = append(all, domains.AdvisedRecord{Purpose: domains.PurposeTLSReports, Name: tlsrpt.RecordName(d.Name),
+			Type: "TXT", Value: withTarget(stored.tls, target),
+			Why: "Other mail systems then report each day whether they reached your mail hosts over TLS."})
+	}
+	return all, nil
+}
+
+// LookUp looks up the records of a domain in which addresses for reports stand, and stores the advised ones. They
+// contain what the present records say. A DMARC record never becomes weaker: if the domain has none of its own, the
+// advised record has the policy that applies to the domain now. If a look-up fails, the stored record stays.
+//
+// With ours, this installation's name servers answer for the domain. Its zone then consists of what is stored, so a
+// stored record stays, and the look-up of one that is not stored does not depend on answers about the domain itself.
+func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) error {
 	address, err := s.Address(ctx, d)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	own, err := s.advisedDMARC(ctx, d, address)
+	stored, err := recordsOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	tls := domains.AdvisedRecord{Purpose: domains.PurposeTLSReports, Name: tlsrpt.RecordName(d.Name), Type: "TXT",
-		Value: "v=TLSRPTv1; rua=mailto:" + address,
-		Why:   "Other mail systems then report each day whether they reached your mail hosts over TLS."}
-	texts, err := s.p.DNS.TXT(ctx, tls.Name)
-	// The zone of a delegated domain must not depend on a look-up in itself.
-	if err != nil && !errors.Is(err, resolve.ErrNotFound) && d.Setup != domains.SetupDelegation {
-		return nil, fmt.Errorf("look up %s: %w", tls.Name, err)
+	own := []string{"_dmarc." + d.Name, tlsrpt.RecordName(d.Name)}
+	look := func(ctx context.Context, name string) ([]string, error) {
+		if ours && slices.Contains(own, name) {
+			return nil, fmt.Errorf("%w: %s", resolve.ErrNotFound, name)
+		}
+		return s.p.DNS.TXT(ctx, name)
 	}
-	if found, err := tlsrpt.FindRecord(texts); err == nil && len(found.Targets) > 0 {
-		for _, text := range texts {
-			if _, err := tlsrpt.ParseRecord(text); err == nil {
-				tls.Value = withTarget(text, "mailto:"+address)
+	now, target := stored, "mailto:"+address
+	var errs []error
+	if !ours || stored.dmarc == "" {
+		found, err := dmarc.NewWalker(look).Discover(ctx, d.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("look up the DMARC record of %s: %w", d.Name, err))
+		} else {
+			now.dmarc, now.dmarcRecords = adviseRecord(&found, d.Name, target), 0
+			for _, x := range found.Discarded {
+				if x.Domain == d.Name {
+					now.dmarcRecords = len(x.Records)
+				}
 			}
 		}
 	}
-	return []domains.AdvisedRecord{own, tls}, nil
-}
-
-// advisedDMARC returns the advised DMARC record of a domain. It stores the record, because the zone of a delegated
-// domain no longer has what its owner published before. A delegated domain keeps the stored record.
-func (s *Service) advisedDMARC(ctx context.Context, d *domains.Domain, address string) (domains.AdvisedRecord, error) {
-	stored, err := recordOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
-	if err != nil {
-		return domains.AdvisedRecord{}, err
-	}
-	if d.Setup == domains.SetupDelegation && stored != "" {
-		return domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT",
-			Value: withTarget(stored, "mailto:"+address),
-			Why:   "Other mail systems then report each day which mail uses your domain. The policy is that of before."}, nil
-	}
-	own, err := s.dmarcRecord(ctx, d.Name, address)
-	if err == nil && own.Value != stored {
-		err = s.saveRecord(ctx, d, own.Value)
-	}
-	return own, err
-}
-
-// dmarcRecord returns the advised DMARC record of a domain, by a look-up of the present one.
-func (s *Service) dmarcRecord(ctx context.Context, domain, address string) (domains.AdvisedRecord, error) {
-	r := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + domain, Type: "TXT",
-		Why: "Other mail systems then report each day which mail uses your domain. The policy stays as it is."}
-	found, err := dmarc.NewWalker(s.p.DNS.TXT).Discover(ctx, domain)
-	if err != nil {
-		return r, fmt.Errorf("look up the DMARC record of %s: %w", domain, err)
-	}
-	r.Value = adviseRecord(&found, domain, "mailto:"+address)
-	for _, d := range found.Discarded {
-		if d.Domain == domain {
-			r.Why = fmt.Sprintf("The domain has %d DMARC records, so none of them counts. Replace all of them by this one.",
-				len(d.Records))
+	if !ours || stored.tls == "" {
+		texts, err := look(ctx, own[1])
+		if err != nil && !errors.Is(err, resolve.ErrNotFound) {
+			errs = append(errs, fmt.Errorf("look up %s: %w", own[1], err))
+		} else {
+			now.tls = adviseTLS(texts, target)
 		}
 	}
-	return r, nil
+	if now != stored {
+		errs = append(errs, s.saveRecords(ctx, d, &now))
+	}
+	return errors.Join(errs...)
+}
+
+// adviseTLS returns the record for TLS reports with a target, from the present TXT records.
+func adviseTLS(texts []string, target string) string {
+	if found, err := tlsrpt.FindRecord(texts); err == nil && len(found.Targets) > 0 {
+		for _, text := range texts {
+			if _, err := tlsrpt.ParseRecord(text); err == nil {
+				return withTarget(text, target)
+			}
+		}
+	}
+	return "v=TLSRPTv1; rua=" + target
 }
 
 // adviseRecord returns the DMARC record of a domain with a target for reports.

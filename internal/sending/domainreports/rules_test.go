@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -291,6 +292,7 @@ func TestAdvised(t *testing.T) {
 			if x.org != "" {
 				f.dns.TXTRecords["_dmarc.shop.example"] = []string{x.org}
 			}
+			f.Must(f.Reports.LookUp(t.Context(), d, false))
 			all, err := f.Reports.Advised(t.Context(), d)
 			f.Must(err)
 			if all[0].Value != x.want || all[0].Name != "_dmarc.news.shop.example" || all[0].Type != "TXT" {
@@ -300,18 +302,44 @@ func TestAdvised(t *testing.T) {
 				t.Errorf("%+v", all[1])
 			}
 		}
-		// The zone of a delegated domain has the last record, although the DNS no longer has it.
-		f.dns.TXTRecords["_dmarc.news.shop.example"], f.dns.TXTRecords["_dmarc.shop.example"] = nil, nil
-		delegated := *d
-		delegated.Setup = domains.SetupDelegation
-		if all, err := f.Reports.Advised(t.Context(), &delegated); err != nil ||
-			all[0].Value != "v=DMARC1; p=reject; adkim=s; rua="+ours {
-			t.Errorf("%+v, %v", all, err)
-		}
 		f.dns.TXTRecords["_smtp._tls.news.shop.example"] = []string{"v=TLSRPTv1; rua=https://a.example/r"}
-		all, err := f.Reports.Advised(t.Context(), d)
-		if err != nil || all[1].Value != "v=TLSRPTv1; rua=https://a.example/r,"+ours {
-			t.Errorf("%q, %v", all[1].Value, err)
+		f.Must(f.Reports.LookUp(t.Context(), d, false))
+		want := []string{"v=DMARC1; p=reject; adkim=s; rua=" + ours, "v=TLSRPTv1; rua=https://a.example/r," + ours}
+		check := func(when string) {
+			t.Helper()
+			all, err := f.Reports.Advised(t.Context(), d)
+			if err != nil || len(all) != 2 || all[0].Value != want[0] || all[1].Value != want[1] {
+				t.Errorf("%s: %+v, %v", when, all, err)
+			}
+		}
+		check("at first")
+		// The zone of a delegated domain has the last records, although the DNS no longer has them.
+		f.dns.TXTRecords["_dmarc.news.shop.example"], f.dns.TXTRecords["_dmarc.shop.example"] = nil, nil
+		f.dns.TXTRecords["_smtp._tls.news.shop.example"] = nil
+		f.Must(f.Reports.LookUp(t.Context(), d, true))
+		check("when the domain is delegated")
+		_, host, _ := strings.Cut(to, "@")
+		mute, err := domainreports.New(domainreports.Config{HostOf: func(string) string { return host }},
+			domainreports.Deps{DB: f.DB, Blobs: f.Blobs, Domains: f.Domains, Log: f.Log,
+				DNS: resolve.Fake{TXTRecords: f.dns.TXTRecords, Fail: []string{"_dmarc.news.shop.example",
+					"_smtp._tls.news.shop.example", "_dmarc.mail.shop.example", "_smtp._tls.mail.shop.example"}},
+				Notify: func(context.Context, *db.Tx, string, string, string) error { return nil }})
+		f.Must(err)
+		if err := mute.LookUp(t.Context(), d, false); err == nil {
+			t.Error("failed look-ups are not reported")
+		}
+		check("after failed look-ups")
+		// Nothing is stored of a domain that was delegated at once, and its own zone does not answer yet.
+		at, to := f.domain("mail.shop.example")
+		if all, err := f.Reports.Advised(t.Context(), at); err != nil || len(all) != 0 {
+			t.Errorf("without a look-up: %+v, %v", all, err)
+		}
+		f.dns.TXTRecords["_dmarc.shop.example"] = []string{"v=DMARC1; p=reject"}
+		f.Must(mute.LookUp(t.Context(), at, true))
+		all, err := f.Reports.Advised(t.Context(), at)
+		if err != nil || len(all) != 2 || all[0].Value != "v=DMARC1; p=reject; rua=mailto:"+to ||
+			all[1].Value != "v=TLSRPTv1; rua=mailto:"+to {
+			t.Errorf("delegated at once: %+v, %v", all, err)
 		}
 	})
 }

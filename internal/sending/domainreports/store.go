@@ -49,27 +49,36 @@ func (s *Service) createToken(ctx context.Context, d *domains.Domain) (token str
 	return token, err
 }
 
-// recordOf returns the stored DMARC record of a domain, or "".
-func recordOf(ctx context.Context, r db.Reader, teamID, domainID string) (text string, err error) {
-	err = r.QueryRow(ctx, `SELECT dmarc FROM report_addresses WHERE domain_id = $1 AND team_id = $2`, db.ID(domainID),
-		db.ID(teamID)).Scan(&text)
-	if errors.Is(err, db.ErrNoRows) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read the stored DMARC record: %w", err)
-	}
-	return text, nil
+// storedRecords are a domain's address for reports, and the advised records of the last look-up.
+type storedRecords struct {
+	token        string
+	dmarc        string // "" if it was never looked up
+	dmarcRecords int    // number of the domain's DMARC records if it has several, of which none counts
+	tls          string // "" if it was never looked up
 }
 
-func (s *Service) saveRecord(ctx context.Context, d *domains.Domain, text string) error {
+// recordsOf returns what is stored of a domain; nothing is not an error.
+func recordsOf(ctx context.Context, r db.Reader, teamID, domainID string) (x storedRecords, err error) {
+	err = r.QueryRow(ctx, `SELECT token, dmarc, dmarc_records, tls FROM report_addresses WHERE domain_id = $1
+		AND team_id = $2`, db.ID(domainID), db.ID(teamID)).Scan(&x.token, &x.dmarc, &x.dmarcRecords, &x.tls)
+	if errors.Is(err, db.ErrNoRows) {
+		return storedRecords{}, nil
+	}
+	if err != nil {
+		return storedRecords{}, fmt.Errorf("read the stored records for reports: %w", err)
+	}
+	return x, nil
+}
+
+func (s *Service) saveRecords(ctx context.Context, d *domains.Domain, x *storedRecords) error {
 	err := s.p.DB.Update(db.WithoutAddition(ctx), func(tx *db.Tx) error {
-		tx.Queue(ctx, `UPDATE report_addresses SET dmarc = $3 WHERE domain_id = $1 AND team_id = $2`, db.ID(d.ID),
-			db.ID(d.TeamID), db.Text(text, recordMax))
+		tx.Queue(ctx, `UPDATE report_addresses SET dmarc = $3, dmarc_records = $4, tls = $5 WHERE domain_id = $1
+			AND team_id = $2`, db.ID(d.ID), db.ID(d.TeamID), db.Text(x.dmarc, recordMax), x.dmarcRecords,
+			db.Text(x.tls, recordMax))
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("store the DMARC record of %s: %w", d.Name, err)
+		return fmt.Errorf("store the records for reports about %s: %w", d.Name, err)
 	}
 	return nil
 }

@@ -72,20 +72,28 @@ func (s *Service) advisedRecords(ctx context.Context, d *Domain) (all []AdvisedR
 }
 
 // lookUpAdvised looks up the advised records of a domain. A source that fails is logged, because the records that the
-// domain needs matter more.
-func (s *Service) lookUpAdvised(ctx context.Context, d *Domain) []storedAdvised {
+// domain needs matter more. The parameter delegation says whether the domain is delegated to this installation.
+func (s *Service) lookUpAdvised(ctx context.Context, d *Domain, delegation finding) []storedAdvised {
+	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
+	defer cancel()
+	ours := d.uses(SetupDelegation)
+	// If it is unknown who answers for the domain, answers about it say nothing about the owner's records.
+	if s.LookUpAdvised != nil && !d.Placeholder && !(ours && delegation == unknown) {
+		if err := s.LookUpAdvised(ctx, d, ours && delegation == present); err != nil {
+			s.Log.Warn("some advised records could not be looked up; the stored ones stay", "domain", d.Name, "error", err)
+		}
+	}
 	records, err := s.advisedRecords(ctx, d)
 	if err != nil {
 		s.Log.Error("some advised records are not looked up", "domain", d.Name, "error", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
-	defer cancel()
 	all := make([]storedAdvised, len(records))
 	var wait sync.WaitGroup
 	for i, rec := range records {
 		wait.Go(func() {
 			state, found := lookUpAdvisedOne(ctx, s.DNS, rec)
-			all[i] = storedAdvised{Name: rec.Name, Type: rec.Type, Value: rec.Value, Status: state, Found: found}
+			all[i] = storedAdvised{Purpose: rec.Purpose, Name: rec.Name, Type: rec.Type, Value: rec.Value, Why: rec.Why,
+				Status: state, Found: found}
 		})
 	}
 	wait.Wait()
@@ -141,12 +149,9 @@ func normalText(text string) string {
 // advised returns the advised records of a domain with what the last look-up found. A record that has changed since
 // counts as not looked up.
 func (s *Service) advised(ctx context.Context, d *Domain) (all []Advised, err error) {
-	records, err := s.advisedRecords(ctx, d)
-	if err != nil {
-		s.Log.Error("some advised records are not known", "domain", d.Name, "error", err)
-	}
-	if len(records) == 0 {
-		return nil, nil
+	records, err := s.knownAdvised(ctx, d)
+	if err != nil || len(records) == 0 {
+		return nil, err
 	}
 	stored, err := advisedOf(ctx, s.DB.Reader, d.TeamID, d.ID)
 	if err != nil {
@@ -162,4 +167,30 @@ func (s *Service) advised(ctx context.Context, d *Domain) (all []Advised, err er
 		all = append(all, a)
 	}
 	return all, nil
+}
+
+// knownAdvised returns the advised records of a domain without look-ups in the DNS. If a source fails, the records of
+// the last look-up stand in for those that are missing, and the failure is logged: it must not end the zones of others.
+func (s *Service) knownAdvised(ctx context.Context, d *Domain) ([]AdvisedRecord, error) {
+	all, err := s.advisedRecords(ctx, d)
+	if err == nil {
+		return all, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	s.Log.Error("some advised records are those of the last look-up, because their source failed", "domain", d.Name,
+		"error", err)
+	stored, err := advisedOf(ctx, s.DB.Reader, d.TeamID, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	current := slices.Clone(all)
+	for _, was := range stored {
+		if !slices.ContainsFunc(current, func(r AdvisedRecord) bool { return r.Name == was.Name && r.Type == was.Type }) {
+			all = append(all, AdvisedRecord{Purpose: was.Purpose, Name: was.Name, Type: was.Type, Value: was.Value,
+				Why: was.Why})
+		}
+	}
+	return all[:min(len(all), advisedMax)], nil
 }

@@ -67,11 +67,13 @@ func saveZoneVersion(ctx context.Context, tx *db.Tx, teamID, domainID string, v 
 
 // storedAdvised is what a look-up found about an advised record, as it is stored.
 type storedAdvised struct {
-	Name   string       `json:"name"`
-	Type   string       `json:"type"`
-	Value  string       `json:"value"`
-	Status AdvisedState `json:"status"`
-	Found  string       `json:"found,omitzero"`
+	Purpose string       `json:"purpose"`
+	Name    string       `json:"name"`
+	Type    string       `json:"type"`
+	Value   string       `json:"value"`
+	Why     string       `json:"why"`
+	Status  AdvisedState `json:"status"`
+	Found   string       `json:"found,omitzero"`
 }
 
 func saveAdvised(ctx context.Context, tx *db.Tx, teamID, domainID string, all []storedAdvised) {

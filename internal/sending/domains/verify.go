@@ -111,7 +111,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		if err := dns.outage(); err != nil {
 			return err
 		}
-		advised = s.lookUpAdvised(ctx, &d)
+		advised = s.lookUpAdvised(ctx, &d, found[delegated])
 	}
 	if err := ctx.Err(); err != nil {
 		return err

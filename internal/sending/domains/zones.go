@@ -27,6 +27,9 @@ const (
 // Zones returns what this installation's name servers answer: the zone of each delegated domain, and the names of other
 // domains in the operator's zone. Zones contain the same records on every node.
 //
+// Zones uses no network: the name servers answer nothing before the zones are there, so a look-up of a name in one of
+// them would wait for itself. What a look-up must find is stored by the job that verifies a domain.
+//
 // The serial number of a zone grows when the content changes. Zones stores it with a checksum of the content, so that
 // all nodes and restarted ones have the same number.
 func (s *Service) Zones(ctx context.Context) ([]nameserver.Zone, error) {
@@ -165,7 +168,7 @@ func (s *Service) zoneOf(ctx context.Context, d *Domain, keys []PublishedKey) (n
 	for _, label := range labels {
 		b.add(label+"."+d.Name, "CNAME", r.TrackingHost)
 	}
-	advised, err := s.advisedRecords(ctx, d)
+	advised, err := s.knownAdvised(ctx, d)
 	if err != nil {
 		return nameserver.Zone{}, err
 	}

@@ -98,10 +98,43 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 				changed[1].Serial)
 		}
 		f.Advised = append(f.Advised, func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
-			return nil, errors.New("the database is away")
+			return nil, errors.New("a source is away")
 		})
-		if _, err := f.Zones(t.Context()); err == nil {
-			t.Error("a zone without the records of a source that failed would replace the last one")
+		failed, err := f.Zones(t.Context())
+		f.must(err)
+		if lines(failed[0], token) != lines(changed[0], token) || failed[0].Serial != changed[0].Serial {
+			t.Errorf("after a source failed the zone has\n%s", lines(failed[0], token))
+		}
+	})
+}
+
+// A source of advised records that fails for one domain does not end the zones of the others, and the domain keeps the
+// records of the last look-up.
+func TestZonesWithoutASource(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newSetups(t, d)
+		fails := false
+		f.Advised = append(f.Advised, func(_ context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
+			if fails && d.Name == "mail.acme.example" {
+				return nil, errors.New("it is away")
+			}
+			return []domains.AdvisedRecord{{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT",
+				Value: "v=DMARC1; p=reject"}}, nil
+		})
+		for name, of := range map[string]string{"mail.acme.example": team, "mail.other.example": otherTeam} {
+			dom := f.create(of, name)
+			f.install(f.choose(of, dom.ID, domains.SetupDelegation).Records, true)
+			f.look(of, dom.ID)
+		}
+		fails = true
+		zones, err := f.Zones(t.Context())
+		if err != nil || len(zones) != 3 {
+			t.Fatalf("%d zones: %v", len(zones), err)
+		}
+		for _, z := range zones[:2] {
+			if text := lines(z, "-"); !strings.Contains(text, "_dmarc."+z.Name+" TXT v=DMARC1; p=reject") {
+				t.Errorf("the zone of %s has\n%s", z.Name, text)
+			}
 		}
 	})
 }

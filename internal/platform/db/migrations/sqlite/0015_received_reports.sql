@@ -5,7 +5,9 @@ CREATE TABLE report_addresses (
 	team_id BLOB NOT NULL,
 	token TEXT NOT NULL, -- the local part
 	noticed_at INTEGER NOT NULL,      -- when the team was last told of failing signatures of this installation
-	dmarc TEXT NOT NULL              -- the advised DMARC record; '' if it was never looked up
+	dmarc TEXT NOT NULL,             -- the advised DMARC record; '' if it was never looked up
+	dmarc_records INTEGER NOT NULL DEFAULT 0, -- number of records of the domain if it has several, of which none counts
+	tls TEXT NOT NULL DEFAULT ''     -- the advised record for TLS reports; '' if it was never looked up
 ) STRICT;
 
 CREATE UNIQUE INDEX report_addresses_token ON report_addresses (token);

@@ -114,8 +114,8 @@ func Compile(z Zone) (*Compiled, error) {
 	return c, nil
 }
 
-// CompileShared validates a zone whose records belong to different customers. Invalid records are left out and
-// described by the returned errors; err is not nil if another field is invalid.
+// CompileShared validates a zone of whose records each counts for itself. Invalid records are left out and described by
+// the returned errors; err is not nil if another field is invalid.
 func CompileShared(z Zone) (c *Compiled, dropped []error, err error) {
 	fail := func(err error) (*Compiled, []error, error) {
 		return nil, nil, fmt.Errorf("zone %q: %w", z.Name, err)

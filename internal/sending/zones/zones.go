@@ -14,8 +14,8 @@
 //
 // # Failures
 //
-// While the database is away, the last zones stay in use. An invalid zone is left out; an invalid record in the
-// operator's zone is left out. Both are logged once per reason. [Service.Problem] returns what is wrong at present.
+// While the database is away, the last zones stay in use. An invalid record is left out of its zone, and a zone that is
+// invalid as a whole is left out. Both are logged once per reason. [Service.Problem] returns what is wrong at present.
 //
 // # Out of scope
 //
@@ -82,7 +82,7 @@ type Service struct {
 	wake chan struct{}
 
 	compiled map[string]*nameserver.Compiled // by name; only Run uses it
-	dropped  []error                         // invalid records of the operator's zone; only Run uses it
+	dropped  map[string][]error              // invalid records of compiled zones, by name; only Run uses it
 	logged   map[string]string               // reasons for which zones were left out, by name; only Run uses it
 
 	mu    sync.Mutex
@@ -92,7 +92,7 @@ type Service struct {
 // State describes the zones in use.
 type State struct {
 	Zones  int       // 0 before the first reading
-	Bad    int       // zones that were left out
+	Bad    int       // zones and records that were left out
 	ReadAt time.Time // when the zones were read last; zero if they never were
 	Err    error     // why they could not be read since; nil if nothing is wrong
 }
@@ -103,7 +103,7 @@ func New(c Config, d Deps) (*Service, error) {
 		return nil, err
 	}
 	return &Service{Deps: d, c: c, wake: make(chan struct{}, 1), compiled: map[string]*nameserver.Compiled{},
-		logged: map[string]string{}}, nil
+		dropped: map[string][]error{}, logged: map[string]string{}}, nil
 }
 
 // Changed makes Run read the zones again soon.
@@ -125,7 +125,8 @@ func (s *Service) State() State {
 var (
 	errNotRead = errors.New("the zones have not been read from the database yet, so the name server answers nothing")
 	errStale   = errors.New("the zones cannot be read from the database, so the name server answers with earlier ones")
-	errInvalid = errors.New("some zones are invalid, so the name server does not answer for them; the log names them")
+	errInvalid = errors.New("some zones or records are invalid, so the name server does not answer with them; the log " +
+		"names them")
 )
 
 // Problem returns what is wrong with the zones, or nil.
@@ -200,14 +201,30 @@ func (s *Service) set(change func(*State)) {
 	change(&s.state)
 }
 
-// compile validates the zones and returns those that are valid, with the operator's zone, and the number of the others.
+// compile validates the zones and returns those that are valid, with the operator's zone, and the number of zones and
+// records that are left out.
 func (s *Service) compile(content []nameserver.Zone) (set *nameserver.Set, bad int) {
-	next := make(map[string]*nameserver.Compiled, len(content)+1)
+	next, dropped := make(map[string]*nameserver.Compiled, len(content)+1), map[string][]error{}
 	all := make([]*nameserver.Compiled, 0, len(content)+1)
 	reasons := map[string]string{}
 	refuse := func(name string, reason error) {
 		bad++
 		reasons[name] = reason.Error()
+	}
+	use := func(z *nameserver.Zone) {
+		c, invalid, err := s.reuse(z)
+		if err != nil {
+			refuse(z.Name, err)
+			return
+		}
+		next[z.Name] = c
+		all = append(all, c)
+		for _, d := range invalid {
+			refuse(z.Name+": "+d.Error(), d)
+		}
+		if len(invalid) > 0 {
+			dropped[z.Name] = invalid
+		}
 	}
 	own := nameserver.Zone{Name: s.c.Zone}
 	for i := range content {
@@ -223,24 +240,13 @@ func (s *Service) compile(content []nameserver.Zone) (set *nameserver.Set, bad i
 			refuse(z.Name, errors.New("the zone exists twice; only the first one is used"))
 			continue
 		}
-		c, err := s.reuse(z, func() (*nameserver.Compiled, error) { return nameserver.Compile(*z) })
-		if err != nil {
-			refuse(z.Name, err)
-			continue
-		}
-		next[z.Name] = c
-		all = append(all, c)
+		use(z)
 	}
 	if s.c.Zone != "" {
-		c, err := s.compileOwn(own, refuse)
-		if err != nil {
-			refuse(s.c.Zone, err)
-		} else {
-			next[s.c.Zone] = c
-			all = append(all, c)
-		}
+		s.complete(&own)
+		use(&own)
 	}
-	s.compiled = next
+	s.compiled, s.dropped = next, dropped
 	s.report(reasons)
 	set, err := nameserver.NewSet(all)
 	if err != nil { // duplicates were removed above
@@ -249,16 +255,17 @@ func (s *Service) compile(content []nameserver.Zone) (set *nameserver.Set, bad i
 	return set, bad
 }
 
-// reuse returns the compiled form of a zone, which is that of the last reading if the zone has not changed.
-func (s *Service) reuse(z *nameserver.Zone, compile func() (*nameserver.Compiled, error)) (*nameserver.Compiled, error) {
+// reuse returns the compiled form of a zone, and its invalid records, which are left out. They are those of the last
+// reading if the zone has not changed.
+func (s *Service) reuse(z *nameserver.Zone) (*nameserver.Compiled, []error, error) {
 	if c := s.compiled[z.Name]; c != nil && c.Fingerprint() == z.Fingerprint() {
-		return c, nil
+		return c, s.dropped[z.Name], nil
 	}
-	return compile()
+	return nameserver.CompileShared(*z)
 }
 
-// compileOwn compiles the operator's zone with customers' records. Invalid records are refused one by one.
-func (s *Service) compileOwn(z nameserver.Zone, refuse func(string, error)) (*nameserver.Compiled, error) {
+// complete adds to the operator's zone what its settings say.
+func (s *Service) complete(z *nameserver.Zone) {
 	z.NS, z.Mailbox = nil, mailboxName+s.c.Hostname
 	var addresses []nameserver.Record
 	for i, server := range s.c.Servers {
@@ -279,14 +286,6 @@ func (s *Service) compileOwn(z nameserver.Zone, refuse func(string, error)) (*na
 	}
 	// The addresses come first, so a conflicting record is the one that is left out.
 	z.Records = slices.Concat(addresses, z.Records)
-	c, err := s.reuse(&z, func() (c *nameserver.Compiled, err error) {
-		c, s.dropped, err = nameserver.CompileShared(z)
-		return c, err
-	})
-	for _, d := range s.dropped {
-		refuse(z.Name+": "+d.Error(), d)
-	}
-	return c, err
 }
 
 // report logs zones that are left out for a new reason.
@@ -297,10 +296,11 @@ func (s *Service) report(reasons map[string]string) {
 			continue
 		}
 		if logged++; logged > maxLogged {
-			s.Log.Error("further zones of the name server are invalid and left out", "zones", len(reasons))
+			s.Log.Error("further zones or records of the name server are invalid and left out", "all", len(reasons))
 			break
 		}
-		s.Log.Error("a zone of the name server is invalid and left out", "zone", name, "error", reasons[name])
+		s.Log.Error("a zone of the name server, or a record in it, is invalid and left out", "zone", name,
+			"error", reasons[name])
 	}
 	s.logged = reasons
 }

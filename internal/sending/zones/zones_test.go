@@ -167,7 +167,7 @@ func TestInvalidZonesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		broken := customer("broken.example", 1)
-		broken.Records[0].Type = "XYZ"
+		broken.Mailbox = "not a name"
 		f := start(t, broken, customer("a.example", 1), customer("a.example", 2),
 			customer("token.rp.dns.host.example", 1))
 		if f.set.Len() != 2 || f.set.Zone("a.example").Serial() != 1 || f.State().Bad != 3 || f.Problem() == nil {
@@ -179,12 +179,39 @@ func TestInvalidZonesAreLeftOut(t *testing.T) {
 				t.Errorf("%d lines about %s:\n%s", n, name, f.log.String())
 			}
 		}
-		broken.Records[0].Type = "TXT"
+		broken.Mailbox = customer("a.example", 1).Mailbox
 		f.give(nil, broken)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if f.set.Zone("broken.example") == nil || f.Problem() != nil {
 			t.Errorf("problem %v", f.Problem())
+		}
+	})
+}
+
+// An invalid record does not take the zone of its domain with it.
+func TestInvalidRecordsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		z := customer("a.example", 1)
+		valid, err := nameserver.Compile(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := valid.Names()
+		for name, value := range map[string]string{"x.a.example": "a\tb", "y.a.example": strings.Repeat("a", 5000),
+			".mail.a.example": "a", strings.Repeat("abcdefg.", 31) + "a.example": "a"} {
+			z.Records = append(z.Records, nameserver.Record{Name: name, Type: "TXT", TTL: 60, Value: value})
+		}
+		f := start(t, z)
+		c := f.set.Zone("a.example")
+		if c == nil || c.Names() != names || f.State().Bad != 4 || f.Problem() == nil {
+			t.Fatalf("zone %+v, state %+v", c, f.State())
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if f.set.Zone("a.example") != c || f.State().Bad != 4 {
+			t.Errorf("after a further reading: state %+v", f.State())
 		}
 	})
 }

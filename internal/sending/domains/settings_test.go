@@ -113,6 +113,21 @@ func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	}
 }
 
+// A delegated domain without a tracking subdomain has none that could be remembered.
+func TestNoTrackingSubdomainIsRemembered(t *testing.T) {
+	d := Domain{Sending: true, Setup: SetupDelegation, TrackingSubdomain: "links",
+		checks: map[string]check{delegated: {Status: Verified}}}
+	for _, label := range []string{"", "go", ""} {
+		if err := d.set(Capabilities{}, nil, &label); err != nil {
+			t.Fatal(err)
+		}
+		d.rememberTracking()
+	}
+	if !slices.Equal(d.Tracked, []string{"links", "go"}) {
+		t.Errorf("%q are remembered", d.Tracked)
+	}
+}
+
 // A domain keeps at most 50 tracking subdomains. A domain that has had 50 tracking subdomains can only switch back to
 // one of them, and it keeps all 50.
 func TestTooManyTrackingSubdomains(t *testing.T) {

@@ -120,8 +120,11 @@ func (d *Domain) served() bool {
 	return d.uses(SetupDelegation) && d.found(delegated) && !d.Placeholder
 }
 
-// trackingFound returns whether the domain's link-tracking host leads to this installation.
+// trackingFound returns whether the domain's link-tracking host leads to this installation, or "" if it has none.
 func (d *Domain) trackingFound() Status {
+	if d.TrackingSubdomain == "" {
+		return ""
+	}
 	if s := d.checks["tracking"].Status; s == Verified || !d.uses(SetupDelegation) {
 		return s
 	}

@@ -33,8 +33,10 @@ func scan(r db.Row) (d Domain, err error) {
 	if err != nil {
 		return d, fmt.Errorf("read domain: %w", err)
 	}
-	if old != "" {
-		d.Tracked = strings.Split(old, ",")
+	for label := range strings.SplitSeq(old, ",") {
+		if label != "" {
+			d.Tracked = append(d.Tracked, label)
+		}
 	}
 	d.Status, d.VerifySince, d.CheckedAt, d.CreatedAt = Status(status), db.Time(since), db.Time(checked), db.Time(created)
 	if d.keysSince, d.rotateAt = d.CreatedAt, db.Time(rotateAt); keysSince != 0 {

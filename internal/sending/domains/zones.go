@@ -158,8 +158,14 @@ func (s *Service) zoneOf(ctx context.Context, d *Domain, keys []PublishedKey) (n
 		b.add(d.returnPathHost(), "MX", "10 "+r.BounceHost)
 		b.add(d.returnPathHost(), "TXT", r.spf())
 	}
-	for _, k := range keys {
+	for i, k := range keys {
 		b.add(k.Selector+"._domainkey."+d.Name, "TXT", k.Record)
+		// With the set-up cname, the key that signs may have had another selector. Mail under way still names it.
+		alias := s.c.selectorIn(SetupCNAME, k.Selector)
+		named := func(other PublishedKey) bool { return other.Selector == alias }
+		if i == 0 && d.uses(SetupCNAME) && !slices.ContainsFunc(keys, named) {
+			b.add(alias+"._domainkey."+d.Name, "TXT", k.Record)
+		}
 	}
 	labels := slices.Clone(d.Tracked)
 	if d.TrackingSubdomain != "" && !slices.Contains(labels, d.TrackingSubdomain) {

@@ -108,6 +108,30 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 	})
 }
 
+// Mail that was signed with the set-up cname can still be verified after the domain was delegated.
+func TestZoneAfterCNAME(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newSetups(t, d)
+		dom := f.create(team, "mail.acme.example")
+		f.install(f.choose(team, dom.ID, domains.SetupCNAME).Records, true)
+		f.look(team, dom.ID)
+		f.signs(dom.ID, "s1")
+		f.install(f.choose(team, dom.ID, domains.SetupDelegation).Records, true)
+		f.look(team, dom.ID)
+		zones, err := f.Zones(t.Context())
+		if err != nil || len(zones) != 2 {
+			t.Fatalf("%d zones: %v", len(zones), err)
+		}
+		keys := map[string]string{}
+		for _, r := range zones[0].Records {
+			keys[r.Name] = r.Value
+		}
+		if k := keys["s1._domainkey.mail.acme.example"]; k == "" || k != keys["postrider._domainkey.mail.acme.example"] {
+			t.Errorf("s1 has the key %q; all: %v", k, keys)
+		}
+	})
+}
+
 // A source of advised records that fails for one domain does not end the zones of the others, and the domain keeps the
 // records of the last look-up.
 func TestZonesWithoutASource(t *testing.T) {

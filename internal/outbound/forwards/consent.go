@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,12 @@ type target struct {
 	id, teamID, key, address string
 	state                    consent
 	askedAt                  time.Time
+	changedAt                time.Time // if confirmed: rules that were created until then are covered
+}
+
+// waits reports whether the owner has not said anything about a rule that was created at a time.
+func (t *target) waits(created time.Time) bool {
+	return t.state == asked || t.state == confirmed && created.After(t.changedAt)
 }
 
 // Purposes of the tokens in the links of a confirmation mail.
@@ -81,11 +88,11 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 		if err != nil {
 			return err
 		}
-		names, err := addressesTo(ctx, tx.Reader, t.teamID, t.key)
+		names, newest, err := addressesTo(ctx, tx.Reader, t.teamID, t.key, time.Time{})
 		switch {
 		case err != nil:
 			return err
-		case t.state != asked || len(names) == 0 || s.p.Mail == nil:
+		case !t.waits(newest) || len(names) == 0 || s.p.Mail == nil:
 			s.p.Queue.Finish(ctx, tx, j)
 			return nil
 		case team.Suspended:
@@ -108,7 +115,7 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 			s.p.Queue.Wait(ctx, tx, j, again, "the address got a confirmation mail within the last day")
 			return nil
 		}
-		subject, text := s.confirmationMail(team.Name, names, &t, tx.Now())
+		subject, text := s.confirmationMail(team.Name, names, &t, newest, tx.Now())
 		if err := s.p.Mail(ctx, tx, t.address, subject, text); err != nil {
 			return err
 		}
@@ -123,15 +130,17 @@ func (s *Service) askKey(key string) string {
 	return hex.EncodeToString(s.p.Keys.Tag("forward-ask", []byte(key), 16))
 }
 
-// confirmationMail returns the mail that asks the owner of an address. Names are those of the forwarded addresses.
-func (s *Service) confirmationMail(team string, names []string, t *target, now time.Time) (subject, text string) {
+// confirmationMail returns the mail that asks the owner of an address. Names are those of the forwarded addresses, by
+// rules that were created until a time. The link covers only these.
+func (s *Service) confirmationMail(team string, names []string, t *target, until, now time.Time) (subject, text string) {
 	const most = 10
 	more := ""
 	if len(names) > most {
 		more = fmt.Sprintf("\nand %d more.", len(names)-most)
 		names = names[:most]
 	}
-	confirm := s.p.Keys.Sign(confirmPurpose, now.Add(confirmFor), t.teamID, t.id)
+	confirm := s.p.Keys.Sign(confirmPurpose, now.Add(confirmFor), t.teamID, t.id,
+		strconv.FormatInt(until.UnixMicro(), 10))
 	refuse := s.p.Keys.Sign(refusePurpose, time.Time{}, t.teamID, t.id)
 	subject = "Confirm that mail may be forwarded to you"
 	text = fmt.Sprintf(`The team “%s” asks to forward mail to %s.
@@ -142,7 +151,8 @@ It would be the mail that arrives for:
 If you agree, open this page within 7 days and press the button:
 %s
 
-If you do not agree, you need not do anything: nothing is forwarded to you without your consent.
+If you do not agree, you need not do anything: nothing is forwarded to you without your consent. If the team wants to
+forward more, it has to ask you again.
 
 -- 
 You can refuse at any time, also after you have agreed. This team then cannot ask you again:
@@ -161,6 +171,7 @@ type Request struct {
 	Refused   bool
 
 	target target
+	until  time.Time // of the creation of the rules that the confirmation mail named
 }
 
 // ReadConfirm returns the request that a link to confirm names. ReadRefuse does so for a link to refuse. Both return a
@@ -170,16 +181,24 @@ func (s *Service) ReadConfirm(ctx context.Context, token string) (Request, error
 	if errors.Is(err, keyring.ErrExpired) {
 		return Request{}, fault.NotFoundf("This link has expired. Ask the team for another confirmation mail.")
 	}
-	return s.request(ctx, parts, err)
+	var until int64
+	if err == nil && len(parts) == 3 {
+		until, err = strconv.ParseInt(parts[2], 10, 64)
+		parts = parts[:2]
+	}
+	if err == nil && until <= 0 {
+		parts = nil
+	}
+	return s.request(ctx, parts, db.Time(until), err)
 }
 
 // ReadRefuse returns the request that a link to refuse names.
 func (s *Service) ReadRefuse(ctx context.Context, token string) (Request, error) {
 	parts, err := s.p.Keys.VerifyLasting(refusePurpose, token)
-	return s.request(ctx, parts, err)
+	return s.request(ctx, parts, time.Time{}, err)
 }
 
-func (s *Service) request(ctx context.Context, parts []string, err error) (r Request, _ error) {
+func (s *Service) request(ctx context.Context, parts []string, until time.Time, err error) (r Request, _ error) {
 	none := fault.NotFoundf("There is nothing at this address.")
 	if err != nil || len(parts) != 2 {
 		return r, none
@@ -198,21 +217,25 @@ func (s *Service) request(ctx context.Context, parts []string, err error) (r Req
 	if err != nil {
 		return r, fmt.Errorf("read a forwarding address: %w", err)
 	}
-	r = Request{Team: team.Name, Address: t.address, Confirmed: t.state == confirmed, Refused: t.state == refused,
-		target: t}
-	r.Names, err = addressesTo(ctx, s.p.DB.Reader, t.teamID, t.key)
+	r = Request{Team: team.Name, Address: t.address, Confirmed: t.state == confirmed && !until.After(t.changedAt),
+		Refused: t.state == refused, target: t, until: until}
+	r.Names, _, err = addressesTo(ctx, s.p.DB.Reader, t.teamID, t.key, until)
 	return r, err
 }
 
-// Confirm stores that the owner of the address agrees, and Refuse that the owner does not.
-func (s *Service) Confirm(ctx context.Context, r Request) error { return s.answer(ctx, r, confirmed) }
+// Confirm stores that the owner of the address agrees to the rules that the confirmation mail named. The request is one
+// of ReadConfirm.
+func (s *Service) Confirm(ctx context.Context, r Request) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		setConsent(ctx, tx, &r.target, confirmed, r.until)
+		return nil
+	})
+}
 
 // Refuse stores that the owner of the address does not agree. The team cannot ask again.
-func (s *Service) Refuse(ctx context.Context, r Request) error { return s.answer(ctx, r, refused) }
-
-func (s *Service) answer(ctx context.Context, r Request, c consent) error {
+func (s *Service) Refuse(ctx context.Context, r Request) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		setConsent(ctx, tx, &r.target, c, tx.Now())
+		setConsent(ctx, tx, &r.target, refused, tx.Now())
 		return nil
 	})
 }

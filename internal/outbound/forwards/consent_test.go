@@ -74,6 +74,54 @@ func TestConsent(t *testing.T) {
 	})
 }
 
+// The answer of an owner covers only the rules that the mail named: neither later rules nor another match.
+func TestConsentCoversWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		first := f.rule("sales", "bob@target.example")
+		old, _ := f.tokens()
+		if first.State() != forwards.Active {
+			t.Fatalf("the confirmed rule is %s", first.State())
+		}
+		everything := "*"
+		_, err := f.rules.Update(t.Context(), f.Acme.TeamID, f.domain.ID, first.ID, forwards.Change{Local: &everything})
+		if fault.KindOf(err) != fault.Invalid {
+			t.Errorf("a wider match: %v", err)
+		}
+		second, err := f.rules.Create(t.Context(), f.Acme.TeamID, f.domain.ID,
+			forwards.NewRule{Local: "*", Address: "Bob@target.example"})
+		f.Must(err)
+		q, err := f.rules.ReadConfirm(t.Context(), old)
+		if err != nil || !q.Confirmed || fmt.Sprint(q.Names) != "[sales@in.acme.example]" {
+			t.Errorf("the first link shows %+v, %v", q, err)
+		}
+		f.Must(f.rules.Confirm(t.Context(), q))
+		f.deliver(f.signed(""), "ann@author.example", "secret@in.acme.example")
+		f.run(1) // the second mail waits for another day
+		if s, n := f.get(second).State(), len(f.host.Messages()); s != forwards.Waiting || n != 0 {
+			t.Errorf("without an answer the second rule is %s, and %d messages were forwarded", s, n)
+		}
+		if s := f.get(first).State(); s != forwards.Active {
+			t.Errorf("meanwhile the first rule is %s", s)
+		}
+		f.exec(`DELETE FROM forward_asks`)
+		f.exec(`UPDATE jobs SET run_at = 0`)
+		f.run(0)
+		f.confirm()
+		f.Must(f.rules.Confirm(t.Context(), q)) // the first link again takes nothing back
+		f.deliver(f.signed(""), "ann@author.example", "other@in.acme.example")
+		f.run(0)
+		if s, n := f.get(second).State(), len(f.host.Messages()); s != forwards.Active || n != 1 {
+			t.Errorf("after the answer the second rule is %s, and %d messages were forwarded", s, n)
+		}
+		local := "info"
+		narrow, err := f.rules.Update(t.Context(), f.Acme.TeamID, f.domain.ID, second.ID, forwards.Change{Local: &local})
+		if err != nil || narrow.State() != forwards.Active {
+			t.Errorf("a narrower match: %s, %v", narrow.State(), err)
+		}
+	})
+}
+
 // An address is asked once a day by all teams together, and a team asks 20 addresses a day.
 func TestConfirmationMailsAreLimited(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,9 @@
 // between two transactions, has the same Message-ID. The message itself is not changed: fields are only written above
 // it, so that the signatures of its author stay valid. Its return path is ours, so that bounces come back to the rule.
 //
-// An address gets mail only after its owner confirmed it for this team. The owner can refuse at any time. An address
+// An address gets mail only after its owner confirmed it for this team. The answer covers the rules that existed when
+// the confirmation mail was written; the match of a rule with an address can therefore only become narrower, and a later
+// rule waits for another answer. The owner can refuse at any time. An address
 // gets at most one confirmation mail per day from all teams together, and a refused address gets none from that team.
 //
 // Nothing goes in a circle: messages that carry the mark of their rule, that passed through [maxHops] rules, and
@@ -100,6 +102,7 @@ type Rule struct {
 
 	target    string
 	consent   consent
+	agreed    time.Time // the owner confirmed rules that were created until then
 	hour      int64
 	hourCount int
 }
@@ -111,7 +114,7 @@ func (r Rule) State() State {
 		return Disabled
 	case r.Address != "" && r.consent == refused:
 		return Refused
-	case r.Address != "" && r.consent != confirmed:
+	case r.Address != "" && (r.consent != confirmed || r.CreatedAt.After(r.agreed)):
 		return Waiting
 	case !r.FailingSince.IsZero():
 		return Failing

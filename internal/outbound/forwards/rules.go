@@ -80,8 +80,8 @@ func (s *Service) check(in NewRule, d *domains.Domain) (r Rule, err error) {
 	return r, s.p.Emails.CheckMailable("address", a)
 }
 
-// Create creates a rule. If the owner of its address has not confirmed the address for this team, Create enqueues the
-// confirmation mail, and the rule waits.
+// Create creates a rule. A rule with an address waits until the owner of the address confirms it; Create enqueues the
+// confirmation mail.
 func (s *Service) Create(ctx context.Context, teamID, domainID string, in NewRule) (Rule, error) {
 	d, err := s.p.Domains.Get(ctx, teamID, domainID)
 	if err != nil {
@@ -133,7 +133,8 @@ func (s *Service) changed(tx *db.Tx, domainID string) {
 	})
 }
 
-// addTarget stores the address of a new rule, and enqueues the confirmation mail if its owner has not answered yet.
+// addTarget stores the address of a new rule, and enqueues a confirmation mail. What the owner has confirmed before does
+// not cover the rule.
 func (s *Service) addTarget(ctx context.Context, tx *db.Tx, r *Rule) error {
 	t, err := lockTarget(ctx, tx, r.TeamID, r.target, r.Address)
 	switch {
@@ -143,10 +144,11 @@ func (s *Service) addTarget(ctx context.Context, tx *db.Tx, r *Rule) error {
 		return fault.Forbiddenf("address", "The owner of %s has refused mail that this team forwards. Only the owner can "+
 			"change that, with the link in the confirmation mail.", r.Address)
 	}
-	r.consent, r.AskedAt = t.state, t.askedAt
-	if t.state == asked && t.askedAt.IsZero() {
-		s.insertAsk(ctx, tx, &t)
+	r.consent, r.AskedAt, r.agreed = t.state, t.askedAt, t.changedAt
+	if t.state == confirmed && !r.CreatedAt.After(t.changedAt) { // the clock was set back
+		r.CreatedAt = t.changedAt.Add(time.Microsecond)
 	}
+	s.insertAsk(ctx, tx, &t)
 	return nil
 }
 
@@ -163,7 +165,8 @@ func (s *Service) List(ctx context.Context, teamID, domainID string, p page.Page
 	return listRules(ctx, s.p.DB.Reader, teamID, domainID, p)
 }
 
-// Update changes a rule. Enabling a rule forgets its failures.
+// Update changes a rule. Enabling a rule forgets its failures. The match of a rule with an address can only change from
+// [Any], because its owner has agreed to nothing else.
 func (s *Service) Update(ctx context.Context, teamID, domainID, ruleID string, c Change) (r Rule, err error) {
 	if c.Local != nil {
 		local, err := checkLocal(*c.Local)
@@ -177,6 +180,10 @@ func (s *Service) Update(ctx context.Context, teamID, domainID, ruleID string, c
 			return err
 		}
 		if c.Local != nil {
+			if r.Address != "" && r.Local != *c.Local && r.Local != Any {
+				return fault.Invalidf("match", "The owner of the address is asked about this `match`, which can therefore not "+
+					"change. Create another rule, and delete this one.")
+			}
 			r.Local = *c.Local
 		}
 		if c.Enabled != nil {

@@ -17,14 +17,14 @@ const ruleIndex = "forwards_rule"
 
 const selectRules = `SELECT f.id, f.team_id, f.domain_id, f.local, f.address, f.target, f.enabled, f.created_at,
 	f.forwarded, f.failed, f.stopped, f.reason, f.reason_at, f.failing_since, f.hour, f.hour_count,
-	COALESCE(t.state, 0), COALESCE(t.asked_at, 0)
+	COALESCE(t.state, 0), COALESCE(t.asked_at, 0), COALESCE(t.changed_at, 0)
 	FROM forwards f LEFT JOIN forward_targets t ON t.team_id = f.team_id AND t.target = f.target`
 
 func scanRule(row db.Row) (r Rule, err error) {
-	var created, reasonAt, failing, askedAt int64
+	var created, reasonAt, failing, askedAt, agreed int64
 	err = row.Scan((*db.ID)(&r.ID), (*db.ID)(&r.TeamID), (*db.ID)(&r.DomainID), &r.Local, &r.Address, &r.target,
 		&r.Enabled, &created, &r.Forwarded, &r.Failed, &r.Stopped, &r.Reason, &reasonAt, &failing, &r.hour, &r.hourCount,
-		&r.consent, &askedAt)
+		&r.consent, &askedAt, &agreed)
 	if errors.Is(err, db.ErrNoRows) {
 		return r, fault.NotFoundf("Forwarding rule not found")
 	}
@@ -34,8 +34,8 @@ func scanRule(row db.Row) (r Rule, err error) {
 	if r.Address == "" {
 		r.URL = r.target
 	}
-	r.CreatedAt, r.ReasonAt, r.FailingSince, r.AskedAt = db.Time(created), db.Time(reasonAt), db.Time(failing),
-		db.Time(askedAt)
+	r.CreatedAt, r.ReasonAt, r.FailingSince, r.AskedAt, r.agreed = db.Time(created), db.Time(reasonAt),
+		db.Time(failing), db.Time(askedAt), db.Time(agreed)
 	return r, nil
 }
 
@@ -130,12 +130,12 @@ func countFailed(ctx context.Context, tx *db.Tx, teamID, ruleID, why string, per
 	return n > 0, err
 }
 
-const selectTargets = `SELECT id, team_id, target, address, state, asked_at FROM forward_targets`
+const selectTargets = `SELECT id, team_id, target, address, state, asked_at, changed_at FROM forward_targets`
 
 func scanTarget(r db.Row) (t target, err error) {
-	var askedAt int64
-	err = r.Scan((*db.ID)(&t.id), (*db.ID)(&t.teamID), &t.key, &t.address, &t.state, &askedAt)
-	t.askedAt = db.Time(askedAt)
+	var askedAt, changed int64
+	err = r.Scan((*db.ID)(&t.id), (*db.ID)(&t.teamID), &t.key, &t.address, &t.state, &askedAt, &changed)
+	t.askedAt, t.changedAt = db.Time(askedAt), db.Time(changed)
 	return t, err
 }
 
@@ -169,9 +169,11 @@ func lockTarget(ctx context.Context, tx *db.Tx, teamID, key, address string) (t 
 	return t, nil
 }
 
-func setConsent(ctx context.Context, tx *db.Tx, t *target, c consent, now time.Time) {
-	tx.Queue(ctx, `UPDATE forward_targets SET state = $3, changed_at = $4 WHERE id = $1 AND team_id = $2`, db.ID(t.id),
-		db.ID(t.teamID), int16(c), now.UnixMicro())
+// setConsent stores an answer of the owner. For the answer confirmed, at is the time up to which rules are covered, which
+// an answer by an older mail does not set back.
+func setConsent(ctx context.Context, tx *db.Tx, t *target, c consent, at time.Time) {
+	tx.Queue(ctx, `UPDATE forward_targets SET state = $3, changed_at = CASE WHEN state = $3 AND changed_at > $4
+		THEN changed_at ELSE $4 END WHERE id = $1 AND team_id = $2`, db.ID(t.id), db.ID(t.teamID), int16(c), at.UnixMicro())
 }
 
 func setAsked(ctx context.Context, tx *db.Tx, t *target, now time.Time) {
@@ -179,19 +181,30 @@ func setAsked(ctx context.Context, tx *db.Tx, t *target, now time.Time) {
 		now.UnixMicro())
 }
 
-// addressesTo returns the addresses whose mail a team wants to forward to a target, such as *@in.example.com.
-func addressesTo(ctx context.Context, r db.Reader, teamID, key string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT f.local, d.name FROM forwards f JOIN domains d ON d.id = f.domain_id
+// addressesTo returns the addresses whose mail a team wants to forward to a target, such as *@in.example.com, by rules
+// that were created until a time, and when the newest of them was created. The zero time means all rules.
+func addressesTo(ctx context.Context, r db.Reader, teamID, key string, until time.Time) (all []string, newest time.Time,
+	err error) {
+	rows, err := r.Query(ctx, `SELECT f.local, d.name, f.created_at FROM forwards f JOIN domains d ON d.id = f.domain_id
 		WHERE f.team_id = $1 AND f.target = $2 ORDER BY d.name, f.local`, db.ID(teamID), key)
-	all, err := db.Collect(rows, err, func(r db.Row) (string, error) {
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var local, name string
-		err := r.Scan(&local, &name)
-		return local + "@" + name, err
+		var created int64
+		if err := r.Scan(&local, &name, &created); err != nil {
+			return none, err
+		}
+		if at := db.Time(created); until.IsZero() || !at.After(until) {
+			all = append(all, local+"@"+name)
+			if at.After(newest) {
+				newest = at
+			}
+		}
+		return none, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list what is forwarded to an address: %w", err)
+		return nil, newest, fmt.Errorf("list what is forwarded to an address: %w", err)
 	}
-	return all, nil
+	return all, newest, nil
 }
 
 func domainName(ctx context.Context, r db.Reader, teamID, domainID string) (name string, err error) {

@@ -76,6 +76,33 @@ func TestCall(t *testing.T) {
 	})
 }
 
+// A rule with a URL that has forwarded too many messages in an hour waits too, and the message is not read meanwhile.
+func TestCallsPerHour(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		defer hook.Close()
+		all := []forwards.Rule{f.rule("sales", hook.URL), f.rule("sales", "bob@target.example")}
+		f.exec(`UPDATE forwards SET hour = $1, hour_count = 1000`,
+			f.DB.Now().Add(time.Hour).Truncate(time.Hour).UnixMicro())
+		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
+		f.run(2)
+		for _, r := range all {
+			if got := f.get(r); got.Forwarded != 0 || f.reads != 0 {
+				t.Errorf("to %s%s: %d forwarded, %d messages read", r.URL, r.Address, got.Forwarded, f.reads)
+			}
+		}
+		f.exec(`UPDATE forwards SET hour_count = 0`)
+		f.exec(`UPDATE jobs SET run_at = 0`)
+		f.run(0)
+		for _, r := range all {
+			if got := f.get(r); got.Forwarded != 1 {
+				t.Errorf("to %s%s, afterwards: %d forwarded", r.URL, r.Address, got.Forwarded)
+			}
+		}
+	})
+}
+
 // verifySignature signs a request again and compares the signatures.
 func verifySignature(secret string, body []byte, h http.Header) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))

@@ -48,6 +48,7 @@ type fixture struct {
 	reply    string // of the host to RCPT; "" accepts
 
 	mu    sync.Mutex
+	reads int // of received messages
 	mails []mail
 	told  []string // texts of notices to teams
 }
@@ -107,6 +108,9 @@ func (f *fixture) deps() forwards.Deps {
 	return forwards.Deps{DB: f.DB, Queue: f.Queue, Keys: f.Keys, Domains: f.Domains, Emails: f.Emails, Teams: f.Teams,
 		Log: f.Log, LookupTXT: f.keys.lookup, CheckURL: f.webhooks.CheckURL,
 		Received: func(ctx context.Context, teamID, emailID string) (m forwards.Message, err error) {
+			f.mu.Lock()
+			f.reads++
+			f.mu.Unlock()
 			o, err := f.received.Original(ctx, teamID, emailID)
 			if err != nil {
 				return m, err

@@ -45,7 +45,14 @@ type work struct {
 // stopped is why a message is not forwarded, for people.
 type stopped string
 
-// open loads what a job works on. If ok is false, the job has ended or waits.
+// full reports whether a rule has forwarded as many messages as it may in this hour, and how long the next must wait.
+func (r *Rule) full(now time.Time) (full bool, again time.Duration) {
+	hour := now.Truncate(time.Hour)
+	return r.hour >= hour.UnixMicro() && r.hourCount >= perHour, hour.Add(time.Hour + time.Minute).Sub(now)
+}
+
+// open loads what a job works on. If ok is false, the job has ended or waits. The message is read last, so that jobs that
+// wait cost little.
 func (s *Service) open(ctx context.Context, j jobs.Job) (w work, ok bool, err error) {
 	w.job = j
 	if err := json.Unmarshal([]byte(j.Payload), &w.payload); err != nil {
@@ -67,6 +74,9 @@ func (s *Service) open(ctx context.Context, j jobs.Job) (w work, ok bool, err er
 	}
 	if team.Suspended {
 		return w, false, s.wait(ctx, &w, 15*time.Minute, "the team was suspended for more than a day")
+	}
+	if full, again := w.rule.full(s.c.Now()); full {
+		return w, false, s.wait(ctx, &w, again, stopped(fmt.Sprintf("more than %d messages an hour came for a day", perHour)))
 	}
 	w.message, err = s.p.Received(ctx, j.TeamID, w.payload.EmailID)
 	if fault.KindOf(err) == fault.NotFound { // the email was deleted
@@ -117,10 +127,6 @@ func (s *Service) forward(ctx context.Context, j jobs.Job) error {
 	defer w.close()
 	now := s.c.Now()
 	hour := now.Truncate(time.Hour)
-	if w.rule.hour >= hour.UnixMicro() && w.rule.hourCount >= perHour {
-		return s.wait(ctx, &w, hour.Add(time.Hour+time.Minute).Sub(now),
-			stopped(fmt.Sprintf("more than %d messages an hour came for a day", perHour)))
-	}
 	to, err := message.ParseAddress(w.rule.Address)
 	if err != nil {
 		return fmt.Errorf("read the address of a forwarding rule: %w", err)

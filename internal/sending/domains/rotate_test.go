@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -277,6 +278,7 @@ func TestSwitchWithoutDatabase(t *testing.T) {
 	n := 0
 	var dom domains.Domain
 	var next []domains.Key
+	var j jobs.Job
 	failed := dbtest.EachTorn(t, proxy, func() {
 		n++
 		dom = verified(t, s, d, dns, fmt.Sprintf("d%d.example", n))
@@ -285,7 +287,8 @@ func TestSwitchWithoutDatabase(t *testing.T) {
 		}
 		next = keysIn(t, s, dom.ID, domains.KeyNext)
 		dns.publish(next)
-	}, func() error { return s.RotationKind().Handle(t.Context(), inHand(t, d, "keys "+dom.ID)) }, func(skip int, err error) {
+		j = inHand(t, d, "keys "+dom.ID)
+	}, func() error { return s.RotationKind().Handle(t.Context(), j) }, func(skip int, err error) {
 		d.Hint("domains", dom.ID)
 		got, retired := signers(t, s, dom.ID), keysIn(t, s, dom.ID, domains.KeyRetired)
 		waits := keysIn(t, s, dom.ID, domains.KeyNext)

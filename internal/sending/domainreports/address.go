@@ -34,7 +34,11 @@ func isToken(local string) bool {
 }
 
 // Target is a domain that receives a report.
-type Target struct{ TeamID, DomainID, Domain string }
+type Target struct {
+	TeamID, DomainID, Domain string
+
+	returnPath string // the host of the return path of the domain's own mail
+}
 
 // Find returns the domain whose reports go to a local part. If no domain has it, ok is false. Find does not require a
 // team id, because the address determines the team.

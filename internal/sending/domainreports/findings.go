@@ -58,6 +58,8 @@ func (c *classifier) problem(k *key, class Class, name string) (p problem, ok bo
 		return p, false
 	case class == Unlisted:
 		p.kind, p.selector = MissingInSPF, k.selector
+	case class == Forwarded && !k.dkim: // a rule of this installation forwarded mail without a valid signature
+		return p, false
 	case class == Forwarded:
 		p.kind = Forwarder
 	case class == Unknown:

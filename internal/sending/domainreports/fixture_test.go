@@ -274,8 +274,12 @@ func passes(is bool) string {
 
 // row returns messages from a source. An empty selector means that they are not signed.
 func row(domain, source string, n int64, selector string, dkim, spf bool) dmarcrpt.Row {
+	path := domain
+	if netip.MustParsePrefix("198.51.100.0/28").Contains(netip.MustParseAddr(source)) { // this installation
+		path = "send." + strings.TrimPrefix(domain, "news.")
+	}
 	r := dmarcrpt.Row{Source: netip.MustParseAddr(source), Count: n, Disposition: "none", DKIM: dkim, SPF: spf,
-		HeaderFrom: domain, Paths: []dmarcrpt.Result{{Domain: domain, Result: passes(spf)}}}
+		HeaderFrom: domain, Paths: []dmarcrpt.Result{{Domain: path, Result: passes(spf)}}}
 	if selector != "" {
 		r.Signatures = []dmarcrpt.Result{{Domain: domain, Selector: selector, Result: passes(dkim)}}
 	}

@@ -249,7 +249,7 @@ func kindOfText(start []byte) Kind {
 
 // readDMARC reads a DMARC report and adds its rows up.
 func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks) error {
-	sums := newSums(own, t.Domain)
+	sums := newSums(own, t)
 	h, err := dmarcrpt.Read(bytes.NewReader(f.content), int64(len(f.content)), func(r dmarcrpt.Row) error {
 		sums.add(&r)
 		return ctx.Err()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
@@ -18,7 +19,7 @@ const labelMax = 100 // bytes of a selector
 // key is what the rows of a DMARC report are added up by.
 type key struct {
 	source      string // IP address; "" for what was added up without details
-	own         bool   // the source is an address of this installation
+	own         bool   // this installation sent the messages for the domain, and did not forward them
 	headerFrom  string
 	disposition string
 	dkim, spf   bool // whether an aligned identifier passed
@@ -41,6 +42,7 @@ func (k key) folded() key {
 // sums adds the rows of a report up.
 type sums struct {
 	own    networks
+	path   string // the host of the return path of the domain's own mail
 	domain string
 	counts map[key]int64
 
@@ -48,20 +50,23 @@ type sums struct {
 	ownMessages, ownFailed int64
 }
 
-func newSums(own networks, domain string) *sums {
-	return &sums{own: own, domain: domain, counts: map[key]int64{}}
+func newSums(own networks, t *Target) *sums {
+	return &sums{own: own, path: t.returnPath, domain: t.Domain, counts: map[key]int64{}}
 }
 
 func (s *sums) add(r *dmarcrpt.Row) {
 	k := key{source: r.Source.String(), headerFrom: db.Text(r.HeaderFrom, nameMax), disposition: r.Disposition,
 		dkim: r.DKIM, spf: r.SPF}
-	_, k.own = s.own.find(r.Source)
 	if best := signatureOf(r); best != nil {
 		k.dkimDomain, k.selector, k.dkimResult = db.Text(best.Domain, nameMax), db.Text(best.Selector, labelMax), best.Result
 	}
 	if len(r.Paths) > 0 {
 		k.spfDomain, k.spfResult = db.Text(r.Paths[0].Domain, nameMax), r.Paths[0].Result
 	}
+	// What a rule forwards for somebody comes from the same addresses. It has another return path, and its author's
+	// signature, if any.
+	_, k.own = s.own.find(r.Source)
+	k.own = k.own && strings.EqualFold(k.spfDomain, s.path)
 	s.rows++
 	s.messages += r.Count
 	if !r.DKIM && !r.SPF {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/dmarcrpt"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -235,6 +236,33 @@ func (f *fixture) laterBy(by time.Duration) *domainreports.Service {
 			Notify: func(context.Context, *db.Tx, string, string, string) error { return nil }})
 	f.Must(err)
 	return s
+}
+
+// Mail of a domain that a rule of this installation forwarded is not the installation's own: it says nothing about our
+// signatures.
+func TestForwardedByUs(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		d, to := f.domain("shop.example")
+		c := dial(t, f.listen(t))
+		copied := row(d.Name, ownSource, 400, "", false, false)
+		copied.Paths = []dmarcrpt.Result{{Domain: "send.in.acme.example", Result: "pass"}}
+		f.send(c, to, "mail.example", f.day(d.Name, "one", 1, copied))
+		if all, err := f.Reports.Defects(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("defects %+v, %v", all, err)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM report_addresses WHERE noticed_at > 0`); n != 0 {
+			t.Error("the team got a notice")
+		}
+		v := f.dmarc(d, 20)
+		if len(v.Sources) != 1 || v.Sources[0].Class != domainreports.Forwarded || v.Sources[0].Messages != 400 {
+			t.Errorf("sources %+v", v.Sources)
+		}
+		for _, x := range v.Findings {
+			if x.Kind == domainreports.OwnSignature {
+				t.Errorf("finding %+v", x)
+			}
+		}
+	})
 }
 
 // A domain is ready for the next step after 14 days with good mail.

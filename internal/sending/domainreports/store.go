@@ -14,15 +14,16 @@ import (
 
 // targetOf does not require a team id, because the address determines the team.
 func targetOf(ctx context.Context, r db.Reader, token string) (t Target, ok bool, err error) {
-	err = r.QueryRow(ctx, `SELECT a.team_id, a.domain_id, d.name FROM report_addresses a
+	err = r.QueryRow(ctx, `SELECT a.team_id, a.domain_id, d.name, d.return_path FROM report_addresses a
 		JOIN domains d ON d.id = a.domain_id AND d.team_id = a.team_id WHERE a.token = $1`, token).Scan((*db.ID)(&t.TeamID),
-		(*db.ID)(&t.DomainID), &t.Domain)
+		(*db.ID)(&t.DomainID), &t.Domain, &t.returnPath)
 	if errors.Is(err, db.ErrNoRows) {
 		return Target{}, false, nil
 	}
 	if err != nil {
 		return Target{}, false, fmt.Errorf("find the domain of an address for reports: %w", err)
 	}
+	t.returnPath += "." + t.Domain
 	return t, true, nil
 }
 

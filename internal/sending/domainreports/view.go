@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -19,11 +20,13 @@ type Class string
 
 // These are the classes of sources. All but Unknown and Rest are known sources.
 const (
-	Ours      Class = "ours"      // an address of this installation
-	Provider  Class = "provider"  // in an include of the domain's SPF record
-	Listed    Class = "listed"    // in the domain's SPF record itself
-	Unlisted  Class = "unlisted"  // signs with a key of the domain, but is not in its SPF record
-	Forwarded Class = "forwarded" // a valid signature of a known source, from an address that is not in the SPF record
+	Ours     Class = "ours"     // an address of this installation
+	Provider Class = "provider" // in an include of the domain's SPF record
+	Listed   Class = "listed"   // in the domain's SPF record itself
+	Unlisted Class = "unlisted" // signs with a key of the domain, but is not in its SPF record
+	// Forwarded is mail with a valid signature of a known source, from an address that is not in the SPF record, or mail
+	// with another return path from an address of this installation, which a rule forwarded.
+	Forwarded Class = "forwarded"
 	Unknown   Class = "unknown"
 	Rest      Class = "rest" // details were not kept
 )
@@ -125,12 +128,13 @@ type classifier struct {
 	own, listed networks
 	complete    bool
 	domain      string
+	path        string          // the host of the return path of the domain's own mail
 	selectors   map[string]bool // that known sources use
 }
 
 func (s *Service) classifier(ctx context.Context, d *domains.Domain, p Period) (*classifier, error) {
-	c := &classifier{own: s.own(ctx), domain: d.Name, selectors: map[string]bool{}}
-	c.listed, c.complete = s.listed(ctx, d.Name, d.ReturnPath+"."+d.Name)
+	c := &classifier{own: s.own(ctx), domain: d.Name, path: d.ReturnPath + "." + d.Name, selectors: map[string]bool{}}
+	c.listed, c.complete = s.listed(ctx, d.Name, c.path)
 	for _, name := range s.c.Selectors {
 		c.selectors[name] = true
 	}
@@ -152,8 +156,10 @@ func (c *classifier) class(k *key) (Class, string) {
 		return Rest, ""
 	}
 	a := addressOf(k.source)
-	if _, ok := c.own.find(a); k.own || ok {
+	if _, ok := c.own.find(a); k.own || ok && strings.EqualFold(k.spfDomain, c.path) {
 		return Ours, k.source
+	} else if ok {
+		return Forwarded, k.source
 	}
 	n, ok := c.listed.find(a)
 	switch {

@@ -246,6 +246,14 @@ func TestBrokenChain(t *testing.T) {
 			})
 		},
 		"nonsense": func(s string) string { return "ARC-Seal: nonsense\r\n" + s },
+		"long fields": func(s string) string {
+			return fields.ReplaceAllStringFunc(s, func(f string) string {
+				if _, value, _ := strings.Cut(f, ": "); strings.HasPrefix(value, "i=2;") {
+					return strings.Replace(f, "i=2;", "i=2;"+strings.Repeat(" \r\n\t", 5<<10), 1)
+				}
+				return f
+			})
+		},
 	} {
 		z := zone{}
 		msg, err := z.hop(t, damage(z.chain(t, 2)), 3)

@@ -69,11 +69,14 @@ func collect(header []field) (c Chain) {
 			continue
 		}
 		c.State = Pass
+		n, text, err := instanceOf(kind(k), f.value())
 		if len(f.raw) > maxField {
 			problem = fmt.Errorf("a field %s is longer than %d KiB", kinds[k], maxField>>10)
+			if err == nil { // the next seal must not have the same instance
+				at, c.last = n, max(c.last, n)
+			}
 			continue
 		}
-		n, text, err := instanceOf(kind(k), f.value())
 		if err != nil {
 			problem = fmt.Errorf("%s: %w", kinds[k], err)
 			continue

@@ -3,6 +3,7 @@ package domainreports
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -116,18 +117,18 @@ const defectsMax = 20
 
 // recentDefects sums the failures since a report id. It covers all teams, because the operator is responsible.
 func recentDefects(ctx context.Context, r db.Reader, since string) ([]Defect, error) {
-	rows, err := r.Query(ctx, `SELECT d.team_id, d.name, CAST(SUM(x.own_failed) AS BIGINT),
-		CAST(SUM(x.own_messages) AS BIGINT), COUNT(DISTINCT x.reporter)
-		FROM (SELECT domain_id, own_failed, own_messages, reporter FROM received_reports WHERE id > $1 AND own_failed > 0
-			ORDER BY id DESC LIMIT 5000) AS x JOIN domains d ON d.id = x.domain_id
-		GROUP BY d.team_id, d.name ORDER BY 3 DESC LIMIT $2`, db.ID(since), defectsMax)
+	rows, err := r.Query(ctx, `SELECT x.team_id, COALESCE((SELECT d.name FROM domains d WHERE d.id = x.domain_id), ''),
+		CAST(SUM(x.own_failed) AS BIGINT), CAST(SUM(x.own_messages) AS BIGINT), COUNT(DISTINCT x.reporter)
+		FROM (SELECT team_id, domain_id, own_failed, own_messages, reporter FROM received_reports WHERE id > $1 AND
+			own_failed > 0 ORDER BY id DESC LIMIT 5000) AS x
+		GROUP BY x.team_id, x.domain_id ORDER BY 3 DESC LIMIT $2`, db.ID(since), defectsMax)
 	all, err := db.Collect(rows, err, func(r db.Row) (d Defect, err error) {
 		return d, r.Scan((*db.ID)(&d.TeamID), &d.Domain, &d.Failed, &d.Messages, &d.Reporters)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find failing signatures in DMARC reports: %w", err)
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(d Defect) bool { return d.Domain == "" }), nil // domains that were deleted
 }
 
 const selectorsMax = 500

@@ -23,7 +23,7 @@ CREATE TABLE domain_keys (
 CREATE UNIQUE INDEX domain_keys_selector ON domain_keys (domain_id, selector);
 -- A domain has at most one rotation at a time.
 CREATE UNIQUE INDEX domain_keys_next ON domain_keys (domain_id, algorithm) WHERE state = 'next';
-CREATE INDEX domain_keys_team ON domain_keys (team_id);
+CREATE INDEX domain_keys_team ON domain_keys (team_id, domain_id);
 -- Rotations whose steps have stopped are found by it.
 CREATE INDEX domain_keys_stepped ON domain_keys (stepped_at);
 

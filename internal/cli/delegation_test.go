@@ -259,6 +259,12 @@ func TestOneRecordVerifiesADomain(t *testing.T) {
 			return d.Status == "verified"
 		})
 		t.Logf("verified after %v", time.Since(began).Round(time.Millisecond))
+		for _, server := range []string{addr1, addr2} {
+			eventually(t, server+" answers for the domain", func() bool {
+				a, _, err := new(dns.Client).Exchange(new(dns.Msg).SetQuestion("mail.acme.example.", dns.TypeSOA), server)
+				return err == nil && a.Rcode == dns.RcodeSuccess
+			})
+		}
 		checkByUnbound(t, resolver)
 		checkByDrill(t, parent.port)
 	})

@@ -67,12 +67,12 @@ func (b *build) manifest(l *layout, p platform) (v1.Descriptor, error) {
 		RootFS:  v1.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(plain.Bytes())}},
 		History: []v1.History{{Created: &b.date, CreatedBy: "scripts/release"}},
 		Config: v1.ImageConfig{User: user, Entrypoint: []string{"/usr/bin/postrider"}, Cmd: []string{"serve"},
-			Env:          []string{"PATH=/usr/bin", "POSTRIDER_DATA_DIR=/var/lib/postrider", "HOME=/var/lib/postrider"},
-			WorkingDir:   "/var/lib/postrider",
-			Volumes:      map[string]struct{}{"/var/lib/postrider": {}},
+			Env:        []string{"PATH=/usr/bin", "POSTRIDER_DATA_DIR=/var/lib/postrider", "HOME=/var/lib/postrider"},
+			WorkingDir: "/var/lib/postrider",
+			Volumes:    map[string]struct{}{"/var/lib/postrider": {}},
 			ExposedPorts: ports("8080/tcp", "80/tcp", "443/tcp", "25/tcp", "465/tcp", "587/tcp", "53/tcp",
 				"53/udp"),
-			StopSignal:   "SIGTERM",
+			StopSignal: "SIGTERM",
 			Labels: map[string]string{v1.AnnotationTitle: "Postrider", v1.AnnotationVersion: b.version,
 				v1.AnnotationLicenses: "Apache-2.0", v1.AnnotationSource: "https://github.com/postrider/postrider"}}}
 	described, err := l.addJSON(v1.MediaTypeImageConfig, config)

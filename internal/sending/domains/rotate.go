@@ -94,7 +94,7 @@ func (s *Service) mayRotate(d *Domain, keys []key, emergency bool) error {
 			"still under way, and a domain that is set up with CNAME records has only two selectors. Try again after a "+
 			"week, or begin an emergency rotation.", d.Name)
 	}
-	if len(keys) >= keysMax {
+	if len(keys) >= keysMax && !emergency {
 		return fault.New(fault.Locked, "", "The domain %s has %d former DKIM keys, whose records must stay in the DNS. Try "+
 			"again after 30 days.", d.Name, len(keys))
 	}
@@ -263,8 +263,12 @@ func (s *Service) apply(ctx context.Context, tx *db.Tx, d *Domain, keys []key, s
 			return nil, err
 		}
 		saveSigningKey(ctx, tx, d, old.algorithm)
+		kept, replaced := retire(o.keys, old)
+		for i := range replaced {
+			deleteKey(ctx, tx, &replaced[i])
+		}
 		insertKey(ctx, tx, &old)
-		o.keys = append(o.keys, old)
+		o.keys = kept
 	}
 	if changed || len(o.sign) > 0 {
 		s.invalidate(tx, d.ID)

@@ -271,8 +271,22 @@ func newSelector() string {
 	return string(b)
 }
 
+// retire adds a key that has signed to the keys of a domain. It returns the ones that it replaces: if the set-up was
+// changed, a key of an earlier rotation may have the same selector, and its record is not published any more.
+func retire(keys []key, old key) (kept, replaced []key) {
+	for _, k := range keys {
+		if k.selector == old.selector {
+			replaced = append(replaced, k)
+		} else {
+			kept = append(kept, k)
+		}
+	}
+	return append(kept, old), replaced
+}
+
 // begin adds the keys of a new rotation to those of a domain. It returns the keys that they replace: in an emergency
-// those that wait, because they may be known to others too, and the one that had the selector before.
+// those that wait, because they may be known to others too, and the one that had the selector before. An emergency also
+// replaces the oldest revoked keys if there are too many: a record that is absent is as invalid as one that says so.
 func (c *Config) begin(d *Domain, keys, made []key, emergency bool, now time.Time) (added, kept, replaced []key) {
 	kept = slices.Clone(keys)
 	for _, k := range made {
@@ -289,6 +303,15 @@ func (c *Config) begin(d *Domain, keys, made []key, emergency bool, now time.Tim
 		})
 		added = append(added, k)
 	}
+	excess := len(kept) + len(added) - keysMax
+	kept = slices.DeleteFunc(kept, func(old key) bool {
+		gone := emergency && excess > 0 && old.state == KeyRevoked
+		if gone {
+			excess--
+			replaced = append(replaced, old)
+		}
+		return gone
+	})
 	for i := range kept {
 		if emergency && kept[i].state == KeyRetired {
 			kept[i].emergency = true

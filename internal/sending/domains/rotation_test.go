@@ -93,18 +93,7 @@ func (w *world) step() {
 		if !ok || !k.emergency && w.real.Sub(since) < 2*k.ttl {
 			w.t.Errorf("%s signs although it is seen since %v (%v)", k.id, w.real.Sub(since), ok)
 		}
-		rsa, ed25519 := w.c.signing(&w.d)
-		row, selector := &w.d.rsa, rsa
-		if k.algorithm == algorithmEd25519 {
-			row, selector = &w.d.ed25519, ed25519
-		}
-		w.made++
-		w.signed[selector] = w.real
-		w.keys = append(w.keys, key{id: fmt.Sprint("key", w.made), selector: selector, algorithm: k.algorithm,
-			state: KeyRetired, emergency: k.emergency, createdAt: w.now(), stateAt: w.now(), steppedAt: w.now()})
-		row.selector = k.selector
-		delete(w.revoked, k.selector)
-		w.d.keysSince = w.now()
+		w.sign(k)
 	}
 	wait := maxInterval
 	for i := range w.keys {
@@ -123,6 +112,22 @@ func (w *world) step() {
 		}
 	}
 	w.nextStep = w.now().Add(wait)
+}
+
+// sign lets a key sign instead of the one before.
+func (w *world) sign(k key) {
+	rsa, ed25519 := w.c.signing(&w.d)
+	row, selector := &w.d.rsa, rsa
+	if k.algorithm == algorithmEd25519 {
+		row, selector = &w.d.ed25519, ed25519
+	}
+	w.made++
+	w.signed[selector] = w.real
+	w.keys, _ = retire(w.keys, key{id: fmt.Sprint("key", w.made), selector: selector, algorithm: k.algorithm,
+		state: KeyRetired, emergency: k.emergency, createdAt: w.now(), stateAt: w.now(), steppedAt: w.now()})
+	row.selector = k.selector
+	delete(w.revoked, k.selector)
+	w.d.keysSince = w.now()
 }
 
 func (w *world) state(state KeyState) bool {
@@ -253,6 +258,71 @@ func TestEmergency(t *testing.T) {
 	if i := slices.IndexFunc(w.keys, func(k key) bool { return k.state == KeyNext }); len(w.keys) != 1 ||
 		w.keys[i].selector != "s2" || !w.keys[i].reused {
 		t.Errorf("%+v", w.keys)
+	}
+}
+
+// After any changes of the set-up and any rotations, an emergency rotation can begin, and a domain never has two keys
+// with one selector, nor many.
+func TestEmergencyAfterChangesOfTheSetup(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		w := newWorld(t, setups[r.IntN(len(setups))], true)
+		s := &Service{c: w.c}
+		for range 150 {
+			switch r.IntN(3) {
+			case 0:
+				w.d.Setup = setups[r.IntN(len(setups))]
+			case 1:
+				waits := nextKey(w.keys, algorithmRSA)
+				err := s.mayRotate(&w.d, w.keys, true)
+				if err == nil {
+					w.begin(true)
+				} else if waits == nil || !waits.emergency {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			case 2:
+				w.real = w.real.Add(time.Duration(r.Int64N(int64(3 * time.Hour))))
+				seen := map[string]sighting{}
+				for i := range w.keys {
+					seen[w.keys[i].id] = w.answers(&w.keys[i])
+				}
+				o := w.c.step(&w.d, w.keys, seen, w.now())
+				w.keys = o.keys
+				for _, k := range o.sign {
+					w.sign(k)
+				}
+			}
+			selectors := map[string]bool{}
+			for _, k := range w.keys {
+				if selectors[k.selector] {
+					t.Fatalf("seed %d: two keys with the selector %s: %+v", seed, k.selector, w.keys)
+				}
+				selectors[k.selector] = true
+			}
+		}
+	}
+}
+
+// An emergency rotation replaces the oldest revoked keys when there are too many, and no retired one.
+func TestEmergencyWithManyKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, SetupDelegation, false)
+	w.keys = nil
+	for i := range keysMax {
+		state := KeyRevoked
+		if i == 0 {
+			state = KeyRetired
+		}
+		w.keys = append(w.keys, key{id: fmt.Sprint(i), selector: fmt.Sprint(i), state: state, algorithm: algorithmRSA})
+	}
+	s := &Service{c: w.c}
+	if s.mayRotate(&w.d, w.keys, false) == nil || s.mayRotate(&w.d, w.keys, true) != nil {
+		t.Error("only an emergency rotation may begin")
+	}
+	w.begin(true)
+	if len(w.keys) != keysMax || w.keys[0].id != "0" || w.keys[1].id != "3" {
+		t.Errorf("%d keys: %+v", len(w.keys), w.keys[:2])
 	}
 }
 

@@ -727,7 +727,7 @@ type DkimKey struct {
 	SeenAt Time `json:"seen_at"`
 	// About when the state ends; null if that is unknown.
 	Until Time `json:"until"`
-	// What to do if you publish the records yourself; empty if it is nothing.
+	// The next step for you if you publish the records yourself; empty if you need not do anything.
 	Advice string `json:"advice"`
 }
 
@@ -754,7 +754,7 @@ type DomainPolicy struct {
 	Hosts []DomainPolicyHost `json:"hosts"`
 	// The DNS records that the policy needs.
 	Records []DomainPolicyRecord `json:"records"`
-	// What the last check found wrong.
+	// The problems that the last check found.
 	Problems []DomainPolicyProblem `json:"problems"`
 	// When the records and the hosts were last checked; null before the first check.
 	CheckedAt Time `json:"checked_at"`
@@ -780,8 +780,8 @@ type DomainPolicyHost struct {
 
 // DomainPolicyProblem is part of other types.
 type DomainPolicyProblem struct {
-	// What is wrong: a mail host, the policy, a record, the MX records or a certificate. One of: host, policy,
-	// record, mx, certificate.
+	// The part that is wrong: a mail host, the policy, a record, the MX records or a certificate. One of: host,
+	// policy, record, mx, certificate.
 	Type string `json:"type"`
 	// A sentence that explains the reason and says what to do.
 	Message string `json:"message"`
@@ -875,9 +875,9 @@ type DmarcView struct {
 	Reporters []Reporter `json:"reporters"`
 	// Unknown sources that send as the domain.
 	Others []Source `json:"others"`
-	// What is wrong, and what to do.
+	// The mistakes that the reports show, each with advice.
 	Findings []Finding `json:"findings"`
-	// What reports without proof say. No other field includes it.
+	// The counts of reports whose reporter is not authenticated. No other field includes them.
 	Unproven Unproven `json:"unproven"`
 	// Whether DNS did not answer, so that sources may be shown as unknown.
 	Incomplete bool `json:"incomplete"`
@@ -1007,9 +1007,9 @@ type TlsView struct {
 	MoreFailures int `json:"more_failures"`
 	// The mail systems that sent the reports.
 	Reporters []TlsReporter `json:"reporters"`
-	// What is wrong, and what to do.
+	// The mistakes that the reports show, each with advice.
 	Findings []Finding `json:"findings"`
-	// What reports without proof say. No other field includes it.
+	// The counts of reports whose reporter is not authenticated. No other field includes them.
 	Unproven Unproven `json:"unproven"`
 }
 
@@ -1134,7 +1134,7 @@ type SetupProblem struct {
 	Type string `json:"type"`
 	// The values there.
 	Found []string `json:"found"`
-	// What is wrong and what to do.
+	// A sentence about the mistake, and advice.
 	Text string `json:"text"`
 }
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -49,6 +48,6 @@ func (d *driver) dmarcReports() {
 		d.t.Error(err)
 	}
 	if n := d.count(`SELECT COUNT(*) FROM dmarc_reports`); n != 1 {
-		d.t.Error(fmt.Sprintf("%d DMARC reports wait", n))
+		d.t.Errorf("%d DMARC reports wait", n)
 	}
 }

@@ -22,7 +22,7 @@ type dkimKeyWire struct {
 	Since     wire.DBTime `json:"since" nullable:"true" doc:"When the state began; null if that is unknown."`
 	SeenAt    wire.DBTime `json:"seen_at" nullable:"true" doc:"For a key in the state next, since when all name servers show its record; null if they do not."`
 	Until     wire.DBTime `json:"until" nullable:"true" doc:"About when the state ends; null if that is unknown."`
-	Advice    string      `json:"advice" doc:"What to do if you publish the records yourself; empty if it is nothing."`
+	Advice    string      `json:"advice" doc:"The next step for you if you publish the records yourself; empty if you need not do anything."`
 }
 
 func dkimKeyToWire(k domains.Key) dkimKeyWire {

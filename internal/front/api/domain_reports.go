@@ -127,8 +127,8 @@ type dmarcViewWire struct {
 	MoreSources int            `json:"more_sources" doc:"How many sources are left out of sources."`
 	Reporters   []reporterWire `json:"reporters" doc:"The mail systems that sent the reports."`
 	Others      []sourceWire   `json:"others" doc:"Unknown sources that send as the domain."`
-	Findings    []findingWire  `json:"findings" doc:"What is wrong, and what to do."`
-	Unproven    unprovenWire   `json:"unproven" doc:"What reports without proof say. No other field includes it."`
+	Findings    []findingWire  `json:"findings" doc:"The mistakes that the reports show, each with advice."`
+	Unproven    unprovenWire   `json:"unproven" doc:"The counts of reports whose reporter is not authenticated. No other field includes them."`
 	Incomplete  bool           `json:"incomplete" doc:"Whether DNS did not answer, so that sources may be shown as unknown."`
 	Readiness   readinessWire  `json:"readiness" doc:"Whether the domain may take the next step of its policy. It is always about the last 14 full days."`
 }
@@ -166,8 +166,8 @@ type tlsViewWire struct {
 	Failures     []tlsFailureWire  `json:"failures" doc:"The 200 most frequent failures."`
 	MoreFailures int               `json:"more_failures" doc:"How many kinds of failures are left out of failures."`
 	Reporters    []tlsReporterWire `json:"reporters" doc:"The mail systems that sent the reports."`
-	Findings     []findingWire     `json:"findings" doc:"What is wrong, and what to do."`
-	Unproven     unprovenWire      `json:"unproven" doc:"What reports without proof say. No other field includes it."`
+	Findings     []findingWire     `json:"findings" doc:"The mistakes that the reports show, each with advice."`
+	Unproven     unprovenWire      `json:"unproven" doc:"The counts of reports whose reporter is not authenticated. No other field includes them."`
 }
 
 func dateOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }

@@ -59,7 +59,7 @@ type setupProblem struct {
 	FullName string   `json:"full_name" doc:"The name at which the mistake is."`
 	Type     string   `json:"type" doc:"The type of the record."`
 	Found    []string `json:"found" doc:"The values there."`
-	Text     string   `json:"text" doc:"What is wrong and what to do."`
+	Text     string   `json:"text" doc:"A sentence about the mistake, and advice."`
 }
 
 type setupProvider struct {

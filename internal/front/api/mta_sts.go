@@ -26,7 +26,7 @@ type domainPolicyRecordWire struct {
 }
 
 type domainPolicyProblemWire struct {
-	Type    string `json:"type" doc:"What is wrong: a mail host, the policy, a record, the MX records or a certificate." enum:"host,policy,record,mx,certificate"`
+	Type    string `json:"type" doc:"The part that is wrong: a mail host, the policy, a record, the MX records or a certificate." enum:"host,policy,record,mx,certificate"`
 	Message string `json:"message"`
 }
 
@@ -41,7 +41,7 @@ type domainPolicyWire struct {
 	Policy   *string                   `json:"policy" doc:"The text that is served."`
 	Hosts    []domainPolicyHostWire    `json:"hosts" doc:"The mail hosts that the policy lists."`
 	Records  []domainPolicyRecordWire  `json:"records" doc:"The DNS records that the policy needs."`
-	Problems []domainPolicyProblemWire `json:"problems" doc:"What the last check found wrong."`
+	Problems []domainPolicyProblemWire `json:"problems" doc:"The problems that the last check found."`
 
 	CheckedAt      *wire.ISOTime `json:"checked_at" doc:"When the records and the hosts were last checked; null before the first check."`
 	TestingSince   *wire.ISOTime `json:"testing_since" doc:"Since when the policy is tested; null if it is not."`

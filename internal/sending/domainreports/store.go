@@ -175,11 +175,6 @@ func listReports(ctx context.Context, r db.Reader, teamID, domainID string, p pa
 		WHERE domain_id = $1 AND team_id = $2`, ID: "id", Args: []any{db.ID(domainID), db.ID(teamID)}}, p, scanReport)
 }
 
-func getReport(ctx context.Context, r db.Reader, teamID, domainID, reportID string) (Report, error) {
-	return scanReport(r.QueryRow(ctx, `SELECT `+reportColumns+` FROM received_reports WHERE id = $1 AND domain_id = $2
-		AND team_id = $3`, db.ID(reportID), db.ID(domainID), db.ID(teamID)))
-}
-
 // addRows adds messages to the rows of a day.
 func addRows(ctx context.Context, tx *db.Tx, t *Target, day int64, reporter string, proven bool, rows []row) {
 	if len(rows) == 0 {

@@ -104,7 +104,8 @@ type Node struct {
 	oauth       *oauth.Server
 	certs       *certs.Manager // nil for a command
 	https       net.Listener   // open HTTPS listener that Run will serve; may be nil
-	ports       []mailPort     // open SMTP listeners that Run will serve
+	portsMu     sync.Mutex     // guards ports
+	ports       []mailPort     // open SMTP listeners that Run will serve; read them by openPorts
 	lock        *Lock
 
 	live         atomic.Pointer[config.Config] // settings as of the last reload; see settings

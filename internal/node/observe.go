@@ -71,7 +71,7 @@ func (n *Node) newObservation(log *slog.Logger) (o observation, err error) {
 // openConnections returns the number of open SMTP connections by kind.
 func (n *Node) openConnections() map[string]int64 {
 	all := map[string]int64{"smtp_out": int64(n.Delivery.Connections())}
-	for _, p := range n.ports {
+	for _, p := range n.openPorts() {
 		all[p.name] = p.server.Connections()
 	}
 	if s := n.nameServer.server; s != nil {

@@ -40,6 +40,8 @@ func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smt
 	if err != nil {
 		return err
 	}
+	n.portsMu.Lock()
+	defer n.portsMu.Unlock()
 	n.ports = append(n.ports, mailPort{name, l, smtpserver.New(c, h, n.Log.With("listener", name))})
 	n.Log.Info("listening", name, l.Addr().String())
 	return nil
@@ -112,18 +114,26 @@ func (n *Node) submissionPorts() []dashboard.SubmissionPort {
 	return all
 }
 
+// openPorts returns the SMTP listeners that are open. Goroutines may call it while Run opens listeners.
+func (n *Node) openPorts() []mailPort {
+	n.portsMu.Lock()
+	defer n.portsMu.Unlock()
+	return n.ports
+}
+
 // Port returns the address of the SMTP listener with the given name, or "" if the listener is not open.
 func (n *Node) Port(name string) string {
-	i := slices.IndexFunc(n.ports, func(p mailPort) bool { return p.name == name })
+	ports := n.openPorts()
+	i := slices.IndexFunc(ports, func(p mailPort) bool { return p.name == name })
 	if i < 0 {
 		return ""
 	}
-	return n.ports[i].l.Addr().String()
+	return ports[i].l.Addr().String()
 }
 
 // serveSMTP serves every SMTP listener until ctx ends.
 func (n *Node) serveSMTP(ctx context.Context, g *errgroup.Group) {
-	for _, p := range n.ports {
+	for _, p := range n.openPorts() {
 		g.Go(func() error { return p.server.Serve(ctx, p.l) })
 	}
 }
@@ -143,7 +153,7 @@ func (n *Node) closePorts() {
 			n.Log.Warn("could not close the HTTPS listener", "error", err)
 		}
 	}
-	for _, p := range n.ports {
+	for _, p := range n.openPorts() {
 		if err := p.l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			n.Log.Warn("could not close an SMTP listener", "listener", p.name, "error", err)
 		}

@@ -85,6 +85,10 @@ func (s *Service) mayRotate(d *Domain, keys []key, emergency bool) error {
 		return fault.Invalidf("", "The domain %s is not verified, so its DKIM keys have signed nothing. Verify it first.",
 			d.Name)
 	}
+	if !d.publishesNext() {
+		return fault.Invalidf("", "The domain %s does not send, so its second CNAME record for DKIM is not required, and a "+
+			"new key could not be seen. Enable its `sending` capability first.", d.Name)
+	}
 	if k := nextKey(keys, algorithmRSA); k != nil && (k.emergency || !emergency) {
 		return fault.New(fault.Locked, "", "The DKIM keys of %s are being rotated already. The new key has the selector %s "+
 			"and signs as soon as its record is seen. GET /domains/%s/setup shows its record.", d.Name, k.selector, d.ID)

@@ -124,7 +124,7 @@ type outcome struct {
 func (c *Config) step(d *Domain, keys []key, seen map[string]sighting, now time.Time) (o outcome) {
 	for _, k := range keys {
 		switch s, asked := seen[k.id]; {
-		case k.state == KeyNext && !d.fits(k.selector, k.algorithm):
+		case k.state == KeyNext && (!d.fits(k.selector, k.algorithm) || !k.emergency && !d.publishesNext()):
 			o.deleted = append(o.deleted, k)
 			continue
 		case k.state == KeyNext:
@@ -166,8 +166,14 @@ func (c *Config) look(k *key, s sighting, now time.Time) bool {
 	return k.waited >= c.need(k)
 }
 
-// rotates reports whether the keys of a domain are rotated at all.
-func (d *Domain) rotates() bool { return !d.Placeholder && d.TeamID != system && d.proved() }
+// rotates reports whether the keys of a domain are rotated without a request.
+func (d *Domain) rotates() bool {
+	return !d.Placeholder && d.TeamID != system && d.Sending && d.proved()
+}
+
+// publishesNext reports whether the domain's owner is asked for the records that make next keys visible. A domain that
+// does not send is not asked for the second alias of the set-up SetupCNAME.
+func (d *Domain) publishesNext() bool { return d.Sending || d.keySetup() != SetupCNAME }
 
 // keySetup returns the set-up by which the records of the domain's keys are published.
 func (d *Domain) keySetup() string { return cmp.Or(d.sendingSetup(), d.setup()) }

@@ -344,6 +344,7 @@ func TestRotationDue(t *testing.T) {
 		"not verified":           {func(w *world) { w.d.checks = nil }, 90 * day, false},
 		"sandbox":                {func(w *world) { w.d.TeamID = system }, 90 * day, false},
 		"claimed":                {func(w *world) { w.d.Placeholder = true }, 90 * day, false},
+		"it does not send":       {func(w *world) { w.d.Sending = false }, 1000 * day, false},
 		"no selector is free":    {twoSelectors(KeyRetired), 90 * day, false},
 		"the other one can be":   {twoSelectors(KeyRevoked), 90 * day, true},
 		"Ed25519 waits for ever": {func(w *world) { w.keys = []key{{state: KeyNext, algorithm: algorithmEd25519}} }, 90 * day, true},
@@ -366,6 +367,28 @@ func twoSelectors(state KeyState) func(w *world) {
 	return func(w *world) {
 		w.d.Setup, w.d.rsa.selector = SetupCNAME, "s1"
 		w.keys = []key{{state: state, selector: "s2", algorithm: algorithmRSA}}
+	}
+}
+
+// A domain that does not send is not asked for the alias to which a rotation with the set-up cname changes. No rotation
+// begins then, and one that is under way ends, unless it is an emergency.
+func TestRotationOfADomainThatDoesNotSend(t *testing.T) {
+	t.Parallel()
+	for _, setup := range setups {
+		for _, emergency := range []bool{false, true} {
+			w := newWorld(t, setup, emergency)
+			w.answers = func(*key) sighting { return sighting{absent, 0} }
+			w.d.Sending = false
+			w.step()
+			if ends := setup == SetupCNAME && !emergency; ends == w.state(KeyNext) {
+				t.Errorf("%s, emergency %v: %+v", setup, emergency, w.keys)
+			}
+			w.keys = nil
+			s := &Service{c: w.c}
+			if err := s.mayRotate(&w.d, nil, emergency); (err == nil) != (setup != SetupCNAME) {
+				t.Errorf("%s, emergency %v: %v", setup, emergency, err)
+			}
+		}
 	}
 }
 

@@ -20,9 +20,9 @@ import (
 //   - A key signs only after a look-up has just found its record at the authoritative servers, and none of the look-ups
 //     of the waiting time before missed it.
 //   - The record of a key that signs, or has signed within the waiting time of retired keys, is published.
-//   - Waiting times are sums of the intervals between steps. A step counts at most the planned interval. A clock that
-//     jumps forward therefore ends no waiting time early, except by one interval, which the waiting times allow for. A
-//     clock that jumps back, and nodes that are stopped, lengthen them.
+//   - Waiting times are sums of the intervals between steps. A step counts at most the planned interval, and waiting times
+//     are longer than required by at least that interval. A clock that jumps forward once during a waiting time therefore
+//     does not end it early. Clocks that jump back, and stopped nodes, lengthen it.
 const (
 	unknownTTL   = time.Hour          // TTL of records of which the servers tell no TTL
 	maxTTL       = 7 * 24 * time.Hour // resolvers keep no record longer
@@ -36,7 +36,7 @@ const (
 
 	minInterval = 5 * time.Second
 	maxInterval = 6 * time.Hour
-	intervals   = 8  // a waiting time has about so many intervals, and is longer by one of them
+	intervals   = 8  // number of steps in a waiting time, if the steps are not too frequent or too rare then
 	keysMax     = 20 // of one domain, without those that sign
 
 	examineOften   = 24 * time.Hour // interval between examinations of a domain whose keys are old enough
@@ -53,22 +53,30 @@ type sighting struct {
 	ttl     time.Duration
 }
 
-// need returns how long a key must wait before its next state, not counting the time until it is seen.
-func (c *Config) need(k *key) time.Duration {
-	wait := revokedFor
+// required returns how long a key must be in its state at least, not counting the time until it is seen.
+func (c *Config) required(k *key) time.Duration {
 	switch ttl := ttlOf(k); {
 	case k.state == KeyNext && !k.emergency:
-		wait = 2 * ttl
+		return 2 * ttl
 	case k.state == KeyNext && k.reused:
-		wait = ttl
+		return ttl
 	case k.state == KeyNext:
 		return 0
 	case k.state == KeyRetired && k.emergency:
-		wait = resigned
+		return resigned
 	case k.state == KeyRetired:
-		wait = max(retiredFor, c.RetrySpan+afterRetries)
+		return max(retiredFor, c.RetrySpan+afterRetries)
 	}
-	return wait + wait/intervals
+	return revokedFor
+}
+
+// need returns the waiting time of a key: the required time, and at least one interval for a clock that jumps.
+func (c *Config) need(k *key) time.Duration {
+	wait := c.required(k)
+	if wait == 0 {
+		return 0
+	}
+	return wait + max(wait/intervals, minInterval)
 }
 
 func ttlOf(k *key) time.Duration {
@@ -80,7 +88,7 @@ func ttlOf(k *key) time.Duration {
 
 // interval returns the planned time between two steps of a key whose waiting time has begun.
 func (c *Config) interval(k *key) time.Duration {
-	return min(max(c.need(k)/intervals, minInterval), maxInterval)
+	return min(max(c.required(k)/intervals, minInterval), maxInterval)
 }
 
 // count adds the time since the last step to the waiting time.

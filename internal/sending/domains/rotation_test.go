@@ -229,6 +229,50 @@ func TestRotationWithWrongClocks(t *testing.T) {
 	}
 }
 
+// A waiting time in which the clock jumps forward once, at any step, is as long as one without a jump must be at least.
+func TestOneJumpEndsNoWaitingTime(t *testing.T) {
+	t.Parallel()
+	c := Config{RetrySpan: 48 * time.Hour}
+	day := 24 * time.Hour
+	for name, v := range map[string]struct {
+		k    key
+		wait time.Duration
+	}{
+		"next":               {key{state: KeyNext, ttl: time.Hour}, 2 * time.Hour},
+		"short TTL":          {key{state: KeyNext, ttl: time.Second}, 2 * time.Second},
+		"TTL of 13 seconds":  {key{state: KeyNext, ttl: 13 * time.Second}, 26 * time.Second},
+		"TTL of a week":      {key{state: KeyNext, ttl: 7 * day}, 14 * day},
+		"unknown TTL":        {key{state: KeyNext}, 2 * unknownTTL},
+		"reused selector":    {key{state: KeyNext, ttl: time.Hour, emergency: true, reused: true}, time.Hour},
+		"reused, short TTL":  {key{state: KeyNext, ttl: time.Second, emergency: true, reused: true}, time.Second},
+		"retired":            {key{state: KeyRetired}, retiredFor},
+		"retired, emergency": {key{state: KeyRetired, emergency: true}, resigned},
+		"revoked":            {key{state: KeyRevoked}, revokedFor},
+	} {
+		steps := 1
+		for jump := 0; jump <= steps; jump++ {
+			k, clock, took, n := v.k, time.Unix(1_800_000_000, 0), time.Duration(0), 0
+			k.seenAt, k.steppedAt = clock, clock
+			for ; k.waited < c.need(&k); n++ {
+				by := c.nextStep(&k, clock)
+				if n == jump {
+					clock, by = clock.Add(1000*day), 0 // the next step is due at once
+				}
+				clock, took = clock.Add(by), took+by
+				c.count(&k, clock)
+				k.steppedAt = clock
+			}
+			if steps = n; took < v.wait {
+				t.Errorf("%s: with a jump before step %d, it takes %v instead of %v", name, jump, took, v.wait)
+				break
+			}
+			if most := v.wait + v.wait/intervals + 2*minInterval; took > most {
+				t.Errorf("%s: it takes %v, at most %v are right", name, took, most)
+			}
+		}
+	}
+}
+
 // In an emergency, a new key signs as soon as it is seen, unless resolvers may have another record at its selector.
 func TestEmergency(t *testing.T) {
 	t.Parallel()

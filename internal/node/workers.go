@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -262,6 +263,10 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 	bodies := func(r teams.Retention) time.Duration { return r.Bodies }
 	emails := func(r teams.Retention) time.Duration { return r.Emails }
 	received := func(r teams.Retention) time.Duration { return r.Received }
+	// Forwarded emails are sent emails too, and the list of them is deleted with them.
+	copies := func(r teams.Retention) time.Duration {
+		return min(cmp.Or(r.Received, r.Emails), cmp.Or(r.Emails, r.Received))
+	}
 	events := func(r teams.Retention) time.Duration { return r.Events }
 	s := retention.New(n.Keeps(), n.Teams, now,
 		retention.Rule{Name: "emails", Period: emails, Step: n.Emails.RemoveBefore,
@@ -269,6 +274,7 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 		retention.Rule{Name: "bodies", Period: bodies, Step: n.Emails.RemoveBodies},
 		retention.Rule{Name: "skipped bodies", Period: bodies, Step: n.Emails.RemoveSkippedBodies},
 		retention.Rule{Name: "received emails", Period: received, Step: n.Receiving.RemoveBefore},
+		retention.Rule{Name: "forwarded emails", Period: copies, Step: n.Forwards.RemoveBefore},
 		retention.Rule{Name: "recipients of broadcasts", Period: events, Step: n.Broadcasts.RemoveRecipients},
 		retention.Rule{Name: "runs of automations", Period: events, Step: n.Automations.RemoveRuns},
 		retention.Rule{Name: "timelines", Period: events, Step: n.Emails.RemoveTimelines},

@@ -152,6 +152,7 @@ func (s *Service) forward(ctx context.Context, j jobs.Job) error {
 		From: from, Subject: w.message.Subject, MessageID: w.message.MessageID, To: to, Added: added,
 		Message: w.message.Raw},
 		func(ctx context.Context, tx *db.Tx, emailID string) error {
+			insertCopy(ctx, tx, j.TeamID, forwardedCopy{w.payload.EmailID, emailID})
 			s.p.Queue.Finish(ctx, tx, j)
 			countForwarded(ctx, tx, j.TeamID, w.rule.ID, hour.UnixMicro())
 			return nil

@@ -22,6 +22,8 @@
 // Nothing goes in a circle: messages that carry the mark of their rule, that passed through [maxHops] rules, and
 // bounces and automatic replies are stopped (see stopReason).
 //
+// A forwarded email is deleted with the received email that it copies ([Service.RemoveBefore]).
+//
 // What happens to a forwarded message suppresses no address. A rule that only fails for [failingFor] is switched off,
 // and its team gets a notice.
 //

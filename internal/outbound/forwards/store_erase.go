@@ -26,6 +26,10 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			return fmt.Errorf("erase the forwarding rules of team %s: %w", teamID, err)
 		}
 	}
+	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteSomeCopies(ctx, tx, teamID) })
+	if err != nil {
+		return fmt.Errorf("erase the list of forwarded emails of team %s: %w", teamID, err)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package emails
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -103,6 +104,32 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 		return "", fmt.Errorf("delete old emails of team %s: %w", teamID, err)
 	}
 	return next, nil
+}
+
+// Remove deletes the settled ones of at most 100 emails, with all their rows and files. The metrics still include their
+// events. Remove returns the ids of the given emails that exist no longer.
+func (s *Service) Remove(ctx context.Context, teamID string, emailIDs []string) (gone []string, err error) {
+	some, err := removableOf(ctx, s.DB.Reader, teamID, emailIDs)
+	if err != nil {
+		return nil, fmt.Errorf("read emails to delete: %w", err)
+	}
+	for _, emailID := range emailIDs {
+		if !slices.ContainsFunc(some, func(e removable) bool { return e.id == emailID }) {
+			gone = append(gone, emailID)
+		}
+	}
+	b := fillBatch(some)
+	if len(b.ids) == 0 {
+		return gone, nil
+	}
+	removed, err := s.removeEmails(ctx, teamID, b.ids, true)
+	for i := 0; i < len(removed) && err == nil; i++ {
+		err = s.Index.Forget(ctx, teamID, removed[i])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("delete emails of team %s: %w", teamID, err)
+	}
+	return append(gone, removed...), nil
 }
 
 // RemoveBodies deletes the content of settled emails that were accepted before the given time: text, HTML, headers,

@@ -52,6 +52,9 @@ var (
 	selectEmails = `SELECT e.id, ` + isSettled + `, ` + contentRows("e.id") + ` + ` + timelineRows("e.id") + `
 		+ (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.id)
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
+	selectThese = `SELECT e.id, ` + isSettled + `, ` + contentRows("e.id") + ` + ` + timelineRows("e.id") + `
+		+ (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.id)
+		FROM emails e WHERE e.team_id = $1 AND e.id = ANY($2) ORDER BY e.id LIMIT $3`
 	selectContents = `SELECT e.id, ` + isSettled + `, ` + contentRows("e.id") + `
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
 	selectSkipped = `SELECT l.email_id, ` + isSettled + `, ` + contentRows("l.email_id") + `
@@ -76,6 +79,12 @@ type removable struct {
 // readRemovable runs one of the queries above and returns a batch of a team's emails between two ids, oldest first.
 func readRemovable(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
 	rows, err := r.Query(ctx, query, db.ID(teamID), db.OrNoID(after), db.ID(before), removeEmails)
+	return db.Collect(rows, err, scanRemovable)
+}
+
+// removableOf returns those of the given emails of a team that exist.
+func removableOf(ctx context.Context, r db.Reader, teamID string, emailIDs []string) ([]removable, error) {
+	rows, err := r.Query(ctx, selectThese, db.ID(teamID), db.IDs(emailIDs), removeEmails)
 	return db.Collect(rows, err, scanRemovable)
 }
 

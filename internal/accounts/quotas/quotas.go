@@ -197,6 +197,21 @@ func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func
 	return s.Refused(ctx, teamID, n, err)
 }
 
+// Check returns the fault of Update if n emails would exceed a quota now, and notifies the team like Update. Check counts
+// nothing, so that callers can avoid work whose result Update would refuse.
+func (s *Service) Check(ctx context.Context, teamID string, n int) error {
+	u, err := s.Usage(ctx, teamID)
+	switch {
+	case err != nil:
+		return err
+	case u.day.exceededBy(int64(n)):
+		return s.Refused(ctx, teamID, n, exceeded(fault.DailyQuota, &u.day, int64(n)))
+	case u.month.exceededBy(int64(n)):
+		return s.Refused(ctx, teamID, n, exceeded(fault.MonthlyQuota, &u.month, int64(n)))
+	}
+	return nil
+}
+
 // Refused enqueues, in its own transaction, a notice that n emails were refused, unless the team has already received
 // that notice. If the notice was enqueued or not needed, Refused returns the refusal, which is the fault from the
 // refused transaction.

@@ -45,6 +45,8 @@ type work struct {
 // stopped is why a message is not forwarded, for people.
 type stopped string
 
+const quotaUsed stopped = "the team's quota was used up for a day"
+
 // full reports whether a rule has forwarded as many messages as it may in this hour, and how long the next must wait.
 func (r *Rule) full(now time.Time) (full bool, again time.Duration) {
 	hour := now.Truncate(time.Hour)
@@ -77,6 +79,15 @@ func (s *Service) open(ctx context.Context, j jobs.Job) (w work, ok bool, err er
 	}
 	if full, again := w.rule.full(s.c.Now()); full {
 		return w, false, s.wait(ctx, &w, again, stopped(fmt.Sprintf("more than %d messages an hour came for a day", perHour)))
+	}
+	if w.rule.Address != "" { // before a large message is read and stored again
+		err := s.p.Emails.Quotas.Check(ctx, j.TeamID, 1)
+		if quotas.Exceeded(err) {
+			return w, false, s.wait(ctx, &w, 15*time.Minute, quotaUsed)
+		}
+		if err != nil {
+			return w, false, err
+		}
 	}
 	w.message, err = s.p.Received(ctx, j.TeamID, w.payload.EmailID)
 	if fault.KindOf(err) == fault.NotFound { // the email was deleted
@@ -159,7 +170,7 @@ func (s *Service) forward(ctx context.Context, j jobs.Job) error {
 		})
 	switch {
 	case quotas.Exceeded(err):
-		return s.wait(ctx, &w, 15*time.Minute, "the team's quota was used up for a day")
+		return s.wait(ctx, &w, 15*time.Minute, quotaUsed)
 	case errors.Is(err, emails.ErrTooLarge):
 		return s.stop(ctx, &w, "the message is larger than emails may be")
 	}

@@ -285,12 +285,15 @@ func TestWaits(t *testing.T) {
 					f.DB.Now().Add(time.Hour).Truncate(time.Hour).UnixMicro())
 			}, func() { f.exec(`UPDATE forwards SET hour_count = 0`) }},
 		} {
-			before := f.get(r)
+			before, reads := f.get(r), f.reads
 			test.begin()
 			f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
 			f.run(1)
 			if got := f.get(r); got.Forwarded != before.Forwarded || got.Stopped != before.Stopped {
 				t.Errorf("%s: %+v", test.name, got)
+			}
+			if f.reads != reads { // a large message would also be written to a blob
+				t.Errorf("%s: the message was read, although it waits", test.name)
 			}
 			test.end()
 			f.exec(`UPDATE jobs SET run_at = 0`)

@@ -46,7 +46,7 @@ func (n *Node) receivedToForward(ctx context.Context, teamID, emailID string) (m
 		return m, err
 	}
 	m = forwards.Message{From: o.From, Subject: o.Subject, MessageID: o.MessageID, MailFrom: o.Origin.MailFrom,
-		Authentication: o.Authentication, Raw: o.Raw, TraceBytes: o.TraceBytes, Close: o.Close}
+		UTF8: o.Origin.UTF8, Authentication: o.Authentication, Raw: o.Raw, TraceBytes: o.TraceBytes, Close: o.Close}
 	m.Spam = spamReason(o.Spam)
 	return m, nil
 }

@@ -116,6 +116,7 @@ func (f *fixture) deps() forwards.Deps {
 				return m, err
 			}
 			return forwards.Message{From: o.From, Subject: o.Subject, MessageID: o.MessageID, MailFrom: o.Origin.MailFrom,
+				UTF8: o.Origin.UTF8,
 				Spam: f.spam, Authentication: o.Authentication, Raw: o.Raw, TraceBytes: o.TraceBytes, Close: o.Close}, nil
 		},
 		Payload: func(ctx context.Context, teamID, emailID string) (payload string, err error) {
@@ -186,11 +187,16 @@ func (f *fixture) run(left int) {
 // deliver sends a message to the node as a stranger's host does.
 func (f *fixture) deliver(raw, from string, to ...string) {
 	f.t.Helper()
+	f.deliverWith(smtpserver.MailOptions{}, raw, from, to...)
+}
+
+func (f *fixture) deliverWith(o smtpserver.MailOptions, raw, from string, to ...string) {
+	f.t.Helper()
 	c, err := f.received.Open(f.t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"),
 		Hello: "mail.author.example"})
 	f.Must(err)
 	defer c.Close()
-	f.Must(c.Mail(f.t.Context(), from, smtpserver.MailOptions{}))
+	f.Must(c.Mail(f.t.Context(), from, o))
 	for _, a := range to {
 		f.Must(c.Rcpt(f.t.Context(), a))
 	}

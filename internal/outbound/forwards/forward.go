@@ -161,7 +161,7 @@ func (s *Service) forward(ctx context.Context, j jobs.Job) error {
 	}
 	_, err = s.p.Emails.Forward(ctx, emails.Forward{TeamID: j.TeamID, DomainID: w.rule.DomainID, RuleID: w.rule.ID,
 		From: from, Subject: w.message.Subject, MessageID: w.message.MessageID, To: to, Added: added,
-		Message: w.message.Raw},
+		Message: w.message.Raw, UTF8: w.message.UTF8},
 		func(ctx context.Context, tx *db.Tx, emailID string) error {
 			insertCopy(ctx, tx, j.TeamID, forwardedCopy{w.payload.EmailID, emailID})
 			s.p.Queue.Finish(ctx, tx, j)

@@ -131,6 +131,7 @@ func (r *Rule) Matches(local string) bool { return r.Local == Any || r.Local == 
 type Message struct {
 	From, Subject, MessageID string
 	MailFrom                 string // "" for the null return path
+	UTF8                     bool   // whether it arrived with SMTPUTF8
 	Spam                     string // what the content filter says about spam; "" if it is none
 	Authentication           *authres.Results
 	Raw                      []byte // without the Return-Path field

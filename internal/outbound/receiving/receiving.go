@@ -185,7 +185,8 @@ type Origin struct {
 	MailFrom string `json:"mail_from"` // envelope sender; empty for the null return path
 	Hello    string `json:"hello"`
 	Addr     string `json:"addr"`
-	TLS      string `json:"tls,omitempty"` // TLS version; empty if the connection was not encrypted
+	TLS      string `json:"tls,omitempty"`  // TLS version; empty if the connection was not encrypted
+	UTF8     bool   `json:"utf8,omitempty"` // whether the client asked for SMTPUTF8 (RFC 6531)
 }
 
 // File describes an attachment without its content. Fields of File that the message does not specify are empty.

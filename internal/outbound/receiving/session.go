@@ -44,7 +44,7 @@ func (c *session) Auth(context.Context, string, string) error {
 // Mail begins an SMTP transaction.
 func (c *session) Mail(_ context.Context, from string, o smtpserver.MailOptions) error {
 	c.Reset()
-	c.origin.MailFrom, c.size = db.Text(from, 320), o.Size
+	c.origin.MailFrom, c.origin.UTF8, c.size = db.Text(from, 320), o.UTF8, o.Size
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (c *session) Rcpt(ctx context.Context, to string) error {
 }
 
 // Reset discards the current SMTP transaction.
-func (c *session) Reset() { c.origin.MailFrom, c.size, c.to = "", 0, nil }
+func (c *session) Reset() { c.origin.MailFrom, c.origin.UTF8, c.size, c.to = "", false, 0, nil }
 
 // Close ends the SMTP session.
 func (c *session) Close() {}
@@ -91,8 +91,11 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 // that the client chose, unsafe characters are replaced.
 func (s *Service) trace(m *incoming) string {
 	protocol := "ESMTP"
+	if m.origin.UTF8 {
+		protocol = "UTF8SMTP" // RFC 6531 section 4.3
+	}
 	if m.origin.TLS != "" {
-		protocol = "ESMTPS"
+		protocol += "S"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s",

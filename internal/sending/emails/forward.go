@@ -26,6 +26,15 @@ type Forward struct {
 	To        message.Address
 	Added     []byte // header fields to write above the message, each ended by CRLF
 	Message   []byte // as it was received
+	UTF8      bool   // the message arrived with SMTPUTF8, and may not go on without if its header has UTF-8
+}
+
+// needsUTF8 reports whether only hosts that support SMTPUTF8 accept the message. A header with bytes outside ASCII that
+// arrived without SMTPUTF8 goes on in the same way, because most hosts accept it.
+func (in *Forward) needsUTF8() bool {
+	header, _, _ := bytes.Cut(in.Message, []byte("\r\n\r\n"))
+	outside := func(r rune) bool { return r > 0x7e }
+	return in.To.NeedsUTF8() || in.UTF8 && (bytes.ContainsFunc(header, outside) || bytes.ContainsFunc(in.Added, outside))
 }
 
 // ErrTooLarge is the error of Forward if a message exceeds the maximum size of emails.
@@ -49,7 +58,7 @@ func (s *Service) Forward(ctx context.Context, in Forward,
 	d := &draft{Send: Send{From: in.From, To: []string{in.To.Addr()}, Subject: in.Subject, Tags: []Tag{Forwarded}},
 		from: from, recipients: []recipient{to},
 		raw: &Raw{Recipients: []message.Address{in.To}, Body: in.Message, MessageID: in.MessageID, HasDate: true,
-			UTF8: in.To.NeedsUTF8(), forwarded: string(bytes.Clone(in.Added))}}
+			UTF8: in.needsUTF8(), forwarded: string(bytes.Clone(in.Added))}}
 	blocked, err := s.Suppressions.SuppressedNow(ctx, in.TeamID, []string{in.To.Key()})
 	if err != nil {
 		return "", fmt.Errorf("look up suppressions: %w", err)

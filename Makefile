@@ -156,12 +156,13 @@ release-data: deps
 	POSTRIDER_SAVE_RELEASE=$(CURDIR)/testdata/upgrade/$(VERSION) POSTRIDER_OLD_PROGRAM=$(OLD) go test -timeout 10m -count=1 \
 		-run TestReleaseData ./e2e/
 
-# Rotates the DKIM keys of two domains three times while emails are sent, and lets opendkim and mailauth verify all of them:
-# make rotation EMAILS=100000 POSTRIDER_MAILAUTH=/folder/with/node_modules. make test sends 2,000.
+# Rotates the DKIM keys of two domains three times while emails are sent, and lets opendkim, rspamd and two versions of mailauth
+# verify all of them: make rotation EMAILS=100000. The target fails if one of these programs is missing. make test sends 2,000.
 .PHONY: rotation
 EMAILS ?= 2000
 rotation: deps
-	POSTRIDER_ROTATION_EMAILS=$(EMAILS) go test -timeout 60m -count=1 -v -run TestRotationUnderLoad ./internal/sending/delivery
+	cd scripts/mailauth && npm ci --no-audit --no-fund --silent
+	POSTRIDER_ROTATION_EMAILS=$(EMAILS) go test -timeout 90m -count=1 -v -run TestRotationUnderLoad ./internal/sending/delivery
 
 # Compares our verdicts about MTA-STS policies with those of postfix-mta-sts-resolver, which must be installed, and those about
 # TLSA records with Postfix's, for all domains of a lab with signed zones. make test has a sample of them. Needs root.

@@ -4,19 +4,16 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/mail/arc"
 	"github.com/postrider/postrider/internal/mail/dkim/dkimtest"
+	"github.com/postrider/postrider/internal/mail/dkim/rspamdtest"
 )
 
 // python returns a Python that has dkimpy, or "".
@@ -139,8 +136,7 @@ func TestDKIMPySealsInTurns(t *testing.T) {
 // rspamd judges our chains. It gets the keys from its configuration and asks no DNS server.
 func TestRspamdVerifiesOurSeals(t *testing.T) {
 	t.Parallel()
-	program, err := exec.LookPath("rspamd")
-	if err != nil {
+	if rspamdtest.Program() == "" {
 		t.Log("rspamd is not installed, so it judged no chain")
 		return
 	}
@@ -153,76 +149,11 @@ func TestRspamdVerifiesOurSeals(t *testing.T) {
 			sample{fmt.Sprint(n, " hops, changed"), strings.Replace(msg, "Bye", "Buy", 1), "ARC_REJECT"})
 	}
 	samples = append(samples, sample{"no chain", message, "ARC_NA"})
-	address := startRspamd(t, program, z)
+	server := rspamdtest.Start(t, z, 1)
 	for _, s := range samples {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/checkv2",
-			strings.NewReader(s.msg))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out struct {
-			Symbols map[string]any `json:"symbols"`
-		}
-		err = json.NewDecoder(resp.Body).Decode(&out)
-		resp.Body.Close()
-		if _, ok := out.Symbols[s.want]; err != nil || !ok {
-			t.Errorf("%s: %v, %v, want %s", s.name, out.Symbols, err, s.want)
-		}
-	}
-}
-
-// startRspamd starts an rspamd with nothing but its ARC module, and returns the address of its worker.
-func startRspamd(t *testing.T, program string, z zone) string {
-	t.Helper()
-	folder, address := t.TempDir(), freeport.Addr(t)
-	var records strings.Builder
-	for name, text := range z {
-		fmt.Fprintf(&records, "{ name = %q; type = txt; replies = [%q]; },\n", name, text)
-	}
-	conf := fmt.Sprintf(`
-options { pidfile = "%[1]s/pid"; filters = "dkim"; url_tld = "%[1]s/tld"; task_timeout = 20s;
-  control_socket = "%[1]s/control";
-  dns { nameserver = ["127.0.0.1:1"]; fake_records = [ %[2]s ]; } }
-logging { type = "file"; filename = "%[1]s/log"; level = "info"; }
-worker "normal" { bind_socket = "%[3]s"; count = 1; task_timeout = 20s; }
-metric { name = "default"; actions { reject = 100; } }
-lua = "/usr/share/rspamd/rules/rspamd.lua";
-modules { path = "/usr/share/rspamd/plugins/arc.lua"; }
-dkim { }
-arc { sign_networks = []; whitelisted_signers_map = []; }
-`, folder, records.String(), address)
-	for name, text := range map[string]string{"conf": conf, "tld": "example\n"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-f", "-i", "-c", filepath.Join(folder, "conf"))
-	out := &strings.Builder{}
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for {
-		conn, err := net.DialTimeout("tcp", address, time.Second)
-		if err == nil {
-			conn.Close()
-			return address
-		}
-		select {
-		case err := <-ended:
-			log, _ := os.ReadFile(filepath.Join(folder, "log"))
-			t.Fatalf("rspamd ended: %v\n%s\n%s", err, out, log)
-		case <-t.Context().Done():
-			t.Fatal("rspamd does not answer")
-		case <-time.After(50 * time.Millisecond): // until rspamd listens
+		symbols, err := server.Check(t, []byte(s.msg))
+		if _, ok := symbols[s.want]; err != nil || !ok {
+			t.Errorf("%s: %v, %v, want %s", s.name, symbols, err, s.want)
 		}
 	}
 }

@@ -298,7 +298,14 @@ func resourcesConfig(c config.Config) resources.Config {
 	for label := range c.Regions {
 		regions[label] = domains.Region(c.Region(label))
 	}
-	return resources.Config{PublicURL: c.PublicURL, PolicyHost: policyHost(c), TrackingURL: c.TrackingURL, MaxSize: int64(c.AttachmentMax),
+	var servers []resources.NameServer
+	if c.DNSZone != "" {
+		for _, x := range c.NameServers() {
+			servers = append(servers, resources.NameServer(x))
+		}
+	}
+	return resources.Config{PublicURL: c.PublicURL, NameServers: servers, PolicyHost: policyHost(c),
+		TrackingURL: c.TrackingURL, MaxSize: int64(c.AttachmentMax),
 		FeedbackSender: c.FeedbackSenderID,
 		AuditRetention: c.AuditRetention, Aliases: aliases(c.PublicURL),
 		Trial:          teams.Quota{Daily: int64(c.TrialDaily), Monthly: int64(c.TrialMonthly)},

@@ -198,6 +198,19 @@ func (c *Client) AskServers(ctx context.Context, servers []string, name, typ str
 	return c.ask(ctx, servers[:min(len(servers), maxServers)], clean(name), qtype), nil
 }
 
+// AskAddrs asks a server at the first two of the given addresses until one answers. It looks up nothing, and asks
+// addresses that Allow forbids.
+func (c *Client) AskAddrs(ctx context.Context, server string, addrs []netip.Addr, name, typ string) Answer {
+	a := Answer{Server: server, Outcome: NoAddress, Err: fmt.Errorf("%s has no address", server)}
+	qtype, ok := dns.StringToType[strings.ToUpper(typ)]
+	if !ok {
+		a.Err = fmt.Errorf("ask for %s: no such type of DNS records", typ)
+		return a
+	}
+	c.askAt(ctx, &a, addrs, clean(name), qtype)
+	return a
+}
+
 // ask asks all servers at the same time.
 func (c *Client) ask(ctx context.Context, servers []string, name string, qtype uint16) []Answer {
 	all := make([]Answer, len(servers))
@@ -226,6 +239,12 @@ func (c *Client) askServer(ctx context.Context, server, name string, qtype uint1
 		a.Outcome, a.Err = Forbidden, fmt.Errorf("%s has no public address", server)
 		return a
 	}
+	c.askAt(ctx, &a, addrs, name, qtype)
+	return a
+}
+
+// askAt asks addresses of a server until one answers, and adds what it answers to a.
+func (c *Client) askAt(ctx context.Context, a *Answer, addrs []netip.Addr, name string, qtype uint16) {
 	for _, addr := range addrs[:min(len(addrs), maxAddresses)] {
 		m, err := c.exchange(ctx, addr, name, qtype)
 		if err != nil {
@@ -234,9 +253,8 @@ func (c *Client) askServer(ctx context.Context, server, name string, qtype uint1
 		}
 		a.Addr, a.Err = addr, nil
 		a.read(m, name, qtype)
-		break
+		return
 	}
-	return a
 }
 
 // exchange asks one address over UDP, without EDNS0 if the server does not know it, and over TCP if the response is

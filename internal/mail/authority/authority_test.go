@@ -182,6 +182,27 @@ func TestZone(t *testing.T) {
 // plain is a resolver that cannot look up name servers.
 type plain struct{ resolve.Resolver }
 
+// A server is asked at given addresses, without a look-up of its name.
+func TestAskAddrs(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil, zone("acme.com.", "acme.com. 300 IN NS tok.ns1.test."))
+	l.DNS, l.Timeout = resolve.Fake{Fail: []string{"ns.test"}}, 500*time.Millisecond
+	l.Allow = func(netip.Addr) bool { return false }
+	first, second := netip.MustParseAddr("127.0.0.11"), netip.MustParseAddr("127.0.0.12")
+	a := l.AskAddrs(t.Context(), "ns.test", []netip.Addr{first, second}, "Acme.com", "NS")
+	if a.Err != nil || a.Outcome != authority.Found || a.Addr != second || a.Records[0].Value != "tok.ns1.test" {
+		t.Errorf("%+v", a)
+	}
+	if a := l.AskAddrs(t.Context(), "ns.test", []netip.Addr{first}, "acme.com", "NS"); a.Outcome != authority.Silent ||
+		a.Err == nil {
+		t.Errorf("a silent server: %+v", a)
+	}
+	a = l.AskAddrs(t.Context(), "ns.test", nil, "acme.com", "NS")
+	if a.Outcome != authority.NoAddress || a.Err == nil {
+		t.Errorf("without an address: %+v", a)
+	}
+}
+
 // Each server's answer is told apart, and none delays the others.
 func TestAsk(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,8 @@ package resources
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/authority"
@@ -51,6 +53,33 @@ func commonAlias(answers []authority.Answer) (target string, ttl time.Duration) 
 		}
 	}
 	return target, ttl
+}
+
+// askServers asks the name servers of this installation for the NS records of a domain. They are asked at the addresses
+// of the settings, so a guard against private addresses does not apply.
+func askServers(client *authority.Client,
+	servers []NameServer) func(context.Context, string) []domains.NameServerAnswer {
+	return func(ctx context.Context, domain string) []domains.NameServerAnswer {
+		all := make([]domains.NameServerAnswer, len(servers))
+		var wait sync.WaitGroup
+		for i, s := range servers {
+			wait.Go(func() {
+				a := client.AskAddrs(ctx, s.Name, s.Addrs, domain, "NS")
+				all[i] = domains.NameServerAnswer{Server: s.Name, Err: a.Err,
+					Answered: a.Outcome != authority.Silent && a.Outcome != authority.NoAddress}
+				if a.Err == nil && a.Outcome != authority.Found {
+					all[i].Err = fmt.Errorf("%s has no zone of %s", s.Name, domain)
+				}
+				for _, r := range a.Records {
+					if a.Outcome == authority.Found {
+						all[i].NS = append(all[i].NS, r.Value)
+					}
+				}
+			})
+		}
+		wait.Wait()
+		return all
+	}
 }
 
 func serverAnswers(answers []authority.Answer, aliasTTL time.Duration) (all []domains.ServerAnswer) {

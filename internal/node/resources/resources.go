@@ -19,6 +19,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -69,10 +70,17 @@ type Base struct {
 	AuthorityPort uint16 // port of the servers of DNS zones; 0 means 53
 }
 
+// NameServer is a name server of this installation.
+type NameServer struct {
+	Name  string
+	Addrs []netip.Addr
+}
+
 // Config contains the settings for the services.
 type Config struct {
 	PublicURL      string
 	TrackingURL    string
+	NameServers    []NameServer  // name servers of this installation; none without a zone
 	FeedbackSender string        // see emails.Config
 	MaxSize        int64         // maximum size of an encoded message, in bytes
 	AuditRetention time.Duration // 0 keeps audit entries forever
@@ -186,6 +194,10 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	if _, ok := r.DNS.(resolve.NameServers); ok && !c.Domains.TrustDomains {
 		authoritative = authoritativeTXT(r.authority())
 	}
+	var askOwn func(ctx context.Context, domain string) []domains.NameServerAnswer
+	if len(c.NameServers) > 0 && !c.Domains.TrustDomains {
+		askOwn = askServers(r.authority(), c.NameServers)
+	}
 	if err := r.newAdvice(c); err != nil {
 		return err
 	}
@@ -196,7 +208,8 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 				return r.Reports.Advised(ctx, d)
 			}},
 		LookUpAdvised: func(ctx context.Context, d *domains.Domain, ours bool) error { return r.Reports.LookUp(ctx, d, ours) },
-		Delegation:    r.authority().Delegation, Authoritative: authoritative, Advice: r.Advice.Advice,
+		Delegation:    r.authority().Delegation, Authoritative: authoritative, AskServers: askOwn,
+		Advice: r.Advice.Advice,
 		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
 			if err := r.Emails.OnDomainBack(ctx, tx, teamID, name); err != nil {
 				return err

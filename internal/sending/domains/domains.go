@@ -174,6 +174,7 @@ type Record struct {
 	Until      time.Time // when the record fails if it is not found before; zero if it is verified or has failed
 	Found      string    // the values that were found instead of Value, one per line; "" if there were none
 	Unanswered bool      // no name server answered the last look-up
+	Servers    string    // why this installation's name servers do not count yet, although the delegation was found
 }
 
 // Region holds the host names for one region.

@@ -60,8 +60,18 @@ func (d *Domain) noteLookUp(before *Domain, found map[string]finding, values map
 		default:
 			c.Found, c.Unanswered = "", false
 		}
+		if key == delegationSeen && found[key] == present {
+			c.Found = values[key]
+		}
 		d.checks[key] = c
 	}
+}
+
+// visible returns the checks of records. Other checks are internal, so clients are not notified of their changes.
+func visible(checks map[string]check) map[string]check {
+	checks = maps.Clone(checks)
+	delete(checks, delegationSeen)
+	return checks
 }
 
 // sameStates reports whether two sets of checks have the same states. The values found instead of records may differ.
@@ -91,6 +101,8 @@ func (r *Record) Advice() string {
 	}
 	values := strings.Split(r.Found, "\n")
 	switch {
+	case r.Servers != "":
+		return serversProblem(r.Servers)
 	case r.Found == "" && r.Unanswered:
 		return "The name servers of this domain do not answer. Check that they work."
 	case r.Found == "" && r.Status == NotStarted:
@@ -121,6 +133,13 @@ func (r *Record) Advice() string {
 		return "The value was cut off. Enter the whole value; some providers need it in two quoted parts."
 	}
 	return "Replace the value that was found with this one."
+}
+
+// serversProblem says why a delegated domain is not verified yet.
+func serversProblem(servers string) string {
+	return "The delegation was found, but this installation's name servers do not all answer for the domain yet (" +
+		strings.ReplaceAll(servers, "\n", "; ") + "). The domain is verified when they do. If this lasts longer than " +
+		"some minutes, the operator must look at the name servers."
 }
 
 func isHost(mx, host string) bool {

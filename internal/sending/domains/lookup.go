@@ -20,8 +20,8 @@ const lookUpMax = 15 * time.Second
 // lookUp queries DNS for all records of a domain, and of its former set-up, concurrently. If a query gets no answer
 // within lookUpMax, the finding for its record is unknown. The second result holds the values that the queries
 // returned, as [shorten] makes them. The parameter delegation is that of Deps; if it is nil, delegations have no
-// findings.
-func lookUp(ctx context.Context, c *Config, r resolve.Resolver, delegation delegationFunc,
+// findings. The parameter servers is [Service.lookUpServers].
+func lookUp(ctx context.Context, c *Config, r resolve.Resolver, delegation delegationFunc, servers serversFunc,
 	d *Domain) (map[string]finding, map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
 	defer cancel()
@@ -47,9 +47,17 @@ func lookUp(ctx context.Context, c *Config, r resolve.Resolver, delegation deleg
 		}
 	}
 	if d.uses(SetupDelegation) && delegation != nil {
-		ask(delegated, func() (finding, string, bool) {
-			f, value := lookUpDelegation(ctx, delegation, d.Name, c.nameServers(d))
-			return f, value, true
+		all.Go(func() {
+			seen, value := lookUpDelegation(ctx, delegation, d.Name, c.nameServers(d))
+			f, problem := seen, ""
+			// A verified domain goes on working while name servers fail, so they are asked only before.
+			if seen == present && !d.found(delegated) {
+				f, problem = servers(ctx, d)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found[delegationSeen], values[delegationSeen] = seen, problem
+			found[delegated], values[delegated] = f, value
 		})
 	}
 	if d.TrackingSubdomain != "" && d.setup() != SetupDelegation {

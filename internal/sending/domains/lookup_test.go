@@ -45,7 +45,7 @@ func TestLookUpIsBounded(t *testing.T) {
 		began := time.Now()
 		ended := make(chan map[string]finding, 1)
 		go func() {
-			found, _ := lookUp(t.Context(), c, dns, nil, d)
+			found, _ := lookUp(t.Context(), c, dns, nil, nil, d)
 			ended <- found
 		}()
 		synctest.Wait()

@@ -70,6 +70,9 @@ type Deps struct {
 	// Delegation returns the names of the servers to which the parent zone's servers delegate a name, or
 	// resolve.ErrNotFound if they do not. Without it, no domain can be delegated.
 	Delegation func(ctx context.Context, name string) ([]string, error) `deps:"optional"`
+	// AskServers asks this installation's name servers for the NS records of a domain. A delegated domain is not
+	// verified before they have its zone. If AskServers is nil, they are not asked.
+	AskServers func(ctx context.Context, domain string) []NameServerAnswer `deps:"optional"`
 	// Authoritative asks all authoritative servers of a name for its TXT records. It follows aliases. If it is nil, DNS is
 	// asked.
 	Authoritative func(ctx context.Context, name string) ([]ServerAnswer, error) `deps:"optional"`

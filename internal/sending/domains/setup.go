@@ -117,7 +117,14 @@ func (d *Domain) receivingKeys(setup string) []string {
 // parent zone has found the delegation with the domain's token. Otherwise a team could add a domain whose former owner
 // has left a delegation to this installation in place, and the team's own records would be found there.
 func (d *Domain) served() bool {
-	return d.uses(SetupDelegation) && d.found(delegated) && !d.Placeholder
+	return d.uses(SetupDelegation) && (d.found(delegated) || d.found(delegationSeen)) && !d.Placeholder
+}
+
+// awaitsServers reports whether the domain is delegated, but not verified yet, because this installation's name servers
+// have not answered for it.
+func (d *Domain) awaitsServers() bool {
+	return d.uses(SetupDelegation) && d.checks[delegated].Status == Pending &&
+		d.checks[delegationSeen].Status == Verified
 }
 
 // trackingFound returns whether the domain's link-tracking host leads to this installation, or "" if it has none.
@@ -257,7 +264,7 @@ func ownKeys(setup string) []string {
 	case SetupCNAME:
 		return []string{cnameReturnPath, cnameFirst, cnameSecond}
 	case SetupDelegation:
-		return []string{delegated}
+		return []string{delegated, delegationSeen}
 	}
 	return nil
 }

@@ -1,13 +1,17 @@
 package domains
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 )
 
-// delegationFunc is the type of Deps.Delegation.
-type delegationFunc = func(ctx context.Context, name string) ([]string, error)
+// delegationFunc is the type of Deps.Delegation, and serversFunc that of Service.lookUpServers.
+type (
+	delegationFunc = func(ctx context.Context, name string) ([]string, error)
+	serversFunc    = func(ctx context.Context, d *Domain) (finding, string)
+)
 
 // lookUpDelegation looks up the delegation of a domain at its parent zone. The delegation counts if at least two of the
 // wanted servers are in it, and no others: resolvers would ask the others too, which have no records of the domain.
@@ -33,17 +37,52 @@ func hideOwnAnswers(d *Domain, found map[string]finding) {
 		return
 	}
 	answer := absent
-	switch found[delegated] {
+	switch found[delegationSeen] {
 	case absent:
 		return
 	case unknown:
 		answer = unknown
 	}
 	for key := range found {
-		if key != delegated && key != "caa" {
+		if key != delegated && key != delegationSeen && key != "caa" {
 			found[key] = answer
 		}
 	}
+}
+
+// NameServerAnswer is what one of this installation's name servers answers about a domain.
+type NameServerAnswer struct {
+	Server   string
+	NS       []string // the NS records of the domain, lower case, no final dot
+	Answered bool     // whether the server answered at all
+	Err      error    // why the server gave no NS records
+}
+
+// lookUpServers looks up whether this installation's name servers have the zone of a delegated domain. At least two
+// must have it, and so must each that answers: a server without the zone makes look-ups fail. The finding is never
+// absent, because the owner can do nothing about our servers. The second result says which servers do not count, and why.
+//
+// A zone is recognized by its NS records, because their names belong to one domain.
+func (s *Service) lookUpServers(ctx context.Context, d *Domain) (finding, string) {
+	if s.AskServers == nil {
+		return present, ""
+	}
+	wanted := s.c.nameServers(d)
+	good, lacks, problems := 0, false, []string{}
+	for _, a := range s.AskServers(ctx, d.Name) {
+		switch {
+		case slices.ContainsFunc(a.NS, func(name string) bool { return slices.Contains(wanted, name) }):
+			good++
+		case a.Err == nil:
+			lacks, problems = true, append(problems, a.Server+" has an earlier zone of "+d.Name)
+		default:
+			lacks, problems = lacks || a.Answered, append(problems, a.Err.Error())
+		}
+	}
+	if good >= nameServersMin && !lacks {
+		return present, ""
+	}
+	return unknown, cmp.Or(shorten(problems...), "fewer than two answer")
 }
 
 // watchedDelegation returns Deps.Delegation, which may be nil, as part of the look-ups that the watch observes.

@@ -15,6 +15,11 @@ const (
 	delegated       = "ns"       // the delegation; proves control with the set-up delegation
 )
 
+// delegationSeen is the key of a check without a record: it says whether the parent zone delegates the domain to this
+// installation's name servers. From then on, they answer for the domain. The check of the record is verified when they
+// do.
+const delegationSeen = "ns-seen"
+
 // These are the DKIM selectors of the set-up cname.
 const (
 	selectorFirst  = "s1"
@@ -49,6 +54,9 @@ func (l *recordList) add(r Record) {
 		r.Status = NotStarted
 	}
 	r.setLookUp(c)
+	if r.Key == delegated && l.d.awaitsServers() {
+		r.Servers = l.d.checks[delegationSeen].Found
+	}
 	l.all = append(l.all, r)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -381,4 +382,80 @@ func TestFormerSetupsAreLookedUpDaily(t *testing.T) {
 			t.Errorf("%d look-ups are to come", all)
 		}
 	})
+}
+
+// A delegated domain is not verified before our name servers answer for it, and is verified soon after.
+func TestDelegationWaitsForNameServers(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newSetups(t, d)
+		dom := f.create(team, "mail.acme.example")
+		v := f.choose(team, dom.ID, domains.SetupDelegation)
+		first, second := v.Records[0].Value, v.Records[1].Value
+		var answers []domains.NameServerAnswer
+		f.AskServers = func(_ context.Context, name string) []domains.NameServerAnswer {
+			if name != dom.Name {
+				t.Errorf("the servers are asked about %s", name)
+			}
+			return answers
+		}
+		refused := domains.NameServerAnswer{Server: "ns2.mail.test", Answered: true,
+			Err: errors.New("ns2.mail.test refuses to answer")}
+		silent := domains.NameServerAnswer{Server: "ns2.mail.test", Err: errors.New("ns2.mail.test is silent")}
+		has := func(server string, ns ...string) domains.NameServerAnswer {
+			return domains.NameServerAnswer{Server: server, NS: ns, Answered: true}
+		}
+		good1, good2 := has("ns1.mail.test", first, second), has("ns2.mail.test", first, second)
+		if dom = f.look(team, dom.ID); dom.Status != domains.Pending {
+			t.Fatalf("without a delegation: %s", dom.Status)
+		}
+		f.install(v.Records, true)
+		for _, c := range []struct {
+			answers []domains.NameServerAnswer
+			problem string
+		}{
+			{nil, ""},
+			{[]domains.NameServerAnswer{good1, refused}, "ns2.mail.test refuses to answer"},
+			{[]domains.NameServerAnswer{good1, silent}, "ns2.mail.test is silent"},
+			{[]domains.NameServerAnswer{good1, has("ns2.mail.test", "other.ns2.dns.mail.test")}, "an earlier zone"},
+			{[]domains.NameServerAnswer{good1, good2, refused}, "ns2.mail.test refuses to answer"},
+		} {
+			answers = c.answers
+			dom = f.look(team, dom.ID)
+			if advice := f.Records(&dom)[0].Advice(); dom.Status != domains.Pending || dom.MaySend() ||
+				!strings.Contains(advice, "The delegation was found") || !strings.Contains(advice, c.problem) {
+				t.Errorf("%s: %s, %q", c.problem, dom.Status, advice)
+			}
+			if zones, err := f.Zones(t.Context()); err != nil || len(zones) != 2 {
+				t.Errorf("%s: %d zones, %v", c.problem, len(zones), err)
+			}
+			if again := dom.LooksAgainAfter(d.Now()); again > 10*time.Second {
+				t.Errorf("%s: the next look-up is in %v", c.problem, again)
+			}
+		}
+		answers = []domains.NameServerAnswer{good1, good2, silent}
+		if dom = f.look(team, dom.ID); dom.Status != domains.Verified || f.Records(&dom)[0].Advice() != "" {
+			t.Errorf("with two servers: %s", dom.Status)
+		}
+		answers = []domains.NameServerAnswer{refused}
+		if dom = f.look(team, dom.ID); dom.Status != domains.Verified {
+			t.Errorf("after the servers failed: %s", dom.Status)
+		}
+	})
+}
+
+// A delegation that is found after it has failed is pending until our name servers answer.
+func TestFailedDelegationIsFoundLater(t *testing.T) {
+	f := newSetups(t, dbtest.SQLite(t))
+	dom := f.create(team, "mail.acme.example")
+	v := f.choose(team, dom.ID, domains.SetupDelegation)
+	exec(t, f.db, `UPDATE domains SET status = 'failed', checks = $2 WHERE id = $1`, db.ID(dom.ID),
+		`{"ns":{"status":"failed"},"ns-seen":{"status":"failed"}}`)
+	f.install(v.Records, true)
+	f.AskServers = func(context.Context, string) []domains.NameServerAnswer { return nil }
+	f.must(f.Kind().Handle(t.Context(), inHand(t, f.db, dom.ID)))
+	got, err := f.Get(t.Context(), team, dom.ID)
+	f.must(err)
+	if left, _ := left(t, f.db, dom.ID); got.Status != domains.Pending || left != 1 {
+		t.Errorf("it is %s with %d look-ups", got.Status, left)
+	}
 }

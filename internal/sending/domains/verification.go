@@ -34,10 +34,18 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	if f, asked := found[proof]; asked {
 		d.updateReceivingGrace(f, now)
 	}
+	d.awaitServers(found, now)
 	d.endFormerSetup()
 	d.Status = d.overall()
 	d.CheckedAt = now
 	return d
+}
+
+// awaitServers makes a delegation that was found after it had failed pending, so that the name servers are asked again.
+func (d *Domain) awaitServers(found map[string]finding, now time.Time) {
+	if found[delegationSeen] == present && found[delegated] == unknown && d.checks[delegated].Status == Failed {
+		d.checks[delegated] = check{Status: Pending, Since: now.UnixMicro()}
+	}
 }
 
 // updateReceivingGrace updates the check unproved, which allows the domain to receive mail without the proof. If the
@@ -101,8 +109,11 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {
-		if key == unproved {
+		switch key {
+		case unproved:
 			return !d.Receiving
+		case delegationSeen:
+			return !d.uses(SetupDelegation)
 		}
 		return !slices.ContainsFunc(records, func(r Record) bool { return r.Key == key })
 	})
@@ -115,6 +126,13 @@ func recheckAfter(d *Domain, now time.Time) time.Duration {
 	for _, c := range d.checks {
 		if at := time.UnixMicro(c.Since); c.Status == Pending && c.Since != 0 && at.After(began) {
 			began = at
+		}
+	}
+	if at := d.checks[delegationSeen].Changed; d.awaitsServers() && at != 0 {
+		if age := now.Sub(time.UnixMicro(at)); age < serversSoon {
+			return serversEvery
+		} else if age < serversSlow {
+			return min(age, time.Minute)
 		}
 	}
 	switch age := now.Sub(began); {

@@ -20,7 +20,10 @@ const (
 	recheckEvery = 24 * time.Hour // interval between look-ups for domains without pending records
 	missingEvery = time.Hour      // interval between look-ups for domains with a missing record
 	recheckBatch = 500
-	trustAfter   = time.Second // with TrustDomains, how long it takes until records count as found
+	serversEvery = 2 * time.Second  // interval between first look-ups at our name servers after a delegation was seen
+	serversSoon  = 20 * time.Second // for how long it counts
+	serversSlow  = time.Hour        // for how long they are then asked at least once a minute
+	trustAfter   = time.Second      // with TrustDomains, how long it takes until records count as found
 )
 
 // Verify schedules a look-up of the domain's records and returns without waiting for the look-up.
@@ -107,11 +110,11 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		found = s.foundAll(&d)
 	case d.TeamID != system:
 		dns := &outageWatch{Resolver: s.DNS}
-		found, values = lookUp(ctx, &s.c, dns, s.watchedDelegation(dns), &d)
+		found, values = lookUp(ctx, &s.c, dns, s.watchedDelegation(dns), s.lookUpServers, &d)
 		if err := dns.outage(); err != nil {
 			return err
 		}
-		advised = s.lookUpAdvised(ctx, &d, found[delegated])
+		advised = s.lookUpAdvised(ctx, &d, found[delegationSeen])
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -156,6 +159,9 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			return nil
 		}
 		s.invalidate(tx, d.ID)
+		if after.Status == d.Status && sameStates(visible(after.checks), visible(d.checks)) {
+			return nil
+		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID,
 			Data: after})
 	})

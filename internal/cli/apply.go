@@ -20,8 +20,8 @@ import (
 
 func applyCommand() command {
 	return command{use: "apply FILE", group: groupPeople, short: "make a team's set-up the one that a file describes",
-		long: "Makes the domains, contact properties, topics, segments, templates, webhooks and API keys of a team those " +
-			"that FILE describes, through the API of a node. FILE is a TOML file, or a folder with such files. " +
+		long: "Makes the domains, forwarding rules, contact properties, topics, segments, templates, webhooks and API keys " +
+			"of a team those that FILE describes, through the API of a node. FILE is a TOML file, or a folder with such files. " +
 			"--plan shows the changes without making them. Resources that FILE never named stay as they are.",
 		example: "postrider apply team.toml --plan\npostrider apply team.toml --secrets-file secrets.json\n" +
 			"postrider apply team.toml --drift --url https://mail.example.com --api-key-file key.txt",

@@ -1,5 +1,5 @@
-// Package apply makes the set-up of a team the one that a file describes: domains, contact properties, topics,
-// segments, templates, webhooks and API keys. It uses the API of an installation.
+// Package apply makes the set-up of a team the one that a file describes: domains, forwarding rules, contact
+// properties, topics, segments, templates, webhooks and API keys. It uses the API of an installation.
 //
 // # Steps
 //
@@ -10,7 +10,8 @@
 //
 // Only resources that the file names, and those that its last run named, are changed. A resource is found by the id
 // that the last run noted in the state file, or else by its natural name: the name of a domain, topic, segment or API
-// key, the alias of a template, the key of a property, and the URL of a webhook. A resource that was noted for one
+// key, the alias of a template, the key of a property, the URL of a webhook, and the match, domain and target
+// of a forwarding rule. A resource that was noted for one
 // table is never found by the name of another one. Fields that the file leaves out are neither compared nor changed.
 // Nothing is deleted without [Options.Prune].
 //

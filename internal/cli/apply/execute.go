@@ -107,7 +107,7 @@ func (p *Plan) forget() {
 func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err error) {
 	switch c.Action {
 	case Delete:
-		if err := c.kind.remove(ctx, p.team.api, c.ID); err != nil {
+		if err := c.kind.remove(ctx, p.team.api, c.ID, c.Name); err != nil {
 			return "", err
 		}
 		delete(p.team.state.of(c.Kind), c.Name)
@@ -116,7 +116,7 @@ func (p *Plan) make(ctx context.Context, c *Change, on Events) (note string, err
 	case Update:
 		return "", c.wanted.spec.update(ctx, p.team, c.ID, c.Name, c.Fields)
 	case Replace:
-		if err := c.kind.remove(ctx, p.team.api, c.ID); err != nil {
+		if err := c.kind.remove(ctx, p.team.api, c.ID, c.Name); err != nil {
 			return "", err
 		}
 		p.team.entries[c.Kind] = slices.DeleteFunc(p.team.entries[c.Kind], func(e entry) bool { return e.id == c.ID })
@@ -208,7 +208,7 @@ func (p *Plan) settle(ctx context.Context, c *Change, m made) (made, error) {
 		return m, nil
 	}
 	return made{id: oldest, note: "Another run created this " + c.kind.title + " at the same time."},
-		c.kind.remove(ctx, p.team.api, m.id)
+		c.kind.remove(ctx, p.team.api, m.id, c.Name)
 }
 
 // idempotencyKey returns a key that two runs with the same set-up and the same team share, so that both create one

@@ -13,8 +13,8 @@ type kind struct {
 	title string // such as "API key"
 	spec  func() spec
 	list  func(ctx context.Context, c *client.Client) iter.Seq2[entry, error]
-	// remove deletes a resource.
-	remove func(ctx context.Context, c *client.Client, id string) error
+	// remove deletes a resource with an id and a name.
+	remove func(ctx context.Context, c *client.Client, id, name string) error
 	// secret means that a new resource has a secret, and that the API does not honor idempotency keys for it.
 	secret bool
 	// reveal returns the secret of a resource. It is nil if the API shows the secret only in the response to the creation.
@@ -28,6 +28,8 @@ var kinds = []*kind{
 		list: listing(func(c *client.Client) pages[client.DomainItem] { return c.Domains.All },
 			func(d *client.DomainItem) entry { return entry{id: d.ID, name: d.Name} }),
 		remove: removing(func(c *client.Client) deletion[client.Gone] { return c.Domains.Delete })},
+	{table: "forwards", title: "forwarding rule", spec: func() spec { return new(forwardSpec) }, list: listForwards,
+		remove: removeForward},
 	{table: "contact_properties", title: "contact property", spec: func() spec { return new(propertySpec) },
 		list: listing(func(c *client.Client) pages[client.ContactPropertyItem] { return c.ContactProperties.All },
 			func(p *client.ContactPropertyItem) entry { return entry{id: p.ID, name: p.Key} }),
@@ -90,8 +92,8 @@ func listing[T any](all func(c *client.Client) pages[T], convert func(*T) entry)
 
 // removing returns a function that deletes a resource of a kind. A resource that does not exist is deleted already.
 func removing[T any](f func(c *client.Client) deletion[T]) func(ctx context.Context, c *client.Client,
-	id string) error {
-	return func(ctx context.Context, c *client.Client, id string) error {
+	id, _ string) error {
+	return func(ctx context.Context, c *client.Client, id, _ string) error {
 		_, err := f(c)(ctx, id)
 		if client.IsNotFound(err) {
 			err = nil

@@ -26,8 +26,8 @@ type Change struct {
 	Enabled *bool
 }
 
-// checkLocal returns a local part in the form in which it is stored.
-func checkLocal(local string) (string, error) {
+// CheckMatch returns the match of a rule, which is a local part or [Any], in the form in which it is stored.
+func CheckMatch(local string) (string, error) {
 	local = strings.ToLower(strings.TrimSpace(local))
 	switch {
 	case local == "":
@@ -47,7 +47,7 @@ func checkLocal(local string) (string, error) {
 // check checks a new rule for a domain.
 func (s *Service) check(in NewRule, d *domains.Domain) (r Rule, err error) {
 	r = Rule{ID: id.New(), TeamID: d.TeamID, DomainID: d.ID, Enabled: true}
-	if r.Local, err = checkLocal(in.Local); err != nil {
+	if r.Local, err = CheckMatch(in.Local); err != nil {
 		return r, err
 	}
 	if !d.Receiving {
@@ -169,7 +169,7 @@ func (s *Service) List(ctx context.Context, teamID, domainID string, p page.Page
 // [Any], because its owner has agreed to nothing else.
 func (s *Service) Update(ctx context.Context, teamID, domainID, ruleID string, c Change) (r Rule, err error) {
 	if c.Local != nil {
-		local, err := checkLocal(*c.Local)
+		local, err := CheckMatch(*c.Local)
 		if err != nil {
 			return r, err
 		}

@@ -45,6 +45,7 @@ func (n *Node) Reload(c config.Config) error {
 	n.limits.SetDefault(next.RateLimit)
 	n.Audit.SetRetention(next.AuditRetention)
 	n.Imports.SetRetention(next.ImportRetention)
+	n.Domains.SetRetrySpan(retrySpan(next))
 	n.Teams.SetTrial(teams.Quota{Daily: int64(next.TrialDaily), Monthly: int64(next.TrialMonthly)})
 	n.Alarms.SetReceivers(receivers(next))
 	n.metrics.SetRelays(relayNames(next))

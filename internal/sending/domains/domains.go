@@ -70,6 +70,7 @@ package domains
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/idna"
@@ -197,7 +198,7 @@ type Config struct {
 	// Rotation is the age at which DKIM keys are replaced, if their records need no work of the domain's owner. Other keys
 	// are replaced at twice this age. 0 means that keys are replaced only on request.
 	Rotation      time.Duration
-	RetrySpan     time.Duration // how long delivery of an email is retried
+	RetrySpan     time.Duration // how long delivery of an email is retried; see [Service.SetRetrySpan]
 	LegacyAliases bool          // claims can also be proven with legacyPrefix
 	UnprovedMax   int           // maximum number of unverified domains per team, including claims; 0 means 1,000
 
@@ -206,6 +207,8 @@ type Config struct {
 	DNSZone string
 	// DNSNames are the hosts of the installation's name servers. A domain can be delegated only to two or more.
 	DNSNames []string
+
+	liveSpan *atomic.Int64 // RetrySpan as last set; nil in tests without a Service
 }
 
 func (c *Config) region(label string) Region {

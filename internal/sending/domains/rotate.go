@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -33,6 +34,9 @@ type ServerAnswer struct {
 	TTL    time.Duration // how long resolvers keep the answer; 0 if it is unknown
 	Err    error         // why the server gave no usable answer; nil if it gave one
 }
+
+// SetRetrySpan replaces Config.RetrySpan.
+func (s *Service) SetRetrySpan(span time.Duration) { s.c.liveSpan.Store(int64(span)) }
 
 // RotateKeys begins a rotation of the domain's DKIM keys, and returns the keys of the domain.
 //
@@ -137,8 +141,32 @@ func (s *Service) beginRotation(ctx context.Context, tx *db.Tx, d *Domain, keys,
 		insertKey(ctx, tx, &added[i])
 	}
 	s.invalidate(tx, d.ID)
+	if err := s.askForRecords(ctx, tx, d, added); err != nil {
+		return nil, err
+	}
 	return append(kept, added...), s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated,
 		DomainID: d.ID, Data: *d})
+}
+
+// askForRecords enqueues a notice about the records of new keys, if the owner of the domain has to add them.
+func (s *Service) askForRecords(ctx context.Context, tx *db.Tx, d *Domain, added []key) error {
+	if d.keySetup() != SetupRecords || len(added) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "The DKIM keys of %s are being replaced. Add at your DNS provider:\n", d.Name)
+	for _, k := range added {
+		fmt.Fprintf(&b, "\n  Type: TXT\n  Name: %s._domainkey.%s\n  Value: %s\n", k.selector, d.Name, k.record)
+	}
+	b.WriteString("\nKeep the records of the keys in use. Emails are signed with them until some time after the new records " +
+		"are found. The page of the domain shows the state of all keys.\n")
+	subject := "New DKIM records for " + d.Name
+	if added[0].emergency {
+		subject = "Add new DKIM records for " + d.Name + " now"
+		b.WriteString("\nThis rotation is an emergency: somebody else may have the keys in use. Until the new records are " +
+			"found, others may be able to sign emails as your domain.\n")
+	}
+	return s.Notify(ctx, tx, d.TeamID, subject, b.String())
 }
 
 // stepAt makes the next step of a domain's rotation due at the given time.

@@ -1,8 +1,10 @@
 package domains_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,6 +203,68 @@ func TestRotationNeedsAProof(t *testing.T) {
 	if _, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, false); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("%v", err)
 	}
+}
+
+// Retired keys stay as long as emails are retried by the settings of the moment, which a reload changes.
+func TestRetrySpanChanges(t *testing.T) {
+	t.Parallel()
+	dns, d := newZone(), dbtest.SQLite(t)
+	s, _, _ := build(t, d, dns, domains.Config{RetrySpan: 48 * time.Hour})
+	dom := verified(t, s, d, dns, "acme.example")
+	keys, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dns.publish(keys)
+	until(t, s, d, dom.ID, domains.KeyNext)
+	s.SetRetrySpan(20 * 24 * time.Hour)
+	if hours := until(t, s, d, dom.ID, domains.KeyRetired); hours < 21*24 {
+		t.Errorf("revoked after %d hours", hours)
+	}
+}
+
+// The owner of a domain with single records gets a notice with the records to add, once for each rotation. Owners whose
+// records lead to names of this installation have nothing to do.
+func TestOwnerIsAskedForRecords(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := newZone()
+		s, _, _ := build(t, d, dns, domains.Config{Rotation: 90 * 24 * time.Hour})
+		var notices []string
+		s.Notify = func(_ context.Context, _ *db.Tx, team, subject, text string) error {
+			if team != dbtest.ID("team") {
+				t.Errorf("a notice to %s", team)
+			}
+			notices = append(notices, subject+"\n"+text)
+			return nil
+		}
+		dom := verified(t, s, d, dns, "acme.example")
+		later(t, d, 180*24*time.Hour)
+		if err := s.ExamineKeys(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rotateStep(t, s, d, dom.ID)
+		rotateStep(t, s, d, dom.ID)
+		next := keysIn(t, s, dom.ID, domains.KeyNext)
+		if len(notices) != 1 || len(next) != 2 {
+			t.Fatalf("%d notices, keys %+v", len(notices), next)
+		}
+		for _, k := range next {
+			if !strings.Contains(notices[0], k.Name) || !strings.Contains(notices[0], k.Value) {
+				t.Errorf("%s lacks %s", notices[0], k.Name)
+			}
+		}
+		if _, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, true); err != nil || len(notices) != 2 ||
+			!strings.Contains(notices[1], "emergency") {
+			t.Errorf("%d notices, %v", len(notices), err)
+		}
+		exec(t, d, `UPDATE domains SET setup = 'cname', setup_token = 'token', checks = $1`,
+			`{"cname-rp":{"status":"verified"},"cname-s1":{"status":"verified"},"cname-s2":{"status":"verified"}}`)
+		exec(t, d, `DELETE FROM domain_keys`)
+		if _, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, true); err != nil || len(notices) != 2 {
+			t.Errorf("with CNAME records: %d notices, %v", len(notices), err)
+		}
+	})
 }
 
 // In an emergency, the old record is revoked an hour after the last signature with its key.

@@ -65,7 +65,7 @@ func (c *Config) required(k *key) time.Duration {
 	case k.state == KeyRetired && k.emergency:
 		return resigned
 	case k.state == KeyRetired:
-		return max(retiredFor, c.RetrySpan+afterRetries)
+		return max(retiredFor, c.retrySpan()+afterRetries)
 	}
 	return revokedFor
 }
@@ -77,6 +77,13 @@ func (c *Config) need(k *key) time.Duration {
 		return 0
 	}
 	return wait + max(wait/intervals, minInterval)
+}
+
+func (c *Config) retrySpan() time.Duration {
+	if c.liveSpan == nil {
+		return c.RetrySpan
+	}
+	return time.Duration(c.liveSpan.Load())
 }
 
 func ttlOf(k *key) time.Duration {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -57,7 +58,8 @@ type Deps struct {
 	// SentSince reports whether a team has sent emails from a domain since the given time. While the owner
 	// is still sending emails from the domain, a claim to the domain waits.
 	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
-	// Notify enqueues an email to the owner of a team, in the transaction that records a claim to the team's domain.
+	// Notify enqueues an email to the owner of a team, in the transaction that records a claim to the team's domain, or
+	// begins a rotation for which the owner has to add records.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 	// OnSendingLost is called in the transaction after which a team may no longer send from a domain.
 	OnSendingLost func(ctx context.Context, tx *db.Tx, teamID, name string) error
@@ -150,6 +152,8 @@ func newService(c Config, d Deps) *Service {
 	if d.GenerateRSA == nil {
 		d.GenerateRSA = dkim.GenerateRSA
 	}
+	c.liveSpan = new(atomic.Int64)
+	c.liveSpan.Store(int64(c.RetrySpan))
 	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key), senders: map[string]cached[Sender]{},
 		signing: map[string]cached[Signing]{}, receivers: map[string]cached[Receiver]{}, tracked: map[string]cached[bool]{},
 		advices: map[string]cached[*Advice]{}}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/freeport"
 	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -265,6 +266,36 @@ func TestOneRecordVerifiesADomain(t *testing.T) {
 				t.Errorf("the domain is verified, but %s answers %v, %v", server, a, err)
 			}
 		}
+		// A delegation that is installed long after its look-ups have ended is found by the first query.
+		ask(http.MethodPost, "/domains", `{"name":"late.acme.example"}`)
+		late := d.ID
+		if err := n.Domains.ChangeSetup(t.Context(), team, late, domains.SetupDelegation); err != nil {
+			t.Fatal(err)
+		}
+		if setup, err = n.Domains.GetSetup(t.Context(), team, late); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the first look-up has ended", func() bool {
+			v, err := n.Domains.Get(t.Context(), team, late)
+			return err == nil && !v.CheckedAt.IsZero()
+		})
+		err = n.DB.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `UPDATE domains SET status = 'failed', checks = $2 WHERE id = $1`, db.ID(late),
+				`{"ns":{"status":"failed"}}`)
+			tx.Queue(t.Context(), `DELETE FROM jobs WHERE dedupe = $1`, late)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range setup.Records {
+			parent.add("late.acme.example. 60 IN NS " + r.Value + ".")
+		}
+		eventually(t, "the late domain is verified", func() bool {
+			_, _, err := new(dns.Client).Exchange(new(dns.Msg).SetQuestion("x.late.acme.example.", dns.TypeTXT), addr2)
+			ask(http.MethodGet, "/domains/"+late, "")
+			return err == nil && d.Status == "verified"
+		})
 		checkByUnbound(t, resolver)
 		checkByDrill(t, parent.port)
 	})

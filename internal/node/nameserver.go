@@ -39,7 +39,8 @@ func (n *Node) newNameServer(resources.Hooks) (err error) {
 		servers = append(servers, zones.Server(x))
 	}
 	s.zones, err = zones.New(zones.Config{Zone: c.DNSZone, Servers: servers, Hostname: c.Hostname},
-		zones.Deps{Content: n.Domains.Zones, Publish: s.server.Use, Log: n.Log, Now: n.DB.Now})
+		zones.Deps{Content: n.Domains.Zones, Check: n.Domains.CheckDelegation, Publish: s.server.Use, Log: n.Log,
+			Now: n.DB.Now})
 	if err != nil {
 		return err
 	}
@@ -111,6 +112,9 @@ func (n *Node) observeQuery(q nameserver.Query) {
 		zone = "own"
 	}
 	n.metrics.Query(zone, dns.RcodeToString[q.Rcode])
+	if q.Awaited != "" {
+		n.nameServer.zones.Queried(q.Awaited)
+	}
 	if q.Limited {
 		n.metrics.QueryDropped("rate_limit")
 	}

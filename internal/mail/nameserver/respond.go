@@ -24,6 +24,8 @@ type Query struct {
 	Zone  string // the zone of the question, or ""
 	Rcode int
 	TCP   bool
+	// Awaited is the awaited zone of the question, if the query was refused because the zone is missing; see NewSet.
+	Awaited string
 	// Limited says that the client network exceeded the rate limit: the response was dropped or truncated.
 	Limited bool
 	// Malformed says that the packet was no query and was dropped. The other fields except TCP are empty.
@@ -145,6 +147,7 @@ func (s *Server) answer(q *dns.Msg, info *Query) (*dns.Msg, class) {
 	key := lower(strings.TrimSuffix(question.Name, "."))
 	z := set.find(key)
 	if z == nil {
+		info.Awaited = set.awaits(key)
 		return fail(dns.RcodeRefused)
 	}
 	if question.Qtype == dns.TypeDS && key == z.name {

@@ -553,3 +553,24 @@ func TestRateLimitOverUDP(t *testing.T) {
 		t.Errorf("observed %+v", r.queries)
 	}
 }
+
+// A refused query about an awaited zone is told apart from others.
+func TestAwaitedZones(t *testing.T) {
+	t.Parallel()
+	r := start(t, nameserver.Config{})
+	set, err := nameserver.NewSet([]*nameserver.Compiled{compile(t, sample())}, "mail.later.example", sample().Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server.Use(set)
+	for name, want := range map[string]string{"Mail.Later.example.": "mail.later.example",
+		"a.b.mail.later.example.": "mail.later.example", "later.example.": "", "xmail.later.example.": "", ".": "",
+		sample().Name + ".": ""} {
+		r.exchange("udp", new(dns.Msg).SetQuestion(name, dns.TypeTXT))
+		r.mu.Lock()
+		if got := r.queries[len(r.queries)-1].Awaited; got != want {
+			t.Errorf("%s: awaited %q, want %q", name, got, want)
+		}
+		r.mu.Unlock()
+	}
+}

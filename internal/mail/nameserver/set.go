@@ -15,11 +15,14 @@ type Set struct {
 	// zone would deny that these names exist, and resolvers would conclude that the lower zone does not exist either
 	// (RFC 8020).
 	between map[string]struct{}
+
+	awaited map[string]struct{} // see NewSet
 }
 
 // NewSet returns the set of the given zones. If two zones have the same name, the set has the first one, and the error
-// names the other one.
-func NewSet(zones []*Compiled) (*Set, error) {
+// names the other one. The parameter awaited has names of zones that the set may have soon: the server refuses queries
+// about them, and names them in Query.Awaited.
+func NewSet(zones []*Compiled, awaited ...string) (*Set, error) {
 	s := &Set{zones: make(map[string]*Compiled, len(zones)), between: map[string]struct{}{}}
 	var err error
 	for _, z := range zones {
@@ -31,6 +34,12 @@ func NewSet(zones []*Compiled) (*Set, error) {
 	}
 	for name := range s.zones {
 		s.markBetween(name)
+	}
+	if len(awaited) > 0 {
+		s.awaited = make(map[string]struct{}, len(awaited))
+	}
+	for _, name := range awaited {
+		s.awaited[name] = struct{}{}
 	}
 	return s, err
 }
@@ -69,6 +78,16 @@ func (s *Set) find(name string) *Compiled {
 		name = parentOf(name)
 	}
 	return nil
+}
+
+// awaits returns the awaited zone that a name lies in, or "".
+func (s *Set) awaits(name string) string {
+	for ; name != "" && len(s.awaited) > 0; name = parentOf(name) {
+		if _, ok := s.awaited[name]; ok {
+			return name
+		}
+	}
+	return ""
 }
 
 // parentOf removes the first label of a name; it returns "" for a name with one label.

@@ -227,7 +227,7 @@ func TestDanglingRecordsProveNothing(t *testing.T) {
 // answerFromZones makes the DNS answer what this installation's name servers answer.
 func (f *setups) answerFromZones() {
 	f.Helper()
-	zones, err := f.Zones(f.Context())
+	zones, _, err := f.Zones(f.Context())
 	f.must(err)
 	f.dns.set(func(z *resolve.Fake) {
 		z.TXTRecords, z.MXRecords = map[string][]string{}, map[string][]resolve.MX{}
@@ -360,7 +360,7 @@ func TestChangesDuringALookUp(t *testing.T) {
 		f.must(f.ChangeSetup(t.Context(), team, dom.ID, domains.SetupDelegation))
 		happens = func() { f.must(f.Delete(t.Context(), team, dom.ID)) }
 		f.must(f.Kind().Handle(t.Context(), inHand(t, d, dom.ID)))
-		if zones, err := f.Zones(t.Context()); err != nil || len(zones) != 1 || len(zones[0].Records) != 0 {
+		if zones, _, err := f.Zones(t.Context()); err != nil || len(zones) != 1 || len(zones[0].Records) != 0 {
 			t.Errorf("after the deletion the zones are %v, %v", zones, err)
 		}
 	})
@@ -425,7 +425,7 @@ func TestDelegationWaitsForNameServers(t *testing.T) {
 				!strings.Contains(advice, "The delegation was found") || !strings.Contains(advice, c.problem) {
 				t.Errorf("%s: %s, %q", c.problem, dom.Status, advice)
 			}
-			if zones, err := f.Zones(t.Context()); err != nil || len(zones) != 2 {
+			if zones, _, err := f.Zones(t.Context()); err != nil || len(zones) != 2 {
 				t.Errorf("%s: %d zones, %v", c.problem, len(zones), err)
 			}
 			if again := dom.LooksAgainAfter(d.Now()); again > 10*time.Second {
@@ -458,4 +458,40 @@ func TestFailedDelegationIsFoundLater(t *testing.T) {
 	if left, _ := left(t, f.db, dom.ID); got.Status != domains.Pending || left != 1 {
 		t.Errorf("it is %s with %d look-ups", got.Status, left)
 	}
+}
+
+// A query about a domain whose delegation was not found makes its look-up due.
+func TestQueriesCheckDelegations(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newSetups(t, d)
+		dom, other := f.create(team, "mail.acme.example"), f.create(team, "other.example")
+		v := f.choose(team, dom.ID, domains.SetupDelegation)
+		f.choose(team, other.ID, domains.SetupCNAME)
+		awaited := func(want ...string) {
+			t.Helper()
+			if _, got, err := f.Zones(t.Context()); err != nil || !slices.Equal(got, want) {
+				t.Errorf("awaited are %v, %v, want %v", got, err, want)
+			}
+		}
+		awaited(dom.Name)
+		exec(t, d, `DELETE FROM jobs WHERE dedupe = $1 OR dedupe = $2`, dom.ID, other.ID)
+		for _, name := range []string{dom.Name, other.Name, "unknown.example", dom.Name} {
+			f.must(f.CheckDelegation(t.Context(), name))
+		}
+		for id, want := range map[string]int{dom.ID: 1, other.ID: 0} {
+			if all, _ := left(t, d, id); all != want {
+				t.Errorf("%d look-ups, want %d", all, want)
+			}
+		}
+		exec(t, d, `UPDATE jobs SET run_at = $2 WHERE dedupe = $1`, dom.ID, d.Now().Add(time.Hour).UnixMicro())
+		f.must(f.CheckDelegation(t.Context(), dom.Name))
+		var at int64
+		f.must(d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE dedupe = $1`, dom.ID).Scan(&at))
+		if at > d.Now().UnixMicro() {
+			t.Errorf("the look-up is due at %v", time.UnixMicro(at))
+		}
+		f.install(v.Records, true)
+		f.look(team, dom.ID)
+		awaited()
+	})
 }

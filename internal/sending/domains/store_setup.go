@@ -33,6 +33,14 @@ func domainsWithNames(ctx context.Context, r db.Reader, after string, limit int)
 	return db.Collect(rows, err, scan)
 }
 
+const selectToDelegate = `SELECT id, team_id FROM domains WHERE name = $1 AND setup = $2 AND NOT placeholder`
+
+// toDelegate returns the domain with a name, of any team, if its owner has chosen to delegate it.
+func toDelegate(ctx context.Context, r db.Reader, name string) (o owned, err error) {
+	err = r.QueryRow(ctx, selectToDelegate, name, SetupDelegation).Scan((*db.ID)(&o.id), (*db.ID)(&o.teamID))
+	return o, err
+}
+
 // zoneVersion is the version of a zone's content.
 type zoneVersion struct {
 	checksum string

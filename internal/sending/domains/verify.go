@@ -2,6 +2,7 @@ package domains
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,6 +67,21 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 		s.Queue.Insert(ctx, tx, j)
 	}
 	return err
+}
+
+// CheckDelegation makes a look-up due now for the domain with a name, if its owner has chosen to delegate it. It is
+// called when a resolver asks this installation's name servers about a domain whose delegation was not found.
+func (s *Service) CheckDelegation(ctx context.Context, name string) error {
+	o, err := toDelegate(ctx, s.DB.Reader, name)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find the domain %s: %w", name, err)
+	}
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		return s.checkNow(ctx, tx, &Domain{ID: o.id, TeamID: o.teamID})
+	})
 }
 
 // trustNew makes a look-up due after a change that added records to a verified domain, if TrustDomains is set. Without

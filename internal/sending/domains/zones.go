@@ -27,28 +27,34 @@ const (
 // Zones returns what this installation's name servers answer: the zone of each delegated domain, and the names of other
 // domains in the operator's zone. Zones contain the same records on every node.
 //
+// The second result has the names of domains that shall be delegated, but whose delegation was not found.
+//
 // Zones uses no network: the name servers answer nothing before the zones are there, so a look-up of a name in one of
 // them would wait for itself. What a look-up must find is stored by the job that verifies a domain.
 //
 // The serial number of a zone grows when the content changes. Zones stores it with a checksum of the content, so that
 // all nodes and restarted ones have the same number.
-func (s *Service) Zones(ctx context.Context) ([]nameserver.Zone, error) {
+func (s *Service) Zones(ctx context.Context) (zones []nameserver.Zone, awaited []string, err error) {
 	if s.c.DNSZone == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	operator := zoneBuilder{name: s.c.DNSZone}
-	var zones []nameserver.Zone
 	after, n := "", 0
 	for {
 		all, err := domainsWithNames(ctx, s.DB.Reader, after, zonePage)
 		if err != nil {
-			return nil, fmt.Errorf("read the domains that have zones: %w", err)
+			return nil, nil, fmt.Errorf("read the domains that have zones: %w", err)
 		}
 		made, err := s.zonesOf(ctx, all, &operator)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		zones = append(zones, made...)
+		for i := range all {
+			if d := &all[i]; d.setup() == SetupDelegation && !d.served() {
+				awaited = append(awaited, d.Name)
+			}
+		}
 		if n += len(all); len(all) < zonePage {
 			break
 		}
@@ -62,12 +68,12 @@ func (s *Service) Zones(ctx context.Context) ([]nameserver.Zone, error) {
 	z := operator.zone(s.nameServerZone())
 	version, err := db.FactIn(ctx, s.DB.Reader, factZone)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if z.Serial, err = s.operatorSerial(ctx, version, checksumOf(&z)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return append(zones, z), nil
+	return append(zones, z), awaited, nil
 }
 
 // nameServerZone returns the operator's zone without records.

@@ -49,13 +49,13 @@ func TestZones(t *testing.T) {
 		alias := f.create(otherTeam, "other.example")
 		aliasToken, _, _ := strings.Cut(f.choose(otherTeam, alias.ID, domains.SetupCNAME).Records[0].Value, ".")
 		v := f.choose(team, dom.ID, domains.SetupDelegation)
-		if zones, err := f.Zones(t.Context()); err != nil || len(zones) != 1 {
+		if zones, _, err := f.Zones(t.Context()); err != nil || len(zones) != 1 {
 			t.Errorf("before the delegation was seen: %v, %v", zones, err)
 		}
 		f.install(v.Records, true)
 		f.look(team, dom.ID)
 		token, _, _ := strings.Cut(v.Records[0].Value, ".")
-		zones, err := f.Zones(t.Context())
+		zones, _, err := f.Zones(t.Context())
 		f.must(err)
 		if len(zones) != 2 {
 			t.Fatalf("%d zones", len(zones))
@@ -83,7 +83,7 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 			t.Errorf("the zone %s has\n%s", zones[1].Name, got)
 		}
 
-		again, err := f.Zones(t.Context())
+		again, _, err := f.Zones(t.Context())
 		f.must(err)
 		if again[0].Serial != zones[0].Serial || again[1].Serial != zones[1].Serial || zones[0].Serial == 0 {
 			t.Errorf("without a change the serials are %d, %d and %d, %d", zones[0].Serial, again[0].Serial, zones[1].Serial,
@@ -91,7 +91,7 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 		}
 		dmarc.Value = "v=DMARC1; p=reject"
 		f.must(f.Delete(t.Context(), otherTeam, alias.ID))
-		changed, err := f.Zones(t.Context())
+		changed, _, err := f.Zones(t.Context())
 		f.must(err)
 		if changed[0].Serial <= zones[0].Serial || changed[1].Serial <= zones[1].Serial || len(changed[1].Records) != 0 {
 			t.Errorf("after changes the serials are %d, %d and %d, %d", zones[0].Serial, changed[0].Serial, zones[1].Serial,
@@ -100,7 +100,7 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 		f.Advised = append(f.Advised, func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
 			return nil, errors.New("a source is away")
 		})
-		failed, err := f.Zones(t.Context())
+		failed, _, err := f.Zones(t.Context())
 		f.must(err)
 		if lines(failed[0], token) != lines(changed[0], token) || failed[0].Serial != changed[0].Serial {
 			t.Errorf("after a source failed the zone has\n%s", lines(failed[0], token))
@@ -118,7 +118,7 @@ func TestZoneAfterCNAME(t *testing.T) {
 		f.signs(dom.ID, "s1")
 		f.install(f.choose(team, dom.ID, domains.SetupDelegation).Records, true)
 		f.look(team, dom.ID)
-		zones, err := f.Zones(t.Context())
+		zones, _, err := f.Zones(t.Context())
 		if err != nil || len(zones) != 2 {
 			t.Fatalf("%d zones: %v", len(zones), err)
 		}
@@ -151,7 +151,7 @@ func TestZonesWithoutASource(t *testing.T) {
 			f.look(of, dom.ID)
 		}
 		fails = true
-		zones, err := f.Zones(t.Context())
+		zones, _, err := f.Zones(t.Context())
 		if err != nil || len(zones) != 3 {
 			t.Fatalf("%d zones: %v", len(zones), err)
 		}

@@ -12,6 +12,9 @@
 // names such as TOKEN.ns1.ZONE, and the token shows which team's domain it is. No other zone may lie in the operator's
 // zone, or a customer could take over the names of others.
 //
+// A query about an awaited zone makes Run call [Deps.Check], at most once a minute per zone. Therefore, a domain whose
+// delegation was missing for a long time works soon after a resolver has found the new one.
+//
 // # Failures
 //
 // While the database is away, the last zones stay in use. An invalid record is left out of its zone, and a zone that is
@@ -66,8 +69,11 @@ type Config struct {
 // Deps holds what the service needs.
 type Deps struct {
 	// Content returns the zones of customers. A zone with the name Config.Zone contains the records that customers point
-	// to; of its other fields, only Serial counts.
-	Content func(ctx context.Context) ([]nameserver.Zone, error)
+	// to; of its other fields, only Serial counts. The second result has names of zones that are missing until somebody
+	// delegates them to this installation.
+	Content func(ctx context.Context) ([]nameserver.Zone, []string, error)
+	// Check looks up now whether an awaited zone is delegated. It must not wait for the look-up.
+	Check func(ctx context.Context, name string) error
 	// Publish makes the name server use a set of zones.
 	Publish func(*nameserver.Set)
 	Log     *slog.Logger
@@ -80,6 +86,8 @@ type Service struct {
 	Deps
 	c    Config
 	wake chan struct{}
+
+	queries queries // queries about awaited zones
 
 	compiled map[string]*nameserver.Compiled // by name; only Run uses it
 	dropped  map[string][]error              // invalid records of compiled zones, by name; only Run uses it
@@ -102,8 +110,8 @@ func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
 	}
-	return &Service{Deps: d, c: c, wake: make(chan struct{}, 1), compiled: map[string]*nameserver.Compiled{},
-		dropped: map[string][]error{}, logged: map[string]string{}}, nil
+	return &Service{Deps: d, c: c, wake: make(chan struct{}, 1), queries: newQueries(),
+		compiled: map[string]*nameserver.Compiled{}, dropped: map[string][]error{}, logged: map[string]string{}}, nil
 }
 
 // Changed makes Run read the zones again soon.
@@ -145,6 +153,9 @@ func (s *Service) Problem() error {
 
 // Run reads and publishes the zones until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	checks.Go(func() { s.checkAwaited(ctx) })
 	for {
 		began := time.Now()
 		s.refresh(ctx)
@@ -172,7 +183,7 @@ func (s *Service) sleep(ctx context.Context, d time.Duration, wake <-chan struct
 func (s *Service) refresh(ctx context.Context) {
 	read, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	content, err := s.Content(read)
+	content, awaited, err := s.Content(read)
 	if ctx.Err() != nil {
 		return
 	}
@@ -188,7 +199,8 @@ func (s *Service) refresh(ctx context.Context) {
 	if before.Err != nil {
 		s.Log.Info("the zones of the name server are read again", "zones", len(content))
 	}
-	set, bad := s.compile(content)
+	set, bad := s.compile(content, awaited)
+	s.queries.forget(s.Now())
 	s.Publish(set)
 	s.set(func(state *State) {
 		*state = State{Zones: set.Len(), Bad: bad, ReadAt: s.Now()}
@@ -203,7 +215,7 @@ func (s *Service) set(change func(*State)) {
 
 // compile validates the zones and returns those that are valid, with the operator's zone, and the number of zones and
 // records that are left out.
-func (s *Service) compile(content []nameserver.Zone) (set *nameserver.Set, bad int) {
+func (s *Service) compile(content []nameserver.Zone, awaited []string) (set *nameserver.Set, bad int) {
 	next, dropped := make(map[string]*nameserver.Compiled, len(content)+1), map[string][]error{}
 	all := make([]*nameserver.Compiled, 0, len(content)+1)
 	reasons := map[string]string{}
@@ -248,7 +260,7 @@ func (s *Service) compile(content []nameserver.Zone) (set *nameserver.Set, bad i
 	}
 	s.compiled, s.dropped = next, dropped
 	s.report(reasons)
-	set, err := nameserver.NewSet(all)
+	set, err := nameserver.NewSet(all, awaited...)
 	if err != nil { // duplicates were removed above
 		s.Log.Error("the zones of the name server are not a set", "error", err)
 	}

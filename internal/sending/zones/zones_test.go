@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,8 @@ type fixture struct {
 	content  []nameserver.Zone
 	err      error
 	readings int
+	awaited  []string
+	checked  []string // zones and the time of their checks
 	set      *nameserver.Set
 }
 
@@ -39,7 +43,7 @@ func start(t *testing.T, content ...nameserver.Zone) *fixture {
 			{"ns1.dns.host.example", []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}},
 			{"ns.other.example", []netip.Addr{netip.MustParseAddr("203.0.113.2")}}}},
 		zones.Deps{Content: f.read, Publish: func(s *nameserver.Set) { f.set = s }, Now: time.Now,
-			Log: slog.New(slog.NewTextHandler(&f.log, nil))})
+			Check: f.check, Log: slog.New(slog.NewTextHandler(&f.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +60,18 @@ func start(t *testing.T, content ...nameserver.Zone) *fixture {
 	return f
 }
 
-func (f *fixture) read(context.Context) ([]nameserver.Zone, error) {
+func (f *fixture) read(context.Context) ([]nameserver.Zone, []string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readings++
-	return f.content, f.err
+	return f.content, f.awaited, f.err
+}
+
+func (f *fixture) check(_ context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.checked = append(f.checked, name)
+	return f.err
 }
 
 // give replaces the content, with an error if err is not nil.
@@ -140,7 +151,7 @@ func TestDatabaseIsAwayAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t: t, err: errors.New("connection refused")}
 		s, err := zones.New(zones.Config{}, zones.Deps{Content: f.read, Publish: func(s *nameserver.Set) { f.set = s },
-			Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+			Now: time.Now, Check: f.check, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,6 +246,42 @@ func TestOperatorsZone(t *testing.T) {
 		synctest.Wait()
 		if f.set.Zone("dns.host.example") != z || f.State().Bad != 2 {
 			t.Errorf("after a further reading: state %+v", f.State())
+		}
+	})
+}
+
+// A query about an awaited zone causes a check, at most once a minute per zone.
+func TestQueriesAboutAwaitedZones(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		expect := func(want ...string) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if !slices.Equal(f.checked, want) {
+				t.Errorf("checked %v, want %v", f.checked, want)
+			}
+		}
+		f.Queried("a.example")
+		f.Queried("a.example")
+		f.Queried("b.example")
+		expect("a.example", "b.example")
+		f.Queried("a.example")
+		expect("a.example", "b.example")
+		f.give(errors.New("the database is away"))
+		time.Sleep(time.Minute)
+		f.Queried("a.example")
+		expect("a.example", "b.example", "a.example")
+		for i := range 300 {
+			f.Queried(fmt.Sprintf("n%d.example", i))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(f.checked); n < 100 || n > 110 {
+			t.Errorf("%d checks after a flood", n)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-var domainPage = pageOf("domain.html", "mta_sts.html")
+var domainPage = pageOf("domain.html", "mta_sts.html", "domain_keys.html")
 
 // domainView is the content of the page of one domain.
 type domainView struct {
@@ -169,14 +169,19 @@ var optional = map[string]bool{"dkim-ed25519": true, "tracking": true, "caa": tr
 // shortValue is the number of characters from which a value is cut in the middle.
 const shortValue = 120
 
+// shorten cuts a long value in the middle.
+func shorten(value string) string {
+	if len(value) <= shortValue {
+		return value
+	}
+	return value[:shortValue-32] + "…" + value[len(value)-16:]
+}
+
 func viewOf(r *domains.Record, d *domains.Domain, now time.Time) recordView {
-	v := recordView{Purpose: purposes[r.Key], Type: r.Type, Name: r.Name, FQDN: r.FQDN, Value: r.Value, Short: r.Value,
+	v := recordView{Purpose: purposes[r.Key], Type: r.Type, Name: r.Name, FQDN: r.FQDN, Value: r.Value, Short: shorten(r.Value),
 		Optional: optional[r.Key], State: recordState(r, d), Since: r.ChangedAt, Advice: r.Advice()}
 	if r.Priority != 0 {
 		v.Type = fmt.Sprintf("%s, priority %d", r.Type, r.Priority)
-	}
-	if len(v.Value) > shortValue {
-		v.Short = v.Value[:shortValue-32] + "…" + v.Value[len(v.Value)-16:]
 	}
 	if !r.Until.IsZero() {
 		v.Left = left(r.Until.Sub(now))

@@ -14,6 +14,8 @@ type setupView struct {
 	Advised  []advisedView
 	Advice   *domains.Advice
 	Problems []problemView
+	Keys     []dkimKeyView // DKIM keys; empty if nothing was signed with them
+	KeysText string        // what a rotation means for the owner of the domain
 }
 
 type setupChoice struct {
@@ -72,6 +74,7 @@ func (c *call) setupOf(domainID string) (*setupView, error) {
 			v.Problems = append(v.Problems, problemView{p, foundLines(p.Found)})
 		}
 	}
+	v.Keys, v.KeysText = dkimKeysOf(&s)
 	return v, nil
 }
 

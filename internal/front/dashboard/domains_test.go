@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/url"
 	"strconv"
 	"strings"
@@ -139,6 +140,35 @@ func TestDomainSetupPage(t *testing.T) {
 		}
 		viewer.says(at+"/setup", url.Values{"setup": {"records"}}, 403)
 		b.visitorOf(b.other.TeamID, teams.Owner).says(at+"/setup", url.Values{"setup": {"records"}}, 404)
+	})
+}
+
+// A member sees the DKIM keys of a domain on its page, and rotates them.
+func TestDomainKeys(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		// The records of new keys are not found, so the rotation does not go on.
+		b.Domains.Authoritative = func(context.Context, string) ([]domains.ServerAnswer, error) {
+			return []domains.ServerAnswer{{}}, nil
+		}
+		v, d := b.visitor(teams.Admin), b.domainOf(b.acme.TeamID)
+		at := "/app/domains/" + d.ID
+		rsa := b.Domains.Records(&d)[2]
+		v.shows(at, 200, "DKIM keys", "In use", rsa.FQDN, "Rotate keys")
+		v.says(at+"/keys/rotate", nil, 200, "New DKIM keys were made.", "Waits for its record",
+			"Add this record at your DNS provider.")
+		keys, err := b.Domains.DKIMKeys(t.Context(), &d)
+		b.must(err)
+		next := keys[len(keys)-1]
+		v.shows(at, 200, next.Name, `data-copy="`+next.Name, next.Selector)
+		v.says(at+"/keys/rotate", nil, 422, "are being rotated already")
+		v.says(at+"/keys/rotate", url.Values{"emergency": {"on"}}, 200, "New DKIM keys were made.", "Emergency")
+		viewer := b.visitor(teams.Viewer)
+		if text := viewer.shows(at, 200, "DKIM keys"); strings.Contains(text, "Rotate keys") {
+			t.Error("a viewer sees the button")
+		}
+		viewer.says(at+"/keys/rotate", nil, 403)
+		b.visitorOf(b.other.TeamID, teams.Owner).says(at+"/keys/rotate", nil, 404)
 	})
 }
 

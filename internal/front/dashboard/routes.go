@@ -79,6 +79,8 @@ func (p *Pages) routes() []route {
 			serve: (*call).verifyDomain},
 		{pattern: "POST /app/domains/{id}/setup", scope: teams.DomainsWrite, action: "domain.setup_changed",
 			serve: (*call).changeSetup},
+		{pattern: "POST /app/domains/{id}/keys/rotate", scope: teams.DomainsWrite, action: "domain.keys_rotated",
+			serve: (*call).rotateKeys},
 		{pattern: "POST /app/domains/{id}/claim", scope: teams.DomainsWrite, action: "domain.claim_verified",
 			serve: (*call).verifyClaim},
 		{pattern: "POST /app/domains/{id}/delete", scope: teams.DomainsWrite, action: "domain.deleted",

@@ -55,13 +55,16 @@ func (s *Service) checkOne(ctx context.Context, p *row) error {
 	}
 	d, err := s.p.Domains.Get(ctx, p.TeamID, p.DomainID)
 	if fault.KindOf(err) == fault.NotFound {
-		return nil // the row goes with the domain
+		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.withdraw(ctx, tx, p.TeamID, p.DomainID) })
 	}
 	if err != nil {
 		return err
 	}
 	var f findings
-	active := p.mode() != Off && !d.Placeholder && d.MayReceive()
+	if !d.Receiving || d.Placeholder {
+		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.withdraw(ctx, tx, p.TeamID, p.DomainID) })
+	}
+	active := p.mode() != Off && d.MayReceive()
 	if active {
 		if f, err = s.lookUp(ctx, &d, p); err != nil {
 			return err
@@ -108,6 +111,31 @@ func (s *Service) conclude(ctx context.Context, tx *db.Tx, d *domains.Domain, f 
 	if now := p.recordID(now); now != before || now != p.recordID(checked) {
 		s.changed(tx, d.ID)
 	}
+	return save(ctx, tx, p)
+}
+
+// withdraw replaces the policy of a domain that was deleted or does not receive any more by one of mode none, and deletes
+// that when no sender can have an earlier one. A policy that no sender has ever found is deleted at once.
+func (s *Service) withdraw(ctx context.Context, tx *db.Tx, teamID, domainID string) error {
+	if err := lock(ctx, tx, domainID); err != nil {
+		return err
+	}
+	p, err := find(ctx, tx.Reader, teamID, domainID)
+	if err != nil || p == nil {
+		return err
+	}
+	now := s.c.Now()
+	if p.mode() != Off {
+		p.apply(Change{Mode: Off}, "", nil, now)
+		p.renew(now)
+		s.changed(tx, domainID)
+	}
+	if !p.LeadsHere || !now.Before(p.ObsoleteAt) {
+		remove(ctx, tx, p)
+		s.changed(tx, domainID)
+		return nil
+	}
+	p.CheckedAt, p.CheckAt = now, p.nextCheck(now)
 	return save(ctx, tx, p)
 }
 

@@ -13,8 +13,9 @@
 // policy for [keepHost], so that senders with older DNS answers can deliver. A host that appears is added at the next
 // check. The inbound host of the installation is always in the policy.
 //
-// Only a domain that may receive mail, and whose team is not suspended, has a policy for strangers. A row belongs to the
-// domain's row and is deleted with it.
+// Only a domain that may receive mail, and whose team is not suspended, has a policy for strangers. The policy of a
+// domain that is deleted or stops receiving is removed in the way above, too: at once, senders get a policy of mode none.
+// If another team adds the domain, the policy of that team takes its place.
 //
 // # Failures
 //
@@ -129,6 +130,7 @@ type host struct {
 // row is a policy in the database.
 type row struct {
 	DomainID, TeamID string
+	Name             string // of the domain
 	Mode             mtasts.Mode
 	MaxAge           time.Duration
 	Hosts            []host

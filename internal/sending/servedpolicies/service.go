@@ -107,7 +107,7 @@ func (s *Service) Set(ctx context.Context, teamID, domainID string, c Change) (P
 		}
 		now := s.c.Now()
 		if p == nil {
-			p = &row{DomainID: domainID, TeamID: teamID}
+			p = &row{DomainID: domainID, TeamID: teamID, Name: d.Name}
 		}
 		p.apply(c, own, mx, now)
 		p.renew(now)
@@ -332,19 +332,25 @@ func (s *Service) at(ctx context.Context, name string) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !r.CatchAll { // the domain may not receive mail
-		return nil, ErrNoPolicy
+	if r.CatchAll { // the domain may receive mail, or could a moment ago
+		p, err := findServed(ctx, s.p.DB.Reader, r.TeamID, r.DomainID)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			off, err := s.p.Suspended(ctx, r.TeamID)
+			if err != nil || off {
+				return nil, orNoPolicy(err)
+			}
+			return p, nil
+		}
 	}
-	p, err := find(ctx, s.p.DB.Reader, r.TeamID, r.DomainID)
-	if err != nil {
-		return nil, err
-	}
-	if p == nil {
-		return nil, ErrNoPolicy
-	}
-	if off, err := s.p.Suspended(ctx, r.TeamID); err != nil || off {
+	p, err := findWithdrawn(ctx, s.p.DB.Reader, domain)
+	if err != nil || p == nil {
 		return nil, orNoPolicy(err)
 	}
+	p.Mode, p.MaxAge = mtasts.None, noneAge // the next check stores that
+	p.Body = p.policy().Text()
 	return p, nil
 }
 

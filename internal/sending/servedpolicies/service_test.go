@@ -175,7 +175,7 @@ func TestWhoServes(t *testing.T) {
 		on, off := true, false
 		f.Must(f.Domains.Update(ctx, f.Acme.TeamID, f.domain.ID, domains.Change{
 			Capabilities: domains.Capabilities{Sending: &on, Receiving: &off}}))
-		f.expectBody("")
+		f.expectBody("") // no sender has found the policy yet
 		if p := f.check(); len(p.Problems) > 0 {
 			t.Errorf("a domain that does not receive has the problems %+v", p.Problems)
 		}

@@ -13,14 +13,14 @@ import (
 )
 
 const columns = `domain_id, team_id, mode, max_age, hosts, body, policy_id, former_id, announce_at, obsolete_at,
-	testing_since, leads_here, check_at, checked_at, changed_at, watch`
+	testing_since, leads_here, check_at, checked_at, changed_at, watch, name`
 
 func scan(r db.Row) (*row, error) {
 	var p row
 	var mode, hosts, found string
 	var age, announce, obsolete, testing, check, checked, changed int64
 	err := r.Scan((*db.ID)(&p.DomainID), (*db.ID)(&p.TeamID), &mode, &age, &hosts, &p.Body, &p.ID, &p.FormerID, &announce,
-		&obsolete, &testing, &p.LeadsHere, &check, &checked, &changed, &found)
+		&obsolete, &testing, &p.LeadsHere, &check, &checked, &changed, &found, &p.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +49,40 @@ func find(ctx context.Context, r db.Reader, teamID, domainID string) (*row, erro
 	return p, nil
 }
 
+// findServed is like find, but returns nil if the domain was deleted or does not receive any more.
+func findServed(ctx context.Context, r db.Reader, teamID, domainID string) (*row, error) {
+	p, err := find(ctx, r, teamID, domainID)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	var receives bool
+	err = r.QueryRow(ctx, `SELECT COUNT(*) > 0 FROM domains WHERE id = $1 AND team_id = $2 AND receiving`,
+		db.ID(domainID), db.ID(teamID)).Scan(&receives)
+	if err != nil {
+		return nil, fmt.Errorf("read whether domain %s receives: %w", domainID, err)
+	}
+	if !receives {
+		return nil, nil
+	}
+	return p, nil
+}
+
+// findWithdrawn returns the policy of a domain that was deleted or no longer receives, or nil if there is none that senders
+// could find. If there are several, it is the one whose copies expire last. No team is named, because the domain may
+// belong to none.
+func findWithdrawn(ctx context.Context, r db.Reader, name string) (*row, error) {
+	p, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM served_policies p WHERE p.name = $1 AND p.leads_here AND NOT EXISTS
+		(SELECT 1 FROM domains d WHERE d.id = p.domain_id AND d.receiving AND NOT d.placeholder)
+		ORDER BY obsolete_at DESC LIMIT 1`, name))
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the withdrawn policy of %s: %w", name, err)
+	}
+	return p, nil
+}
+
 // lock serializes the transactions that change a domain's policy, because each of them writes the whole row.
 func lock(ctx context.Context, tx *db.Tx, domainID string) error {
 	if err := tx.Serialize(ctx, "served policy "+domainID); err != nil {
@@ -68,7 +102,7 @@ func save(ctx context.Context, tx *db.Tx, p *row) error {
 		return fmt.Errorf("encode the state of a served policy: %w", err)
 	}
 	tx.Queue(ctx, `INSERT INTO served_policies (`+columns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 		ON CONFLICT (domain_id) DO UPDATE SET mode = excluded.mode, max_age = excluded.max_age, hosts = excluded.hosts,
 		body = excluded.body, policy_id = excluded.policy_id, former_id = excluded.former_id,
 		announce_at = excluded.announce_at, obsolete_at = excluded.obsolete_at, testing_since = excluded.testing_since,
@@ -76,7 +110,7 @@ func save(ctx context.Context, tx *db.Tx, p *row) error {
 		changed_at = excluded.changed_at, watch = excluded.watch WHERE served_policies.team_id = excluded.team_id`,
 		db.ID(p.DomainID), db.ID(p.TeamID), string(p.Mode), int64(p.MaxAge/time.Second), string(hosts), p.Body, p.ID,
 		p.FormerID, db.Micros(p.AnnounceAt), db.Micros(p.ObsoleteAt), db.Micros(p.TestingSince), p.LeadsHere,
-		db.Micros(p.CheckAt), db.Micros(p.CheckedAt), db.Micros(p.ChangedAt), string(found))
+		db.Micros(p.CheckAt), db.Micros(p.CheckedAt), db.Micros(p.ChangedAt), string(found), p.Name)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -290,6 +291,9 @@ func (s *Service) apply(ctx context.Context, tx *db.Tx, d *Domain, keys []key, s
 	}
 	for i := range o.sign {
 		deleteKey(ctx, tx, &o.sign[i])
+		if d.unpublished(o.sign[i].algorithm) {
+			s.lookUpAgain(ctx, tx, d, "dkim-ed25519")
+		}
 		old, err := s.signWith(d, &o.sign[i], now)
 		if err != nil {
 			return nil, err
@@ -314,6 +318,18 @@ func (s *Service) apply(ctx context.Context, tx *db.Tx, d *Domain, keys []key, s
 	}
 	return o.keys, s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID,
 		Data: *d})
+}
+
+// lookUpAgain forgets what was found of a record, if the former set-up of the domain has it.
+func (s *Service) lookUpAgain(ctx context.Context, tx *db.Tx, d *Domain, recordKey string) {
+	for _, r := range s.c.recordsInUse(d) {
+		if r.Key == recordKey {
+			d.checks = maps.Clone(d.checks)
+			delete(d.checks, recordKey)
+			*d = restart(*d, []Record{r}, tx.Now())
+			saveDomain(ctx, tx, d)
+		}
+	}
 }
 
 // signWith makes a next key the one that signs, and returns the key that has signed before.

@@ -267,6 +267,44 @@ func TestOwnerIsAskedForRecords(t *testing.T) {
 	})
 }
 
+// If the set-up is changed during an emergency rotation, the new keys are kept with selectors of the new set-up.
+func TestEmergencySurvivesAChangeOfTheSetup(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := newZone()
+		s, _, _ := build(t, d, dns, domains.Config{DNSZone: "dns.test"})
+		dom := verified(t, s, d, dns, "acme.example")
+		if _, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, true); err != nil {
+			t.Fatal(err)
+		}
+		before := keysIn(t, s, dom.ID, domains.KeyNext)
+		// The domain sends with the new set-up, and its former one is still in use.
+		exec(t, d, `UPDATE domains SET setup = 'cname', former_setup = 'records', setup_token = 'token', checks = $1`,
+			`{"cname-rp":{"status":"verified"},"cname-s1":{"status":"verified"},"cname-s2":{"status":"verified"},
+			"mx":{"status":"verified"},"spf":{"status":"verified"},"dkim":{"status":"verified"},
+			"dkim-ed25519":{"status":"verified"}}`)
+		rotateStep(t, s, d, dom.ID)
+		next := keysIn(t, s, dom.ID, domains.KeyNext)
+		if len(next) != 1 || next[0].Value != before[0].Value || next[0].Selector != "s2" {
+			t.Fatalf("before %+v, after %+v", before, next)
+		}
+		dns.publish(next)
+		until(t, s, d, dom.ID, domains.KeyNext)
+		if got := signers(t, s, dom.ID); !slices.Equal(got, []string{"s2"}) {
+			t.Errorf("it signs with %s", got)
+		}
+		// The former Ed25519 key signs no more either, and the new one not before its record is found.
+		exec(t, d, `UPDATE domains SET setup = 'records', former_setup = ''`)
+		d.Hint("domains", dom.ID)
+		if got := signers(t, s, dom.ID); len(got) != 1 {
+			t.Errorf("it signs with %s", got)
+		}
+		if in := keysIn(t, s, dom.ID, domains.KeySigning); len(in) != 2 || in[1].Value != before[1].Value {
+			t.Errorf("%+v, want %+v", in, before)
+		}
+	})
+}
+
 // In an emergency, the old record is revoked an hour after the last signature with its key.
 func TestEmergencyRotation(t *testing.T) {
 	t.Parallel()

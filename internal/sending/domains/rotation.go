@@ -18,7 +18,8 @@ import (
 // # Invariants
 //
 //   - A key signs only after a look-up has just found its record at the authoritative servers, and none of the look-ups
-//     of the waiting time before missed it.
+//     of the waiting time before missed it. The exception is a key whose record the set-up does not publish, because
+//     no email is signed with it.
 //   - The record of a key that signs, or has signed within the waiting time of retired keys, is published.
 //   - Waiting times are sums of the intervals between steps. A step counts at most the planned interval, and waiting times
 //     are longer than required by at least that interval. A clock that jumps forward once during a waiting time therefore
@@ -137,13 +138,15 @@ type outcome struct {
 
 // step returns what happens to the keys of a domain after look-ups of the records of its next keys.
 func (c *Config) step(d *Domain, keys []key, seen map[string]sighting, now time.Time) (o outcome) {
+	keys, deleted, moved := c.fitKeys(d, keys, now)
+	o.deleted = deleted
 	for _, k := range keys {
 		switch s, asked := seen[k.id]; {
-		case k.state == KeyNext && (!d.fits(k.selector, k.algorithm) || !k.emergency && !d.publishesNext()):
-			o.deleted = append(o.deleted, k)
+		case k.state == KeyNext && d.unpublished(k.algorithm):
+			o.sign = append(o.sign, k) // It signs no email with this set-up.
 			continue
 		case k.state == KeyNext:
-			if asked && c.look(&k, s, now) {
+			if asked && !moved[k.id] && c.look(&k, s, now) {
 				o.sign = append(o.sign, k)
 				continue
 			}
@@ -162,6 +165,38 @@ func (c *Config) step(d *Domain, keys []key, seen map[string]sighting, now time.
 		o.keys = append(o.keys, k)
 	}
 	return o
+}
+
+// fitKeys returns the keys that stay after the domain's set-up may have changed. Next keys that do not fit the set-up are
+// deleted. In an emergency they must not be lost, because the keys in use would go on signing. They are moved to another
+// selector then, and their waiting time begins again.
+func (c *Config) fitKeys(d *Domain, keys []key, now time.Time) (kept, deleted []key, moved map[string]bool) {
+	kept, moved = slices.Clone(keys), map[string]bool{}
+	for _, k := range keys {
+		fits := d.unpublished(k.algorithm) || d.fits(k.selector)
+		switch {
+		case k.state != KeyNext || fits && d.publishesNext():
+			continue
+		case !k.emergency:
+			deleted = append(deleted, k)
+			kept = slices.DeleteFunc(kept, func(other key) bool { return other.id == k.id })
+			continue
+		case fits:
+			continue
+		}
+		selector := c.selector(d, keys, true)
+		kept = slices.DeleteFunc(kept, func(other key) bool {
+			if other.selector == selector {
+				deleted = append(deleted, other)
+			}
+			return other.selector == selector
+		})
+		at := slices.IndexFunc(kept, func(other key) bool { return other.id == k.id })
+		k.selector, k.reused = selector, slices.Contains(cnameSelectors, selector)
+		k.createdAt, k.stateAt, k.seenAt, k.waited, k.ttl = now, now, time.Time{}, 0, 0
+		kept[at], moved[k.id] = k, true
+	}
+	return kept, deleted, moved
 }
 
 // look applies a look-up to a next key, and reports whether the key may sign.
@@ -196,12 +231,17 @@ func (d *Domain) keySetup() string { return cmp.Or(d.sendingSetup(), d.setup()) 
 // signing returns the selectors with which the domain signs.
 func (c *Config) signing(d *Domain) (rsa, ed25519 string) { return c.selectorsIn(d.keySetup(), d) }
 
-// fits reports whether a key can sign with the domain's set-up under the selector at which its record is looked up.
-func (d *Domain) fits(selector, algorithm string) bool {
+// unpublished reports whether the domain's set-up publishes no keys of an algorithm, so that they sign no email.
+func (d *Domain) unpublished(algorithm string) bool {
+	return d.keySetup() == SetupCNAME && algorithm == algorithmEd25519
+}
+
+// fits reports whether the domain's set-up publishes keys with a selector.
+func (d *Domain) fits(selector string) bool {
 	alias := slices.Contains(cnameSelectors, selector)
 	switch d.keySetup() {
 	case SetupCNAME:
-		return alias && algorithm == algorithmRSA
+		return alias
 	case SetupRecords:
 		return !alias
 	}
@@ -245,14 +285,14 @@ func nextKey(keys []key, algorithm string) *key {
 }
 
 // algorithms returns the algorithms of the keys that a new rotation makes. Keys that do not sign, because their record
-// is not published, are replaced only in an emergency.
+// is not published, are replaced only in an emergency: they would sign after a change of the set-up.
 func (d *Domain) algorithms(keys []key, emergency bool) []string {
 	all := []string{algorithmRSA}
 	used := d.keySetup() == SetupDelegation || d.found("dkim-ed25519")
-	if d.keySetup() == SetupCNAME || !d.Sending {
+	if !d.Sending {
 		return all
 	}
-	if emergency || used && nextKey(keys, algorithmEd25519) == nil {
+	if emergency || used && !d.unpublished(algorithmEd25519) && nextKey(keys, algorithmEd25519) == nil {
 		all = append(all, algorithmEd25519)
 	}
 	return all
@@ -313,7 +353,9 @@ func (c *Config) begin(d *Domain, keys, made []key, emergency bool, now time.Tim
 	for _, k := range made {
 		k.domainID, k.teamID, k.state, k.emergency = d.ID, d.TeamID, KeyNext, emergency
 		k.createdAt, k.stateAt, k.steppedAt = now, now, now
-		k.selector = c.selector(d, kept, emergency)
+		if k.selector = c.selector(d, kept, emergency); d.unpublished(k.algorithm) {
+			k.selector = newSelector()
+		}
 		kept = slices.DeleteFunc(kept, func(old key) bool {
 			same := old.selector == k.selector
 			gone := same || old.state == KeyNext && old.algorithm == k.algorithm

@@ -90,7 +90,7 @@ func (w *world) step() {
 	w.keys = o.keys
 	for _, k := range o.sign {
 		since, ok := w.seenFor[k.id]
-		if !ok || !k.emergency && w.real.Sub(since) < 2*k.ttl {
+		if ok = ok || w.d.unpublished(k.algorithm); !ok || !k.emergency && w.real.Sub(since) < 2*k.ttl {
 			w.t.Errorf("%s signs although it is seen since %v (%v)", k.id, w.real.Sub(since), ok)
 		}
 		w.sign(k)
@@ -289,7 +289,7 @@ func TestEmergency(t *testing.T) {
 	w = newWorld(t, SetupCNAME, false)
 	w.step()
 	w.begin(true) // s1 is published with another key
-	if len(w.keys) != 1 || w.keys[0].id != "key2" || w.keys[0].selector != "s1" || !w.keys[0].reused {
+	if len(w.keys) != 2 || w.keys[0].id != "key2" || w.keys[0].selector != "s1" || !w.keys[0].reused {
 		t.Fatalf("the key that waited is not replaced: %+v", w.keys)
 	}
 	began = w.real
@@ -299,9 +299,42 @@ func TestEmergency(t *testing.T) {
 	}
 	w.run(time.Minute, func() bool { return false })
 	w.begin(true) // s2 is retired
-	if i := slices.IndexFunc(w.keys, func(k key) bool { return k.state == KeyNext }); len(w.keys) != 1 ||
+	if i := slices.IndexFunc(w.keys, func(k key) bool { return k.state == KeyNext }); i < 0 ||
 		w.keys[i].selector != "s2" || !w.keys[i].reused {
 		t.Errorf("%+v", w.keys)
+	}
+}
+
+// After each change of the set-up in the middle of an emergency rotation, the new keys are kept, sign in the end, and the
+// former ones are revoked. Keys of other rotations are dropped if they do not fit.
+func TestSetupChangesDuringARotation(t *testing.T) {
+	t.Parallel()
+	for _, from := range setups {
+		for _, to := range setups {
+			for _, emergency := range []bool{false, true} {
+				name := fmt.Sprintf("%s to %s, emergency %v", from, to, emergency)
+				w := newWorld(t, from, emergency)
+				w.answers = func(*key) sighting { return sighting{absent, 0} }
+				w.step()
+				next := nextKey(w.keys, algorithmRSA).record
+				w.d.Setup = to
+				w.step()
+				if k := nextKey(w.keys, algorithmRSA); k == nil {
+					if fits := (from == SetupCNAME) == (to == SetupCNAME) || to == SetupDelegation; fits || emergency {
+						t.Errorf("%s: the key is lost", name)
+					}
+					continue
+				} else if k.record != next || !w.d.fits(k.selector) {
+					t.Errorf("%s: %+v", name, k)
+				}
+				w.answers = func(*key) sighting { return sighting{present, time.Hour} }
+				w.run(24*time.Hour, func() bool { return !w.state(KeyNext) })
+				w.run(60*24*time.Hour, func() bool { return !w.state(KeyRetired) })
+				if w.state(KeyNext) || w.state(KeyRetired) || emergency && w.d.ed25519.selector == "" {
+					t.Errorf("%s: %+v", name, w.keys)
+				}
+			}
+		}
 	}
 }
 

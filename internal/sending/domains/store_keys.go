@@ -69,8 +69,9 @@ func insertKey(ctx context.Context, tx *db.Tx, k *key) {
 // saveKey stores the columns of a key that the steps of a rotation change.
 func saveKey(ctx context.Context, tx *db.Tx, k *key) {
 	tx.Queue(ctx, `UPDATE domain_keys SET state = $3, emergency = $4, state_at = $5, seen_at = $6, stepped_at = $7,
-		waited = $8, ttl = $9 WHERE id = $1 AND team_id = $2`, db.ID(k.id), db.ID(k.teamID), string(k.state), k.emergency,
-		db.Micros(k.stateAt), db.Micros(k.seenAt), db.Micros(k.steppedAt), k.waited.Microseconds(), int64(k.ttl/time.Second))
+		waited = $8, ttl = $9, selector = $10, reused = $11, created_at = $12 WHERE id = $1 AND team_id = $2`, db.ID(k.id),
+		db.ID(k.teamID), string(k.state), k.emergency, db.Micros(k.stateAt), db.Micros(k.seenAt), db.Micros(k.steppedAt),
+		k.waited.Microseconds(), int64(k.ttl/time.Second), k.selector, k.reused, db.Micros(k.createdAt))
 }
 
 func deleteKey(ctx context.Context, tx *db.Tx, k *key) {

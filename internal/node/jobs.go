@@ -46,7 +46,8 @@ func (n *Node) registerJobs() {
 // Jobs are deleted first, so that no new work begins. Counters are deleted after the events that they count, and
 // imports are deleted before the contacts that they write.
 func (n *Node) TeamErasers() []teams.Eraser {
-	return []teams.Eraser{n.Queue.EraseTeam, n.Domains.EraseTeam, n.Reports.EraseTeam, n.Webhooks.EraseTeam, n.Emails.EraseTeam,
+	return []teams.Eraser{n.Queue.EraseTeam, n.Domains.EraseTeam, n.ServedPolicies.EraseTeam, n.Reports.EraseTeam,
+		n.Webhooks.EraseTeam, n.Emails.EraseTeam,
 		n.Broadcasts.EraseTeam, n.Automations.EraseTeam,
 		n.Templates.EraseTeam, n.Contents.EraseTeam, n.Receiving.EraseTeam, n.Forwards.EraseTeam, n.Suppressions.EraseTeam,
 		n.EventStream.EraseTeam, n.Metrics.EraseTeam, n.Quotas.EraseTeam, n.Imports.EraseTeam, n.Contacts.EraseTeam,

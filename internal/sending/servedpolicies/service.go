@@ -354,6 +354,16 @@ func (s *Service) at(ctx context.Context, name string) (*row, error) {
 	return p, nil
 }
 
+// EraseTeam deletes the policies of a deleted team. Those of which senders may have copies are withdrawn: their rows stay
+// until the copies expire, and belong to no team.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return releaseSome(ctx, tx, teamID) })
+	if err != nil {
+		return fmt.Errorf("erase the served policies of team %s: %w", teamID, err)
+	}
+	return nil
+}
+
 func orNoPolicy(err error) error {
 	if err != nil {
 		return err

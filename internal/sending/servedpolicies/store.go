@@ -114,6 +114,19 @@ func save(ctx context.Context, tx *db.Tx, p *row) error {
 	return nil
 }
 
+// releaseSome deletes or releases a batch of a team's rows, and returns how many.
+func releaseSome(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	const some = ` domain_id IN (SELECT domain_id FROM served_policies WHERE team_id = $1 ORDER BY domain_id LIMIT $2)`
+	deleted, err := tx.Exec(ctx, `DELETE FROM served_policies WHERE team_id = $1 AND NOT leads_here AND`+some,
+		db.ID(teamID), checkBatch)
+	if err != nil {
+		return 0, err
+	}
+	released, err := tx.Exec(ctx, `UPDATE served_policies SET team_id = $3 WHERE team_id = $1 AND`+some, db.ID(teamID),
+		checkBatch, db.OrNoID(""))
+	return deleted + released, err
+}
+
 // remove deletes a row.
 func remove(ctx context.Context, tx *db.Tx, p *row) {
 	tx.Queue(ctx, `DELETE FROM served_policies WHERE domain_id = $1 AND team_id = $2`, db.ID(p.DomainID), db.ID(p.TeamID))

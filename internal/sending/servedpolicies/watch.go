@@ -3,6 +3,8 @@ package servedpolicies
 import (
 	"slices"
 	"time"
+
+	"github.com/postrider/postrider/internal/mail/mtasts"
 )
 
 // Problem is what keeps senders from obeying the policy of a domain.
@@ -92,7 +94,7 @@ func (r *row) nextCheck(now time.Time) time.Time {
 		wait = pendingEvery
 	case unsettled && (r.Watch.Worked || age < patience):
 		wait = brokenEvery
-	case r.Mode == "enforce":
+	case r.Mode == mtasts.Enforce:
 		wait = enforceEvery
 	}
 	next := now.Add(wait)

@@ -136,6 +136,8 @@ var acts = map[string]string{
 	"policy forget":   "tls_policy.forgotten",
 	"policy next-key": "mail_key.change_started",
 
+	"policy next-key --cancel": "mail_key.change_canceled",
+
 	"domains rotate-keys": "domain.keys_rotated",
 }
 

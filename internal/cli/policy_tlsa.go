@@ -134,11 +134,17 @@ func defineNextKey(flags *pflag.FlagSet) action {
 	cancel := flags.Bool("cancel", false, "end a change that was started; the next key stays the same")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		host := strings.ToLower(strings.TrimSuffix(words[0], "."))
+		if *ttl <= 0 {
+			return usageError("--ttl must be a lifetime such as 1h")
+		}
+		if *cancel {
+			ctx = recorded(ctx, "policy next-key --cancel")
+		}
 		if err := n.ChangeMailKey(ctx, host, *ttl, *cancel); err != nil {
 			return err
 		}
 		text := "the next key of " + printable(host) + " is used after its TLSA record was published for " +
-			(2 * *ttl).String() + "; `postrider policy tlsa` shows the record"
+			(2 * *ttl).String() + ", or longer if its lifetime in the DNS is longer; `postrider policy tlsa` shows the record"
 		if *cancel {
 			text = "the change of the key of " + printable(host) + " was cancelled"
 		}

@@ -95,31 +95,35 @@ func (n *Node) MailTLSA(ctx context.Context) (all []MailTLSA, err error) {
 			continue
 		}
 		x := MailTLSA{MailKey: k}
-		x.Published, x.Zone, _ = n.lookUpTLSA(ctx, k.Host) // without an answer, the zone is unknown
+		var found certs.Published
+		found, x.Zone, _ = n.lookUpTLSA(ctx, k.Host) // without an answer, the zone is unknown
+		x.Published = found.Records
 		x.Problem = tlsaProblem(&x, now)
 		all = append(all, x)
 	}
 	return all, nil
 }
 
-// lookUpTLSA returns the TLSA records of a mail host, and whether its zone is signed. An error means that the records are
-// unknown.
-func (n *Node) lookUpTLSA(ctx context.Context, host string) (found []dane.Record, zone string, err error) {
+// lookUpTLSA returns the TLSA records of a mail host with their lifetime, and whether its zone is signed. An error means
+// that the records are unknown.
+func (n *Node) lookUpTLSA(ctx context.Context, host string) (p certs.Published, zone string, err error) {
 	dns, ok := n.DNS.(resolve.Secure)
 	if !ok {
-		return nil, ZoneUnknown, nil
+		return p, ZoneUnknown, nil
 	}
 	a, err := dns.TLSA(ctx, "_25._tcp."+host)
 	none := errors.Is(err, resolve.ErrNotFound)
+	p.Records, p.TTL = a.Records, a.TTL
 	switch {
 	case err != nil && !none:
-		return nil, ZoneUnknown, err
+		return p, ZoneUnknown, err
 	case err == nil && a.Secure, none && resolve.IsSecure(err):
-		return a.Records, ZoneSigned, nil
+		return p, ZoneSigned, nil
 	case !n.validates(ctx):
-		return a.Records, ZoneUnknown, nil
+		return p, ZoneUnknown, nil
 	}
-	return a.Records, ZoneUnsigned, nil
+	p.Useless = true
+	return p, ZoneUnsigned, nil
 }
 
 // validates reports whether a DNS server of this node validates signatures.
@@ -137,8 +141,8 @@ func (n *Node) validates(ctx context.Context) bool {
 func (n *Node) publishedTLSA(ctx context.Context, host string) (certs.Published, error) {
 	ctx, cancel := context.WithTimeout(ctx, tlsaTime)
 	defer cancel()
-	found, zone, err := n.lookUpTLSA(ctx, host)
-	return certs.Published{Records: found, Useless: zone == ZoneUnsigned || len(found) == 0}, err
+	p, _, err := n.lookUpTLSA(ctx, host)
+	return p, err
 }
 
 // tlsaProblem returns why senders that obey the TLSA records of a host send it no mail, or "".

@@ -40,6 +40,7 @@ type Answer[T any] struct {
 	// Secure is whether a server that DNS believes after a self-check has authenticated the records and each alias that
 	// led to them.
 	Secure bool
+	TTL    time.Duration // remaining lifetime when the answer came; only of TLSA records
 }
 
 // ErrBogus is an ErrTemporary: a DNS server found that the signatures of the answer are wrong (DNSSEC). Either the
@@ -166,6 +167,7 @@ func (d *DNS) tlsa(ctx context.Context, name string) (Answer[TLSA], time.Duratio
 		return TLSA{Usage: rr.Usage, Selector: rr.Selector, Matching: rr.MatchingType, Data: data}
 	})
 	observe(d, "tlsa", a, err)
+	a.TTL = ttl
 	return a, d.keep(ttl), err
 }
 

@@ -36,7 +36,8 @@ const (
 // Published is what the DNS says about the TLSA records of a mail host.
 type Published struct {
 	Records []dane.Record
-	// Useless means that senders ignore records of this host, because its zone is not signed (DNSSEC), or that it has none.
+	TTL     time.Duration // remaining lifetime of the records; 0 if it is unknown
+	// Useless means that senders ignore records of this host, because its zone is not signed (DNSSEC).
 	Useless bool
 }
 
@@ -62,8 +63,9 @@ type MailKey struct {
 type nextKey struct {
 	Key         string    `json:"key"` // PEM
 	ChangeAsked time.Time `json:"change_asked,omitzero"`
-	TTL         int64     `json:"ttl,omitzero"`        // seconds
-	SeenSince   time.Time `json:"seen_since,omitzero"` // all look-ups since have found its record
+	TTL         int64     `json:"ttl,omitzero"`          // seconds
+	SeenSince   time.Time `json:"seen_since,omitzero"`   // all look-ups since have found its record
+	AbsentSince time.Time `json:"absent_since,omitzero"` // all look-ups since have found that the host has no records
 }
 
 func (k *nextKey) ttl() time.Duration { return time.Duration(k.TTL) * time.Second }
@@ -203,12 +205,16 @@ func (m *Manager) addNext(ctx context.Context, k *MailKey) error {
 	k.ChangeAsked, k.TTL = n.ChangeAsked, n.ttl()
 	if !n.SeenSince.IsZero() {
 		k.UseAfter = n.SeenSince.Add(2 * k.TTL)
+	} else if !n.AbsentSince.IsZero() {
+		k.UseAfter = n.AbsentSince.Add(k.TTL)
 	}
 	return err
 }
 
 // ChangeKey starts the change of a mail host's key. A node uses the next key after its TLSA record was published for two
-// of its lifetimes, or at once if the host has no TLSA records that senders obey. A TTL of 0 means DefaultTTL.
+// of its lifetimes. If the host has no records, it waits for one lifetime, in which senders may know earlier records. If
+// senders ignore the records of its zone, it does not wait. The lifetime is the longest one that was seen in the DNS, and
+// at least ttl; 0 means DefaultTTL.
 func (m *Manager) ChangeKey(ctx context.Context, host string, ttl time.Duration) error {
 	if err := m.checkChange(host); err != nil {
 		return err
@@ -223,7 +229,7 @@ func (m *Manager) ChangeKey(ctx context.Context, host string, ttl time.Duration)
 		if k.ChangeAsked.IsZero() {
 			k.ChangeAsked = m.o.DB.Now()
 		}
-		k.TTL, k.SeenSince = int64(ttl/time.Second), time.Time{}
+		k.TTL, k.SeenSince, k.AbsentSince = int64(ttl/time.Second), time.Time{}, time.Time{}
 		return m.storeNext(ctx, host, k)
 	})
 }
@@ -238,7 +244,7 @@ func (m *Manager) CancelKeyChange(ctx context.Context, host string) error {
 		if k.ChangeAsked.IsZero() {
 			return fault.Invalidf("host", "No change of the key of %s was started.", host)
 		}
-		k.ChangeAsked, k.SeenSince = time.Time{}, time.Time{}
+		k.ChangeAsked, k.SeenSince, k.AbsentSince = time.Time{}, time.Time{}, time.Time{}
 		return m.storeNext(ctx, host, k)
 	})
 }
@@ -303,20 +309,36 @@ func (m *Manager) isPublished(ctx context.Context, host string, k *nextKey) (boo
 	if err != nil {
 		return false, err
 	}
-	now := m.o.DB.Now()
-	found := slices.ContainsFunc(p.Records, func(r dane.Record) bool { return r.String() == next.String() })
+	now, before := m.o.DB.Now(), *k
+	k.observe(p, next, now)
 	switch {
-	case !found && k.SeenSince.IsZero():
-		return false, nil
-	case !found:
-		k.SeenSince = time.Time{}
+	case *k != before:
+		if before.SeenSince.IsZero() && !k.SeenSince.IsZero() {
+			m.o.Log.Info("the TLSA record of the next key is published", "host", host, "used_after", now.Add(2*k.ttl()))
+		}
 		return false, m.storeNext(ctx, host, k)
-	case k.SeenSince.IsZero():
-		m.o.Log.Info("the TLSA record of the next key is published", "host", host, "used_after", now.Add(2*k.ttl()))
-		k.SeenSince = now
-		return false, m.storeNext(ctx, host, k)
+	case !k.SeenSince.IsZero():
+		return now.Sub(k.SeenSince) >= 2*k.ttl(), nil
+	case !k.AbsentSince.IsZero():
+		return now.Sub(k.AbsentSince) >= k.ttl(), nil
 	}
-	return now.Sub(k.SeenSince) >= 2*k.ttl(), nil
+	return false, nil
+}
+
+// observe notes what a look-up found about the record of the key, which is next. A DNS cache tells the remaining lifetime
+// of the records, so that the longest one counts.
+func (k *nextKey) observe(p Published, next dane.Record, now time.Time) {
+	k.TTL = max(k.TTL, int64(min(p.TTL, maxTTL)/time.Second))
+	found := slices.ContainsFunc(p.Records, func(r dane.Record) bool { return r.String() == next.String() })
+	since := func(is bool, at *time.Time) {
+		if !is {
+			*at = time.Time{}
+		} else if at.IsZero() {
+			*at = now
+		}
+	}
+	since(found, &k.SeenSince)
+	since(len(p.Records) == 0, &k.AbsentSince)
 }
 
 // useNext requests a certificate with the next key, and makes another next key. If a node was killed after the request,

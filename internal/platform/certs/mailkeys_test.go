@@ -133,10 +133,22 @@ func TestKeysOfMailHosts(t *testing.T) {
 		if k = step(); !k.UseAfter.IsZero() {
 			t.Errorf("after the next record disappeared: %+v", k)
 		}
+		both.TTL = 3 * time.Hour
 		look.set(both, nil)
-		step()
+		if k = step(); k.TTL != 3*time.Hour || time.Until(k.UseAfter) < 5*time.Hour {
+			t.Errorf("with a longer lifetime in the DNS: %+v", k)
+		}
+		look.set(Published{}, nil)
+		if k = step(); k.InUse.String() != first.InUse.String() || time.Until(k.UseAfter) < 2*time.Hour {
+			t.Errorf("after all records disappeared: %+v", k)
+		}
+		both.TTL = time.Minute // the remaining lifetime in a cache
+		look.set(both, nil)
+		if k = step(); k.InUse.String() != first.InUse.String() || time.Until(k.UseAfter) < 5*time.Hour {
+			t.Errorf("after the records came back: %+v", k)
+		}
 		err = m.changeNext(ctx, mailHost, func(k *nextKey) error { // as if two lifetimes had passed
-			k.SeenSince = k.SeenSince.Add(-2 * time.Hour)
+			k.SeenSince = k.SeenSince.Add(-6 * time.Hour)
 			return m.storeNext(ctx, mailHost, k)
 		})
 		if err != nil {

@@ -819,9 +819,9 @@ type Report struct {
 	// time. discarded: the report contradicts itself, or is about another domain. One of: counted, overlapping,
 	// unreadable, discarded.
 	State string `json:"state"`
-	// Why the report does not count.
+	// Why the report does not count, or why a report of an authenticated sender proves nothing.
 	Reason *string `json:"reason"`
-	// Whether the reporter is authenticated. Reports without proof are added up apart.
+	// Whether the reporter is authenticated and the report names it. Reports without proof are added up apart.
 	Proven bool `json:"proven"`
 	// The domain of the sender.
 	Reporter *string `json:"reporter"`
@@ -881,7 +881,8 @@ type DmarcView struct {
 	Unproven Unproven `json:"unproven"`
 	// Whether DNS did not answer, so that sources may be shown as unknown.
 	Incomplete bool `json:"incomplete"`
-	// Whether the domain may take the next step of its policy. It is always about the last 14 full days.
+	// Whether the domain may take the next step of its policy. It is always about the last 14 full days, and about
+	// the reports of well-known reporters if there are any.
 	Readiness Readiness `json:"readiness"`
 }
 
@@ -951,7 +952,8 @@ type Readiness struct {
 	NextName string `json:"next_name"`
 	// The record with the next stricter policy. Null if the policy is the strictest one or unknown.
 	NextRecord *string `json:"next_record"`
-	// Days since the first report, at most 14.
+	// Days since the first report, at most 14. If no reporter is well-known, the first report of a second reporter
+	// counts.
 	Days int `json:"days"`
 	// Messages of the days.
 	Messages int `json:"messages"`

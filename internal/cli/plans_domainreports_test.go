@@ -33,13 +33,13 @@ func (d *driver) domainReports() {
 	}
 	begin := d.DB.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
 	dmarc := func(id, domain string) string {
-		return fmt.Sprintf(`<feedback><report_metadata><org_name>r</org_name><report_id>%s</report_id><date_range><begin>%d`+
+		return fmt.Sprintf(`<feedback><report_metadata><org_name>r.example</org_name><report_id>%s</report_id><date_range><begin>%d`+
 			`</begin><end>%d</end></date_range></report_metadata><policy_published><domain>%s</domain></policy_published>`+
 			`<record><row><source_ip>192.0.2.1</source_ip><count>50</count><policy_evaluated><dkim>fail</dkim></policy_evaluated>`+
 			`</row><identifiers><header_from>%[4]s</header_from></identifiers></record></feedback>`, id, begin.Unix(),
 			begin.Unix()+86_399, domain)
 	}
-	tls := fmt.Sprintf(`{"report-id":"t","organization-name":"r","date-range":{"start-datetime":%q,"end-datetime":%q},`+
+	tls := fmt.Sprintf(`{"report-id":"t","organization-name":"r.example","date-range":{"start-datetime":%q,"end-datetime":%q},`+
 		`"policies":[{"policy":{"policy-type":"sts","policy-domain":%q},"summary":{"total-successful-session-count":5,`+
 		`"total-failure-session-count":2}}]}`, begin.Format(time.RFC3339), begin.Add(time.Hour).Format(time.RFC3339), on.Name)
 	for _, x := range []struct {

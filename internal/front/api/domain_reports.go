@@ -15,8 +15,8 @@ type reportWire struct {
 	ID           string        `json:"id"`
 	Kind         *string       `json:"kind" enum:"dmarc,tls" doc:"Null if the message had no report."`
 	State        string        `json:"state" enum:"counted,overlapping,unreadable,discarded" doc:"Only counted reports change the views. overlapping: another report of the reporter covers a part of the same time. discarded: the report contradicts itself, or is about another domain."`
-	Reason       *string       `json:"reason" doc:"Why the report does not count."`
-	Proven       bool          `json:"proven" doc:"Whether the reporter is authenticated. Reports without proof are added up apart."`
+	Reason       *string       `json:"reason" doc:"Why the report does not count, or why a report of an authenticated sender proves nothing."`
+	Proven       bool          `json:"proven" doc:"Whether the reporter is authenticated and the report names it. Reports without proof are added up apart."`
 	Reporter     *string       `json:"reporter" doc:"The domain of the sender."`
 	Organization *string       `json:"organization" doc:"The reporter's name, as the report says."`
 	ReportID     *string       `json:"report_id" doc:"The ID that the reporter gave the report."`
@@ -106,7 +106,7 @@ type readinessWire struct {
 	Record       *string  `json:"record" doc:"The DMARC record that applies now."`
 	NextName     string   `json:"next_name" doc:"The name of the DMARC record."`
 	NextRecord   *string  `json:"next_record" doc:"The record with the next stricter policy. Null if the policy is the strictest one or unknown."`
-	Days         int      `json:"days" doc:"Days since the first report, at most 14."`
+	Days         int      `json:"days" doc:"Days since the first report, at most 14. If no reporter is well-known, the first report of a second reporter counts."`
 	Messages     int64    `json:"messages" doc:"Messages of the days."`
 	Known        int64    `json:"known" doc:"Messages from known sources."`
 	KnownPassed  int64    `json:"known_passed" doc:"Messages from known sources that passed DMARC."`
@@ -130,7 +130,7 @@ type dmarcViewWire struct {
 	Findings    []findingWire  `json:"findings" doc:"The mistakes that the reports show, each with advice."`
 	Unproven    unprovenWire   `json:"unproven" doc:"The counts of reports whose reporter is not authenticated. No other field includes them."`
 	Incomplete  bool           `json:"incomplete" doc:"Whether DNS did not answer, so that sources may be shown as unknown."`
-	Readiness   readinessWire  `json:"readiness" doc:"Whether the domain may take the next step of its policy. It is always about the last 14 full days."`
+	Readiness   readinessWire  `json:"readiness" doc:"Whether the domain may take the next step of its policy. It is always about the last 14 full days, and about the reports of well-known reporters if there are any."`
 }
 
 type tlsDayWire struct {

@@ -32,11 +32,11 @@ func (f *fixture) reported(t testing.TB, teamID, domainID string) {
 			`</identifiers></record>`, ip, n, dkim, spf, d.Name)
 	}
 	for _, text := range []string{
-		fmt.Sprintf(`<feedback><report_metadata><org_name>Example Mail</org_name><report_id>4711</report_id><date_range><begin>`+
+		fmt.Sprintf(`<feedback><report_metadata><org_name>Example Mail</org_name><email>a@mail.example</email><report_id>4711</report_id><date_range><begin>`+
 			`%d</begin><end>%d</end></date_range></report_metadata><policy_published><domain>%s</domain><p>none</p>`+
 			`</policy_published>%s%s</feedback>`, begin.Unix(), begin.Unix()+86_399, d.Name, row("192.0.2.1", 120, "pass", "pass"),
 			row("198.51.100.7", 15, "fail", "fail")),
-		fmt.Sprintf(`{"organization-name":"Example Mail","report-id":"815","date-range":{"start-datetime":%q,"end-datetime":%q},`+
+		fmt.Sprintf(`{"organization-name":"Example Mail","contact-info":"a@mail.example","report-id":"815","date-range":{"start-datetime":%q,"end-datetime":%q},`+
 			`"policies":[{"policy":{"policy-type":"sts","policy-domain":%q},"summary":{"total-successful-session-count":200,`+
 			`"total-failure-session-count":12},"failure-details":[{"result-type":"certificate-expired","receiving-mx-hostname":`+
 			`"mx.%[3]s","failed-session-count":12}]}]}`, begin.Format(time.RFC3339), begin.Add(time.Hour).Format(time.RFC3339),

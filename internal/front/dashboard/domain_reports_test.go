@@ -29,7 +29,7 @@ func TestDomainReports(t *testing.T) {
 		b.must(err)
 		begin := b.DB.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
 		for _, text := range []string{
-			fmt.Sprintf(`<feedback><report_metadata><org_name>r</org_name><report_id>1</report_id><date_range><begin>%d</begin>`+
+			fmt.Sprintf(`<feedback><report_metadata><org_name>mail.example</org_name><report_id>1</report_id><date_range><begin>%d</begin>`+
 				`<end>%d</end></date_range></report_metadata><policy_published><domain>%s</domain></policy_published><record>`+
 				`<row><source_ip>198.51.100.7</source_ip><count>40</count></row><identifiers><header_from>%[3]s</header_from>`+
 				`</identifiers></record></feedback>`, begin.Unix(), begin.Unix()+86_399, d.Name), "<feedback><b>&lt;script>"} {

@@ -550,9 +550,9 @@ func (f *fixture) asReleased() {
 	f.Helper()
 	for _, text := range []string{`DROP TABLE installation, certificate_values, certificate_locks, certificate_failures,
 		mta_sts_policies, tls_reports, tls_report_policies, tls_report_sessions, domain_connect_keys, domain_keys,
-		served_policies, report_addresses, report_days, received_reports, received_dmarc_rows, received_tls_rows,
-		dmarc_reports, dmarc_report_rows, dmarc_report_days, dmarc_report_bounces, forwards, forward_targets, forward_asks,
-		forwarded_copies`,
+		served_policies, report_addresses, report_days, report_reporters, received_reports, received_dmarc_rows,
+		received_tls_rows, dmarc_reports, dmarc_report_rows, dmarc_report_days, dmarc_report_bounces, forwards,
+		forward_targets, forward_asks, forwarded_copies`,
 		`ALTER TABLE domains DROP COLUMN setup, DROP COLUMN former_setup, DROP COLUMN setup_token, DROP COLUMN advised,
 			DROP COLUMN zone_checksum, DROP COLUMN zone_serial, DROP COLUMN rsa_selector, DROP COLUMN ed25519_selector,
 			DROP COLUMN keys_since, DROP COLUMN rotate_at`,

@@ -10,15 +10,17 @@
 //
 // # Invariants
 //
-//   - A report is proven if its message is authenticated for the domain in From: by DMARC or an aligned signature for
-//     DMARC reports, and by an aligned signature for TLS reports. Reports without proof are kept apart: they are listed
-//     and added up on their own, and change neither findings nor readiness, and raise no alarm.
+//   - A report is proven if its message is authenticated for the domain in From, by DMARC or an aligned signature for
+//     DMARC reports, and by an aligned signature for TLS reports, and if it names this domain as its reporter. Reports
+//     without proof are kept apart: they are listed and added up on their own, and change no findings.
+//   - Any domain can prove a forged report. Alarms, notices, readiness and the advice to enforce MTA-STS therefore need
+//     a well-known reporter, or two independent ones.
 //   - A report counts once. Its key is the domain in From and the id in the report; a repetition only increases a
 //     number. If the periods of two reports of one reporter overlap, the second one is listed but not added up.
 //   - All counts of a report are stored. Only details are dropped: at most [maxReportRows] combinations of a report,
 //     and [maxDayRows] of a domain and day, keep them. The rest is added up by result.
-//   - A domain stores at most [maxDayReports] reports a day, and [maxDayUnproven] without proof or unreadable. Further
-//     ones are counted as dropped.
+//   - A domain stores at most [maxDayReports] reports a day, and [maxDayUnproven] without proof or unreadable. One
+//     reporter can use only a part of that ([maxReporterReports]). Further reports are counted as dropped.
 //
 // # Failures
 //
@@ -51,20 +53,16 @@ import (
 const (
 	oneDay = 24 * time.Hour
 
-	maxReports     = 10     // reports in one message
-	maxKeys        = 20_000 // combinations of one report in memory
-	maxReportRows  = 2000
-	maxDayRows     = 10_000
-	maxDayOthers   = 500 // rows of reports without proof
-	maxDayReports  = 2000
-	maxDayUnproven = 200
-	maxDayBytes    = 100 << 20 // of files of a domain and day
-	maxUnproven    = 1 << 20   // bytes of a file without proof that is kept
-	rawFor         = 30 * oneDay
-	maxAge         = 60 * oneDay // of a reported period
-	maxPeriod      = 32 * oneDay
-	readers        = 4 // reports that are read at the same time
-	noticeEvery    = 7 * oneDay
+	maxReports    = 10     // reports in one message
+	maxTotal      = 1e12   // messages or sessions of one report, so that no sum overflows
+	maxKeys       = 20_000 // combinations of one report in memory
+	maxReportRows = 2000
+	rawFor        = 30 * oneDay
+	maxAge        = 60 * oneDay // of a reported period
+	maxPeriod     = 32 * oneDay
+	readers       = 4 // reports that are read at the same time
+	noticeEvery   = 7 * oneDay
+	defectTime    = 2 * oneDay // in which reports confirm each other
 
 	// retentionDefault is how long counts are kept.
 	retentionDefault = 90 * oneDay
@@ -147,7 +145,7 @@ type Report struct {
 	Kind         Kind
 	State        State
 	Reason       string // why the report does not count
-	Proven       bool
+	Proven       bool   // if not, Reason says what an authenticated report lacks
 	Reporter     string // domain of the sender
 	Organization string // as the report says
 	ReportID     string

@@ -74,11 +74,24 @@ func (c *classifier) problem(k *key, class Class, name string) (p problem, ok bo
 	return p, true
 }
 
+// weight returns the number of messages of which findings need a part. It leaves out the largest reporter that is not
+// well-known, if others remain, because any domain can hide findings by a report about many good messages.
+func (a *analysis) weight() int64 {
+	var largest int64
+	for _, r := range a.reporters {
+		if !isWellKnown(r.Domain) && r.Messages < a.messages {
+			largest = max(largest, r.Messages)
+		}
+	}
+	return a.messages - largest
+}
+
 // findings returns the findings that concern enough messages, the largest of each kind first.
 func (a *analysis) findings() []Finding {
 	var all []Finding
+	weight := a.weight()
 	for p, n := range a.problems {
-		if n < findingMin || n*findingPart < a.messages {
+		if n < findingMin || n*findingPart < weight {
 			continue
 		}
 		f := Finding{Kind: p.kind, Source: p.source, Selector: p.selector, Messages: n}

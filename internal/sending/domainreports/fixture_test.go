@@ -232,6 +232,7 @@ func (f *fixture) tls(d *domains.Domain) *domainreports.TLSView {
 // report is a DMARC report in the form of RFC 7489.
 type report struct {
 	domain, id, org string
+	by              string // domain of the reporter
 	begin, end      time.Time
 	rows            []dmarcrpt.Row
 }
@@ -239,14 +240,14 @@ type report struct {
 // day returns a report about a domain's messages on a day, which is counted back from today.
 func (f *fixture) day(domain, id string, back int, rows ...dmarcrpt.Row) report {
 	begin := f.today().AddDate(0, 0, -back)
-	return report{domain, id, "Reporter", begin, begin.Add(24*time.Hour - time.Second), rows}
+	return report{domain, id, "Reporter", "mail.example", begin, begin.Add(24*time.Hour - time.Second), rows}
 }
 
 func (r report) xml() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<?xml version="1.0"?><feedback><report_metadata><org_name>%s</org_name><email>a@b.example</email>`+
+	fmt.Fprintf(&b, `<?xml version="1.0"?><feedback><report_metadata><org_name>%s</org_name><email>dmarc@%s</email>`+
 		`<report_id>%s</report_id><date_range><begin>%d</begin><end>%d</end></date_range></report_metadata>`+
-		`<policy_published><domain>%s</domain><p>none</p></policy_published>`, r.org, r.id, r.begin.Unix(), r.end.Unix(),
+		`<policy_published><domain>%s</domain><p>none</p></policy_published>`, r.org, r.by, r.id, r.begin.Unix(), r.end.Unix(),
 		r.domain)
 	for _, x := range r.rows {
 		fmt.Fprintf(&b, `<record><row><source_ip>%s</source_ip><count>%d</count><policy_evaluated><disposition>none`+
@@ -290,6 +291,7 @@ func row(domain, source string, n int64, selector string, dkim, spf bool) dmarcr
 func (f *fixture) send(c *smtp.Client, to, reporter string, r report) {
 	f.T.Helper()
 	f.reporter(reporter)
+	r.by = reporter
 	accept(f.T, c, to, f.compose(&mail{from: reporter, subject: "Report", name: "r.xml", kind: "text/xml", file: r.xml(),
 		signed: true}))
 }

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/publicsuffix"
-
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
@@ -48,6 +46,8 @@ type Draft struct {
 // draft is a report with its rows.
 type draft struct {
 	Report
+	by       string   // identity of the reporter; "" if the message is not authenticated
+	claimed  []string // domains that the report names as its reporter
 	rows     []row
 	sessions []sessions
 }
@@ -83,7 +83,9 @@ func UnreadableDraft(t Target) *Draft {
 // readFile reads one file, and stores it as a blob.
 func (s *Service) readFile(ctx context.Context, t *Target, m *Message, by *sender, f *file) (*draft, error) {
 	x := &draft{Report: Report{Kind: f.kind, Reporter: by.domain, Size: int64(len(f.content))}}
-	x.Proven = by.byKey || by.byPolicy && f.kind == DMARC
+	if by.byKey || by.byPolicy && f.kind == DMARC {
+		x.by = identity(by.domain)
+	}
 	var err error
 	if f.kind == TLS {
 		err = x.readTLS(t, m, f)
@@ -104,6 +106,12 @@ func (s *Service) readFile(ctx context.Context, t *Target, m *Message, by *sende
 		x.State, x.Reason = Unreadable, sentence(err.Error())
 	default:
 		x.State = Counted
+	}
+	if x.Proven = x.by != ""; x.Proven && x.State == Counted {
+		x.Reason = db.Text(by.misnamed(x.claimed), reasonMax)
+		x.Proven = x.Reason == ""
+	}
+	if x.State == Counted {
 		x.dedupe = dedupe(&x.Report)
 	}
 	if x.State != Counted {
@@ -178,17 +186,6 @@ func senderOf(m *Message) (by sender) {
 	return by
 }
 
-// related reports whether two domains have the same registrable domain, as relaxed alignment demands.
-func related(a, b string) bool {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	if a == "" || b == "" {
-		return false
-	}
-	x, err1 := publicsuffix.EffectiveTLDPlusOne(a)
-	y, err2 := publicsuffix.EffectiveTLDPlusOne(b)
-	return a == b || err1 == nil && err2 == nil && x == y
-}
-
 // isWithin reports whether a name is a domain or below it.
 func isWithin(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
 
@@ -251,7 +248,9 @@ func kindOfText(start []byte) Kind {
 func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks) error {
 	sums := newSums(own, t)
 	h, err := dmarcrpt.Read(bytes.NewReader(f.content), int64(len(f.content)), func(r dmarcrpt.Row) error {
-		sums.add(&r)
+		if err := sums.add(&r); err != nil {
+			return err
+		}
 		return ctx.Err()
 	})
 	if err != nil {
@@ -259,6 +258,7 @@ func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks)
 	}
 	x.Organization, x.ReportID = db.Text(h.Org, nameMax), db.Text(h.ID, idMax)
 	x.Begin, x.End, x.PolicyDomain = h.Begin, h.End, h.Policy.Domain
+	x.claimed = claimsOfDMARC(&h)
 	if !isWithin(t.Domain, h.Policy.Domain) && !isWithin(h.Policy.Domain, t.Domain) {
 		return contradiction(fmt.Sprintf("The report is about %s, not about %s", db.Text(h.Policy.Domain, nameMax),
 			t.Domain))
@@ -276,7 +276,7 @@ func (x *draft) readTLS(t *Target, m *Message, f *file) error {
 		return err
 	}
 	x.Organization, x.ReportID = db.Text(r.Organization, nameMax), db.Text(r.ID, idMax)
-	x.Begin, x.End = r.Begin, r.End
+	x.Begin, x.End, x.claimed = r.Begin, r.End, claimsOfTLS(m, f, r)
 	about := false
 	for i := range r.Policies {
 		p := &r.Policies[i]
@@ -296,6 +296,9 @@ func (x *draft) readTLS(t *Target, m *Message, f *file) error {
 	}
 	for i := range r.Policies {
 		p := &r.Policies[i]
+		if p.Successful > maxTotal-x.Messages || p.Failed > maxTotal-x.Messages-p.Successful {
+			return errTooMany
+		}
 		x.Messages += p.Successful + p.Failed
 		x.Failed += p.Failed
 		x.Rows += int64(len(p.Failures))

@@ -1,23 +1,14 @@
 package domainreports
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 )
-
-// These are the limits from which failing signatures of this installation are a defect, and not the fault of one host
-// that changed messages.
-const (
-	defectMessages = 10
-	defectPercent  = 1
-)
-
-func isDefect(failed, messages int64) bool {
-	return failed >= defectMessages && failed*100 >= messages*defectPercent
-}
 
 // Store stores the reports of a message in the transaction after which the message is accepted.
 func (s *Service) Store(ctx context.Context, tx *db.Tx, d *Draft) error {
@@ -45,9 +36,14 @@ func (s *Service) storeOne(ctx context.Context, tx *db.Tx, t *Target, c *dayCoun
 		}
 	}
 	r := x.Report // a copy, because the transaction may run again
+	by, err := usageOf(ctx, tx.Reader, t, c.day, x.by)
+	if err != nil {
+		return err
+	}
+	defer saveUsage(ctx, tx, t, c.day, x.by, &by)
 	proven := r.Proven && r.State == Counted
 	switch {
-	case proven && c.reports >= maxDayReports, !proven && c.others >= maxDayUnproven:
+	case !c.admits(x, &by):
 		c.dropped++
 		return nil
 	case proven:
@@ -55,11 +51,12 @@ func (s *Service) storeOne(ctx context.Context, tx *db.Tx, t *Target, c *dayCoun
 	default:
 		c.others++
 	}
+	by.reports++
 	if r.blobKey != "" {
-		if c.bytes+r.Size > maxDayBytes {
-			r.blobKey = "" // the sweep deletes the file
+		if c.keeps(x, &by) {
+			c.bytes, by.bytes = c.bytes+r.Size, by.bytes+r.Size
 		} else {
-			c.bytes += r.Size
+			r.blobKey = "" // the sweep deletes the file
 		}
 	}
 	r.ID, r.ReceivedAt = id.At(tx.Now()), s.c.Now()
@@ -80,46 +77,61 @@ func (s *Service) storeOne(ctx context.Context, tx *db.Tx, t *Target, c *dayCoun
 		return nil
 	}
 	day := dayOf(r.Begin, r.End)
-	stored, most := &c.rows, int64(maxDayRows)
-	if !r.Proven {
-		stored, most = &c.otherRows, maxDayOthers
-	}
-	left := int(max(most-*stored, 0))
+	left := c.rowsLeft(x, &by)
 	addRows(ctx, tx, t, day, r.Reporter, r.Proven, fold(x.rows, left))
 	addSessions(ctx, tx, t, day, r.Reporter, r.Proven, foldSessions(x.sessions, left))
-	*stored += int64(min(len(x.rows)+len(x.sessions), left))
+	added := int64(min(len(x.rows)+len(x.sessions), left))
+	by.rows += added
+	if !r.Proven {
+		c.otherRows += added
+		return nil
+	}
+	c.rows += added
 	return s.notice(ctx, tx, t, &r)
 }
 
-// notice tells the team if a proven report says that signatures of this installation fail, at most once a week.
+// notice tells the team if reports of the last two days confirm that signatures of this installation fail, at most once
+// a week. The last of these reports is r.
 func (s *Service) notice(ctx context.Context, tx *db.Tx, t *Target, r *Report) error {
-	if !isDefect(r.ownFailed, r.ownMessages) {
+	if c := (claim{r.Reporter, r.ownFailed, r.ownMessages}); !c.isDefect() {
 		return nil
 	}
 	at, err := noticedAt(ctx, tx.Reader, t)
 	if err != nil || db.Time(at).After(s.c.Now().Add(-noticeEvery)) {
 		return err
 	}
+	all, err := claimsAbout(ctx, tx.Reader, t, id.First(s.c.Now().Add(-defectTime)))
+	if err != nil {
+		return err
+	}
+	sum, ok := confirmed(all)
+	if !ok {
+		return nil
+	}
 	saveNotice(ctx, tx, t, s.c.Now())
 	return s.p.Notify(ctx, tx, t.TeamID, "DKIM signatures of "+t.Domain+" fail",
-		fmt.Sprintf("%s reports that the DKIM signature of %d of %d messages from %s failed, although this service "+
-			"sent them. The report covers %s to %s (UTC).\n\nLook at the DNS records of the domain first: a DKIM record "+
-			"that was changed or removed is the most frequent cause. The operator of this service is told too.\n", r.Reporter, r.ownFailed,
-			r.ownMessages, t.Domain, r.Begin.UTC().Format("2006-01-02 15:04"), r.End.UTC().Format("2006-01-02 15:04")))
+		fmt.Sprintf("Reports of the last two days say that the DKIM signature of %d of %d messages from %s failed, "+
+			"although this service sent them. Reporters: %d. The last report is of %s and covers %s to %s (UTC).\n\n"+
+			"Look at the DNS records of the domain first: a DKIM record that was changed or removed is the most frequent "+
+			"cause. The operator of this service is told too.\n", sum.failed, sum.messages, t.Domain, sum.reporters,
+			r.Reporter, r.Begin.UTC().Format("2006-01-02 15:04"), r.End.UTC().Format("2006-01-02 15:04")))
 }
 
-// Defects returns the domains of which proven reports of the last two days say that signatures of this installation
-// fail. It covers all teams, because it is for the operator.
+// Defects returns the domains of which reports of the last two days confirm that signatures of this installation fail,
+// those with the most failures first. It covers all teams, because it is for the operator.
 func (s *Service) Defects(ctx context.Context) ([]Defect, error) {
-	all, err := recentDefects(ctx, s.p.DB.Reader, id.First(s.c.Now().Add(-2*oneDay)))
+	all, err := recentClaims(ctx, s.p.DB.Reader, id.First(s.c.Now().Add(-defectTime)))
 	if err != nil {
 		return nil, err
 	}
 	var some []Defect
-	for _, d := range all {
-		if isDefect(d.Failed, d.Messages) {
-			some = append(some, d)
+	for on, claims := range all {
+		if sum, ok := confirmed(claims); ok {
+			some = append(some, Defect{on.TeamID, on.Domain, sum.failed, sum.messages, sum.reporters})
 		}
 	}
-	return some, nil
+	slices.SortFunc(some, func(a, b Defect) int {
+		return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.TeamID, b.TeamID))
+	})
+	return some[:min(len(some), defectsMax)], nil
 }

@@ -54,7 +54,13 @@ func newSums(own networks, t *Target) *sums {
 	return &sums{own: own, path: t.returnPath, domain: t.Domain, counts: map[key]int64{}}
 }
 
-func (s *sums) add(r *dmarcrpt.Row) {
+// errTooMany is why a report with too large numbers cannot be read.
+var errTooMany = fmt.Errorf("the report counts more than %d messages or sessions", int64(maxTotal))
+
+func (s *sums) add(r *dmarcrpt.Row) error {
+	if r.Count > maxTotal-s.messages {
+		return errTooMany
+	}
 	k := key{source: r.Source.String(), headerFrom: db.Text(r.HeaderFrom, nameMax), disposition: r.Disposition,
 		dkim: r.DKIM, spf: r.SPF}
 	if best := signatureOf(r); best != nil {
@@ -82,6 +88,7 @@ func (s *sums) add(r *dmarcrpt.Row) {
 		k = k.folded()
 	}
 	s.counts[k] += r.Count
+	return nil
 }
 
 // signatureOf returns the signature that says most about a row: an aligned one that passes if the row passes, or else

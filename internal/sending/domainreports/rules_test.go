@@ -94,18 +94,95 @@ func TestOwnSignatures(t *testing.T) {
 		if all, err := f.Reports.Defects(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("%v, %v", all, err)
 		}
+		// One reporter is not enough, also if its names differ, as any domain can sign a report.
 		f.send(c, to, "mail.example", f.day("shop.example", "one", 1, bad))
+		f.send(c, to, "reports.mail.example", f.day("shop.example", "one", 1, bad))
+		f.send(c, to, "little.example", f.day("shop.example", "one", 1, row("shop.example", ownSource, 9, "s", false, true)))
+		// The good mail that a reporter claims does not hide failures that others find.
+		f.send(c, to, "good.example", f.day("shop.example", "one", 1, row("shop.example", ownSource, 1, "s", false, true),
+			row("shop.example", ownSource, 1e9, "s", true, true)))
+		if all, err := f.Reports.Defects(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%v, %v", all, err)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM report_addresses WHERE noticed_at > 0`); n != 0 {
+			t.Error("the team got a notice because of one reporter")
+		}
 		f.send(c, to, "post.example", f.day("shop.example", "two", 1, bad))
 		all, err := f.Reports.Defects(t.Context())
-		want := []domainreports.Defect{{TeamID: d.TeamID, Domain: d.Name, Failed: 80, Messages: 80, Reporters: 2}}
+		want := []domainreports.Defect{{TeamID: d.TeamID, Domain: d.Name, Failed: 129, Messages: 129, Reporters: 3}}
 		if diff := cmp.Diff(want, all); diff != "" || err != nil {
 			t.Errorf("%v %s", err, diff)
 		}
 		if n := f.Count(`SELECT COUNT(*) FROM report_addresses WHERE noticed_at > 0`); n != 1 {
 			t.Error("the team got no notice")
 		}
-		if got := named(f.dmarc(d, 20).Findings); !cmp.Equal(got, []string{"own_signature " + ownSource + " postrider"}) {
+		if got := named(f.dmarc(d, 20).Findings); !cmp.Equal(got, []string{"own_signature " + ownSource + " postrider",
+			"own_signature " + ownSource + " s"}) {
 			t.Errorf("%q", got)
+		}
+		// A well-known reporter needs no second one. Its address for questions may lie elsewhere.
+		known, toKnown := f.domain("known.example")
+		r := f.day(known.Name, "one", 1, row(known.Name, ownSource, 40, "postrider", false, true))
+		r.by = "yahooinc.com"
+		f.reporter("dmarc.yahoo.com")
+		accept(t, c, toKnown, f.compose(&mail{from: "dmarc.yahoo.com", file: r.xml(), signed: true}))
+		if all, err := f.Reports.Defects(t.Context()); err != nil || len(all) != 2 || all[1].Domain != known.Name {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
+// A report that names another reporter than the domain that signed its message proves nothing, and the list says why.
+func TestMisnamed(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		d, to := f.domain("shop.example")
+		c := dial(t, f.listen(t))
+		bad := row("shop.example", ownSource, 4000, "postrider", false, false)
+		for _, signer := range []string{"evil.example", "google.com.evil.example", "yahoo.com"} {
+			f.reporter(signer)
+			for _, claimed := range []string{"google.com", "notevil.example"} {
+				r := f.day(d.Name, signer+claimed, 1, bad)
+				r.by, r.org = claimed, "google.com"
+				accept(t, c, to, f.compose(&mail{from: signer, file: r.xml(), signed: true}))
+			}
+		}
+		for i, x := range f.list(d) {
+			if x.Proven || x.State == domainreports.Discarded || !strings.Contains(x.Reason, "as its reporter, but it came from") &&
+				x.State == domainreports.Counted {
+				t.Errorf("%d: %+v", i, x)
+			}
+		}
+		if v := f.dmarc(d, 20); v.Messages != 0 || v.Apart.Messages != 12_000 {
+			t.Errorf("%+v", v)
+		}
+		if all, err := f.Reports.Defects(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
+// One reporter cannot use up the limits of a day. The half that is not open to all is left for well-known reporters.
+func TestReporterLimits(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		d, to := f.domain("shop.example")
+		c := dial(t, f.listen(t))
+		r := row(d.Name, ownSource, 1, "s", true, true)
+		f.send(c, to, "evil.example", f.day(d.Name, "a", 1, r))
+		f.Exec(`UPDATE report_reporters SET reports = 200`)
+		f.send(c, to, "evil.example", f.day(d.Name, "b", 2, r))
+		f.send(c, to, "sub.evil.example", f.day(d.Name, "c", 3, r))
+		f.send(c, to, "good.example", f.day(d.Name, "d", 2, r))
+		if n := f.Count(`SELECT dropped FROM report_days`); n != 2 || len(f.list(d)) != 2 {
+			t.Errorf("%d are dropped", n)
+		}
+		f.Exec(`UPDATE report_days SET reports = 1000, bytes = 26000000, stored_rows = 5000`)
+		f.send(c, to, "other.example", f.day(d.Name, "e", 3, r))
+		f.send(c, to, "google.com", f.day(d.Name, "f", 3, r, row(d.Name, foreignSource, 5, "", false, false)))
+		if n := f.Count(`SELECT dropped FROM report_days`); n != 3 || len(f.list(d)) != 3 {
+			t.Errorf("%d are dropped", n)
+		}
+		if v := f.dmarc(d, 20); len(v.Others) != 1 || !f.list(d)[2].HasFile {
+			t.Errorf("the report of a well-known reporter has no details: %+v", v)
 		}
 	})
 }
@@ -114,11 +191,12 @@ func TestOwnSignatures(t *testing.T) {
 func TestTLS(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		d, to := f.domain("shop.example")
-		c := dial(t, f.listen(t))
+		addr := f.listen(t)
+		c := dial(t, addr)
 		f.reporter("mail.example")
 		begin := f.today().AddDate(0, 0, -1)
 		make := func(id, domain string, change func(*mail)) {
-			r := &tlsrpt.Report{Organization: id, ID: id, Begin: begin, End: begin.Add(24*time.Hour - time.Second),
+			r := &tlsrpt.Report{Organization: id, ID: id, Contact: "tls@mail.example", Begin: begin, End: begin.Add(24*time.Hour - time.Second),
 				Policies: []tlsrpt.PolicyReport{{Policy: tlsrpt.Policy{Type: tlsrpt.TLSA, Domain: domain}, Successful: 10, Failed: 3,
 					Failures: []tlsrpt.Failure{{Result: tlsrpt.TLSAInvalid, Host: "mx.shop.example", Sessions: 2}}}}}
 			file, err := r.Gzip()
@@ -152,10 +230,19 @@ func TestTLS(t *testing.T) {
 			!strings.Contains(v.Failures[0].Advice, "TLSA") || v.Failures[1].Type != "unspecified" {
 			t.Errorf("%+v", v)
 		}
-		all, failed, err := f.Reports.Sessions(t.Context(), d.TeamID, d.Name, begin)
-		if all != 39 || failed != 9 || err != nil {
-			t.Errorf("%d, %d, %v", all, failed, err)
+		sessions := func(wantAll, wantFailed int64) {
+			t.Helper()
+			all, failed, err := f.Reports.Sessions(t.Context(), d.TeamID, d.Name, begin)
+			if all != wantAll || failed != wantFailed || err != nil {
+				t.Errorf("%d, %d, %v", all, failed, err)
+			}
 		}
+		sessions(0, 0) // one reporter proves nothing
+		f.plantTLS(t, addr, d.Name, to)
+		sessions(569, 39)
+		f.reporter("google.com")
+		make("google", "shop.example", func(m *mail) { m.from = "google.com" })
+		sessions(13, 3)
 	})
 }
 
@@ -272,7 +359,7 @@ func TestReadiness(t *testing.T) {
 		c := dial(t, f.listen(t))
 		f.dns.TXTRecords["_dmarc.shop.example"] = []string{"v=DMARC1; p=none; pct=50; rua=mailto:me@shop.example"}
 		for back := 1; back <= 14; back++ {
-			f.send(c, to, "mail.example", f.day(d.Name, fmt.Sprint(back), back,
+			f.send(c, to, "google.com", f.day(d.Name, fmt.Sprint(back), back,
 				row(d.Name, ownSource, 1000, "postrider", true, true)))
 			if r := f.dmarc(d, 20).Readiness; back == 13 && (r.Ready || len(r.Reasons) != 1 || r.Days != 13) {
 				t.Errorf("after 13 days: %+v", r)
@@ -284,14 +371,34 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		f.send(c, to, "post.example", f.day(d.Name, "x", 1, row(d.Name, foreignSource, 200, "", false, false)))
+		if r := f.dmarc(d, 2).Readiness; !r.Ready || r.Messages != 14_000 {
+			t.Errorf("with a report that any domain could sign: %+v", r)
+		}
+		f.send(c, to, "microsoft.com", f.day(d.Name, "x", 1, row(d.Name, foreignSource, 200, "", false, false)))
 		if r := f.dmarc(d, 2).Readiness; r.Ready || r.Unknown != foreignSource || len(r.Reasons) != 1 {
 			t.Errorf("with an unknown source: %+v", r)
 		}
-		f.send(c, to, "mail2.example", f.day(d.Name, "y", 2, row(d.Name, ownSource, 500, "postrider", false, false),
+		f.send(c, to, "corp.mail.ru", f.day(d.Name, "y", 2, row(d.Name, ownSource, 500, "postrider", false, false),
 			row(d.Name, ownSource, 10_000, "postrider", true, true)))
 		if r := f.dmarc(d, 2).Readiness; r.Ready || len(r.Reasons) != 1 ||
 			!strings.Contains(r.Reasons[0], "known sources") {
 			t.Errorf("with failing mail of our own: %+v", r)
+		}
+		// Reports of one domain that is not well-known prove nothing. Those of two do, from the second one's first day.
+		d, to = f.domain("store.example")
+		f.dns.TXTRecords["_dmarc.store.example"] = []string{"v=DMARC1; p=none"}
+		for back := 1; back <= 14; back++ {
+			f.send(c, to, []string{"evil.example", "a.evil.example"}[back%2], f.day(d.Name, fmt.Sprint(back), back,
+				row(d.Name, ownSource, 1000, "postrider", true, true)))
+		}
+		if r := f.dmarc(d, 2).Readiness; r.Ready || r.Days != 14 || len(r.Reasons) != 1 {
+			t.Errorf("with one reporter: %+v", r)
+		}
+		for _, back := range []int{13, 14} {
+			f.send(c, to, "good.example", f.day(d.Name, fmt.Sprint(back), back, row(d.Name, ownSource, 9, "postrider", true, true)))
+			if r := f.dmarc(d, 2).Readiness; r.Ready != (back == 14) || r.Days != back {
+				t.Errorf("with a second reporter: %+v", r)
+			}
 		}
 	})
 }

@@ -95,14 +95,8 @@ func lockReports(ctx context.Context, tx *db.Tx, domainID string) error {
 	return nil
 }
 
-// dayCounts counts what a domain received on a day.
-type dayCounts struct {
-	reports, others int64 // proven ones, and others
-	rows, otherRows int64
-	bytes, dropped  int64
-}
-
 func countsOf(ctx context.Context, r db.Reader, t *Target, day int64) (c dayCounts, err error) {
+	c.day = day
 	err = r.QueryRow(ctx, `SELECT reports, others, stored_rows, other_rows, bytes, dropped FROM report_days
 		WHERE domain_id = $1 AND day = $2 AND team_id = $3`, db.ID(t.DomainID), day, db.ID(t.TeamID)).Scan(&c.reports,
 		&c.others, &c.rows, &c.otherRows, &c.bytes, &c.dropped)
@@ -121,6 +115,30 @@ func saveCounts(ctx context.Context, tx *db.Tx, t *Target, day int64, c *dayCoun
 		reports = excluded.reports, others = excluded.others, stored_rows = excluded.stored_rows,
 		other_rows = excluded.other_rows, bytes = excluded.bytes, dropped = excluded.dropped`, db.ID(t.DomainID),
 		db.ID(t.TeamID), day, c.reports, c.others, c.rows, c.otherRows, c.bytes, c.dropped)
+}
+
+// usageOf returns the zero usage for reporters without a name.
+func usageOf(ctx context.Context, r db.Reader, t *Target, day int64, reporter string) (u usage, err error) {
+	if reporter == "" {
+		return u, nil
+	}
+	err = r.QueryRow(ctx, `SELECT reports, stored_rows, bytes FROM report_reporters WHERE domain_id = $1 AND day = $2
+		AND reporter = $3 AND team_id = $4`, db.ID(t.DomainID), day, reporter, db.ID(t.TeamID)).Scan(&u.reports, &u.rows,
+		&u.bytes)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return u, fmt.Errorf("count the reports of %s: %w", reporter, err)
+	}
+	return u, nil
+}
+
+func saveUsage(ctx context.Context, tx *db.Tx, t *Target, day int64, reporter string, u *usage) {
+	if reporter == "" || *u == (usage{}) {
+		return
+	}
+	tx.Queue(ctx, `INSERT INTO report_reporters (domain_id, team_id, day, reporter, reports, stored_rows, bytes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (domain_id, day, reporter) DO UPDATE SET
+		reports = excluded.reports, stored_rows = excluded.stored_rows, bytes = excluded.bytes`, db.ID(t.DomainID),
+		db.ID(t.TeamID), day, reporter, u.reports, u.rows, u.bytes)
 }
 
 // noteRepeat increases the number of repetitions of a stored report. It returns false if the report is not stored.

@@ -73,7 +73,9 @@ func (s *Service) expire(ctx context.Context, a addressed) error {
 		`DELETE FROM received_tls_rows WHERE domain_id = $1 AND team_id = $2 AND day < $3 AND digest IN
 			(SELECT digest FROM received_tls_rows WHERE domain_id = $1 AND day < $3 LIMIT $4)`,
 		`DELETE FROM report_days WHERE domain_id = $1 AND team_id = $2 AND day < $3 AND day IN
-			(SELECT day FROM report_days WHERE domain_id = $1 AND day < $3 LIMIT $4)`} {
+			(SELECT day FROM report_days WHERE domain_id = $1 AND day < $3 LIMIT $4)`,
+		`DELETE FROM report_reporters WHERE domain_id = $1 AND team_id = $2 AND day < $3 AND (day, reporter) IN
+			(SELECT day, reporter FROM report_reporters WHERE domain_id = $1 AND day < $3 LIMIT $4)`} {
 		err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 			return tx.Exec(ctx, text, db.ID(a.domainID), db.ID(a.teamID), before, eraseRows)
 		})
@@ -149,7 +151,14 @@ func (s *Service) eraseDomain(ctx context.Context, a addressed) error {
 			return fmt.Errorf("erase %s: %w", table, err)
 		}
 	}
-	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
+	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+		return tx.Exec(ctx, `DELETE FROM report_reporters WHERE domain_id = $1 AND (day, reporter) IN (SELECT day, reporter
+			FROM report_reporters WHERE domain_id = $1 AND team_id = $2 LIMIT $3)`, db.ID(a.domainID), db.ID(a.teamID), eraseRows)
+	})
+	if err != nil {
+		return fmt.Errorf("erase the counts of reporters: %w", err)
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `DELETE FROM report_days WHERE domain_id = $1 AND team_id = $2`, db.ID(a.domainID), db.ID(a.teamID))
 		tx.Queue(ctx, `DELETE FROM report_addresses WHERE domain_id = $1 AND team_id = $2`, db.ID(a.domainID),
 			db.ID(a.teamID))

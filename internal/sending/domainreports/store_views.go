@@ -2,8 +2,8 @@ package domainreports
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -96,14 +96,19 @@ func tlsTotals(ctx context.Context, r db.Reader, teamID, domainID string, from, 
 	return nil
 }
 
-// firstDay returns the first day with proven counts, or 0.
-func firstDay(ctx context.Context, r db.Reader, teamID, domainID string) (day int64, err error) {
-	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(day), 0) FROM (SELECT day FROM received_dmarc_rows WHERE domain_id = $1
-		AND proven AND team_id = $2 ORDER BY domain_id, day LIMIT 1) AS f`, db.ID(domainID), db.ID(teamID)).Scan(&day)
+// firstDay returns the day of a reporter's first proven DMARC report, or 0.
+func firstDay(ctx context.Context, r db.Reader, teamID, domainID, reporter string) (day int64, err error) {
+	var begins, ends int64
+	err = r.QueryRow(ctx, `SELECT begins, ends FROM received_reports WHERE domain_id = $1 AND kind = 'dmarc'
+		AND reporter = $2 AND state = 'counted' AND proven AND team_id = $3 ORDER BY begins LIMIT 1`, db.ID(domainID),
+		reporter, db.ID(teamID)).Scan(&begins, &ends)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, fmt.Errorf("find the first DMARC report: %w", err)
 	}
-	return day, nil
+	return dayOf(db.Time(begins), db.Time(ends)), nil
 }
 
 // Defect says that signatures of this installation fail at a domain.
@@ -113,22 +118,45 @@ type Defect struct {
 	Reporters        int64
 }
 
-const defectsMax = 20
+const (
+	defectsMax = 20
+	claimsMax  = 20_000 // reports with failures that are read
+)
 
-// recentDefects sums the failures since a report id. It covers all teams, because the operator is responsible.
-func recentDefects(ctx context.Context, r db.Reader, since string) ([]Defect, error) {
+// recentClaims returns what reporters say since a report id, by team and domain. It covers all teams, because the
+// operator is responsible.
+func recentClaims(ctx context.Context, r db.Reader, since string) (map[Defect][]claim, error) {
 	rows, err := r.Query(ctx, `SELECT x.team_id, COALESCE((SELECT d.name FROM domains d WHERE d.id = x.domain_id), ''),
-		CAST(SUM(x.own_failed) AS BIGINT), CAST(SUM(x.own_messages) AS BIGINT), COUNT(DISTINCT x.reporter)
+		x.reporter, CAST(SUM(x.own_failed) AS BIGINT), CAST(SUM(x.own_messages) AS BIGINT)
 		FROM (SELECT team_id, domain_id, own_failed, own_messages, reporter FROM received_reports WHERE id > $1 AND
-			own_failed > 0 ORDER BY id DESC LIMIT 5000) AS x
-		GROUP BY x.team_id, x.domain_id ORDER BY 3 DESC LIMIT $2`, db.ID(since), defectsMax)
-	all, err := db.Collect(rows, err, func(r db.Row) (d Defect, err error) {
-		return d, r.Scan((*db.ID)(&d.TeamID), &d.Domain, &d.Failed, &d.Messages, &d.Reporters)
+			own_failed > 0 ORDER BY id DESC LIMIT $2) AS x
+		GROUP BY x.team_id, x.domain_id, x.reporter`, db.ID(since), claimsMax)
+	all := map[Defect][]claim{}
+	_, err = db.Collect(rows, err, func(r db.Row) (x claim, err error) {
+		var on Defect
+		if err = r.Scan((*db.ID)(&on.TeamID), &on.Domain, &x.reporter, &x.failed, &x.messages); err == nil && on.Domain != "" {
+			all[on] = append(all[on], x) // other domains were deleted
+		}
+		return x, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find failing signatures in DMARC reports: %w", err)
 	}
-	return slices.DeleteFunc(all, func(d Defect) bool { return d.Domain == "" }), nil // domains that were deleted
+	return all, nil
+}
+
+// claimsAbout returns what reporters say about one domain since a report id.
+func claimsAbout(ctx context.Context, r db.Reader, t *Target, since string) ([]claim, error) {
+	rows, err := r.Query(ctx, `SELECT reporter, CAST(SUM(own_failed) AS BIGINT), CAST(SUM(own_messages) AS BIGINT)
+		FROM received_reports WHERE domain_id = $1 AND id > $2 AND own_failed > 0 AND team_id = $3 GROUP BY reporter
+		LIMIT $4`, db.ID(t.DomainID), db.ID(since), db.ID(t.TeamID), claimsMax)
+	all, err := db.Collect(rows, err, func(r db.Row) (x claim, err error) {
+		return x, r.Scan(&x.reporter, &x.failed, &x.messages)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find failing signatures in DMARC reports about %s: %w", t.Domain, err)
+	}
+	return all, nil
 }
 
 const selectorsMax = 500

@@ -50,8 +50,9 @@ func TestThousands(t *testing.T) {
 		for i := range thousands {
 			m := f.model(random, i)
 			d := dmarcrpttest.Dialects[i/customers%len(dmarcrpttest.Dialects)]
-			file := d.File(&m)
 			reporter := fmt.Sprintf("r%d.example", i/customers%10)
+			m.H.Email = "reports@" + reporter
+			file := d.File(&m)
 			f.reporter(reporter)
 			x := &mail{from: reporter, subject: "Report", file: file, signed: true}
 			x.kind, x.name, x.isBody = form(i)

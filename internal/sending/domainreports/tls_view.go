@@ -175,7 +175,8 @@ func fixOf(result string) string {
 }
 
 // Sessions returns the numbers of TLS sessions and of failures in the proven TLS reports about a team's domain since a
-// time. Reports about a domain that the team does not have count as none.
+// time. If well-known reporters sent reports, only theirs count. Otherwise the numbers are 0 unless two reporters are
+// independent. Reports about a domain that the team does not have count as none.
 func (s *Service) Sessions(ctx context.Context, teamID, domain string, since time.Time) (all, failed int64, err error) {
 	d, err := s.p.Domains.GetByName(ctx, teamID, domain)
 	if fault.KindOf(err) == fault.NotFound {
@@ -184,11 +185,23 @@ func (s *Service) Sessions(ctx context.Context, teamID, domain string, since tim
 	if err != nil {
 		return 0, 0, err
 	}
+	type sum struct{ all, failed int64 }
+	var known, others sum
+	reporters := map[string]bool{}
 	err = tlsTotals(ctx, s.p.DB.Reader, teamID, d.ID, today(since), today(s.c.Now())+1, func(x tlsTotal) {
-		all += x.count
+		to := &others
+		if isWellKnown(x.reporter) {
+			to = &known
+		} else if len(reporters) < groupsMax {
+			reporters[x.reporter] = true
+		}
+		to.all += x.count
 		if x.result != "" {
-			failed += x.count
+			to.failed += x.count
 		}
 	})
-	return all, failed, err
+	if known.all == 0 && independent(slices.Collect(maps.Keys(reporters))) {
+		known = others
+	}
+	return known.all, known.failed, err
 }

@@ -3,14 +3,12 @@ package domainreports
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
@@ -189,8 +187,12 @@ type sourceKey struct {
 	name  string
 }
 
+func newAnalysis() *analysis {
+	return &analysis{map[int64]*Day{}, map[sourceKey]*Source{}, map[string]*Reporter{}, map[problem]int64{}, 0}
+}
+
 func (s *Service) analyze(ctx context.Context, d *domains.Domain, p Period, c *classifier) (*analysis, error) {
-	a := &analysis{map[int64]*Day{}, map[sourceKey]*Source{}, map[string]*Reporter{}, map[problem]int64{}, 0}
+	a := newAnalysis()
 	err := dmarcTotals(ctx, s.p.DB.Reader, d.TeamID, d.ID, today(p.From), today(p.To), func(x total) {
 		class, name := c.class(&x.key)
 		a.add(&x, class, name)
@@ -278,97 +280,6 @@ func (a *analysis) view(p Period) *DMARCView {
 	v.Reporters = v.Reporters[:min(len(v.Reporters), sourcesMax)]
 	v.Findings = a.findings()
 	return v
-}
-
-// Readiness says whether a domain may take the next step of its DMARC policy. It is about the last 14 full days.
-type Readiness struct {
-	Record       string // the DMARC record that applies; "" if there is none or DNS did not answer
-	Policy       string // what receivers do by it: none, quarantine or reject; "" if there is no record
-	Days         int    // since the first report, at most 14
-	Known        int64  // messages of known sources
-	KnownPassed  int64
-	Unknown      string // the largest unknown source
-	UnknownCount int64
-	Messages     int64
-	Ready        bool
-	Reasons      []string // why not
-	Name         string   // of the next record
-	Next         string   // the next record; "" if the policy is the strictest one or unknown
-}
-
-func (s *Service) readiness(ctx context.Context, d *domains.Domain, c *classifier) (r Readiness, err error) {
-	end := s.c.Now().UTC().Truncate(oneDay)
-	p := Period{end.AddDate(0, 0, -readinessDays), end}
-	a, err := s.analyze(ctx, d, p, c)
-	if err != nil {
-		return r, err
-	}
-	first, err := firstDay(ctx, s.p.DB.Reader, d.TeamID, d.ID)
-	if err != nil {
-		return r, err
-	}
-	if first > 0 {
-		r.Days = int(max(0, min(end.Sub(time.UnixMicro(first))/oneDay, readinessDays)))
-	}
-	r.Messages = a.messages
-	for _, x := range a.sources {
-		switch {
-		case x.Class == Unknown:
-			if x.Messages > r.UnknownCount || x.Messages == r.UnknownCount && x.Name < r.Unknown {
-				r.Unknown, r.UnknownCount = x.Name, x.Messages
-			}
-		case x.Class != Rest:
-			r.Known += x.Messages
-			r.KnownPassed += x.Passed
-		}
-	}
-	r.judge(c.complete)
-	return r, s.policyStep(ctx, d, &r)
-}
-
-// judge says what is missing.
-func (r *Readiness) judge(complete bool) {
-	say := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
-	if r.Days < readinessDays {
-		say("Proven reports cover %d of the 14 days that are needed.", r.Days)
-	}
-	if r.Messages == 0 {
-		say("No proven report came in the last 14 days.")
-	}
-	if r.Known > 0 && r.KnownPassed*100 < r.Known*99 {
-		say("%.1f %% of the messages from known sources pass. At least 99 %% must pass.",
-			100*float64(r.KnownPassed)/float64(r.Known))
-	}
-	if r.UnknownCount*100 > r.Messages {
-		say("The unknown source %s has %.1f %% of all messages. Find out whether it may send as this domain.", r.Unknown,
-			100*float64(r.UnknownCount)/float64(r.Messages))
-	}
-	if !complete {
-		say("DNS did not answer, so that known sources may count as unknown.")
-	}
-}
-
-// policyStep adds the present record and the next one.
-func (s *Service) policyStep(ctx context.Context, d *domains.Domain, r *Readiness) error {
-	ctx, cancel := context.WithTimeout(ctx, spfTime)
-	defer cancel()
-	r.Name = "_dmarc." + d.Name
-	found, err := dmarc.NewWalker(s.p.DNS.TXT).Discover(ctx, d.Name)
-	switch {
-	case err != nil:
-		r.Reasons = append(r.Reasons, "The DMARC record of the domain could not be looked up. Try again later.")
-	case found.Requested == "":
-		r.Reasons = append(r.Reasons, "The domain has no DMARC record. Publish the advised one first.")
-	default:
-		address, err := s.Address(context.WithoutCancel(ctx), d)
-		if err != nil {
-			return err
-		}
-		r.Record, r.Policy = found.Text, string(found.Policy)
-		r.Next = nextStep(adviseRecord(&found, d.Name, "mailto:"+address))
-	}
-	r.Ready = len(r.Reasons) == 0 && r.Next != ""
-	return nil
 }
 
 // Reports returns a page of the reports about a domain, newest first.

@@ -171,7 +171,7 @@ tls: deps
 	go test -tags tls -count=1 -v -run Resolver ./internal/sending/tlspolicies ./internal/sending/servedpolicies
 	go test -tags tls -count=1 -v -run TestDANELab ./internal/sending/delivery
 
-# Compares our evaluation of DMARC for 300 domains in random trees with that of mailauth, which npm installs with its Node.
+# Compares our DMARC results for 300 domains in random trees with those of mailauth, which npm installs with its Node.
 mailauth:
 	cd scripts/mailauth && npm ci --no-audit --no-fund --silent
 	go test -tags mailauth -count=1 -v -run Mailauth ./internal/mail/dmarc

@@ -238,7 +238,8 @@ type AuthenticationResponse struct {
 	DMARC VerdictResponse `json:"dmarc"`
 	// The policy that the sender's domain requests; one step milder in test mode.
 	DMARCPolicy string `json:"dmarc_policy"`
-	// The result of ARC, whose domain is that of the newest seal. It changes no other result.
+	// The state of the ARC chain, with the domain of the newest seal. It changes no other result, except for
+	// forwarders that the operator trusts.
 	ARC VerdictResponse `json:"arc"`
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/dkim"
 )
 
-// reported delivers DMARC reports of two weeks, and a TLS report, to the address of the team's domain.
+// reported delivers DMARC reports of two weeks, a TLS report and an unreadable report to the address of the team's
+// domain.
 func (s *sample) reported() {
 	s.t.Helper()
 	k, err := dkim.GenerateEd25519()

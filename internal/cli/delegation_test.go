@@ -133,7 +133,7 @@ func startUnbound(t *testing.T, zones map[string][]string) string {
 	t.Helper()
 	program, err := exec.LookPath("unbound")
 	if err != nil {
-		program = "/usr/sbin/unbound" // which is not in every user's path
+		program = "/usr/sbin/unbound" // this folder is not in the PATH of every user
 	}
 	if _, err := os.Stat(program); err != nil {
 		t.Fatalf("%v: run `make deps`, or install Debian's package unbound", err)

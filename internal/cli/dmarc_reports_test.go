@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A node receives a hundred emails in the name of a domain and, on the next day, sends the report about them. The report
+// A node receives a hundred emails in the name of a domain. On the next day, it sends the report about them. The report
 // is signed by the domain of notice_from. OpenDKIM verifies it, too, if it is installed. With the setting off, nothing
 // is counted.
 func TestDMARCReport(t *testing.T) {

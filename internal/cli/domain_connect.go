@@ -11,8 +11,8 @@ import (
 
 func domainConnectCommand() command {
 	return command{use: "domain-connect", group: groupInspect, source: ofNode,
-		short: "show the template and the key with which DNS providers install records",
-		long: "Shows what DNS providers need to install the records of customers' domains by themselves (Domain Connect). The " +
+		short: "show the template and the key that DNS providers need to add records",
+		long: "Shows what DNS providers need to add the records of customers' domains automatically (Domain Connect). The " +
 			"setting domain_connect_provider turns it on.",
 		example: "postrider domain-connect template",
 		sub: []command{
@@ -23,7 +23,7 @@ func domainConnectCommand() command {
 				define:  beside("domain-connect template", noFlags(showConnectTemplate))},
 			{use: "key", short: "show the DNS records of the public key",
 				long: "Prints the TXT records that you must publish, so that DNS providers can check the signatures of links. The " +
-					"first call makes the key.",
+					"first call creates the key.",
 				example: "postrider domain-connect key",
 				define:  beside("domain-connect key", noFlags(showConnectKey))},
 		}}

@@ -19,15 +19,15 @@ import (
 func domainsCommand() command {
 	return command{use: "domains", group: groupSafety, source: ofNode,
 		short: "replace the DKIM keys of a domain",
-		long: "Replaces the DKIM keys of a domain, of any team. Teams do the same in the dashboard and the API. The page " +
-			"domains.md explains how keys are replaced.",
+		long: "Replaces the DKIM keys of a domain of any team. Teams can do the same with the API. The page domains.md " +
+			"explains how keys are replaced.",
 		example: "postrider domains rotate-keys mail.acme.example",
 		sub: []command{
 			{use: "rotate-keys DOMAIN", short: "begin a rotation of a domain's DKIM keys",
-				long: "Makes new DKIM keys for a domain and prints all of its keys with their records. Emails are signed with " +
-					"the new keys after all name servers have shown their records for two TTLs. With --emergency, because " +
-					"somebody else may have the private keys, they are used as soon as their records are seen, and the records " +
-					"of the old keys are revoked an hour later.",
+				long: "Creates new DKIM keys for a domain and prints all its keys with their records. The new keys sign emails " +
+					"after all name servers have shown their records for two TTLs. Use --emergency if somebody else may have " +
+					"the private keys. The new keys then sign as soon as their records are seen. The old keys are revoked an " +
+					"hour later.",
 				example: "postrider domains rotate-keys mail.acme.example\n" +
 					"postrider domains rotate-keys mail.acme.example --emergency",
 				define: beside("domains rotate-keys", rotateDomainKeys)},

@@ -31,14 +31,14 @@ func policyCommand() command {
 				example: "postrider policy forget example.com",
 				define:  beside("policy forget", noFlags(forgetPolicy))},
 			{use: "tlsa", short: "print the TLSA records (DANE) to publish for the hosts that receive mail",
-				long: "Prints the TLSA records of the key in use and of the next key for each host that receives mail, says " +
-					"whether the host's zone is signed (DNSSEC), and compares the records with those in the DNS.",
+				long: "Prints the TLSA records of the key in use and of the next key for each host that receives mail. It " +
+					"also says whether the host's zone is signed (DNSSEC), and compares the records with those in the DNS.",
 				example: "postrider policy tlsa",
 				define:  beside("policy tlsa", noFlags(showTLSA))},
 			{use: "next-key HOST", short: "start to use the next key of a mail host",
 				long: "Starts the change of a mail host's key. Publish the TLSA record of the next key first, beside that of " +
-					"the key in use. A node uses the next key after the record was published for two of its lifetimes, or at once " +
-					"if the host has no TLSA records that senders obey. Afterwards, remove the record of the former key.",
+					"the key in use. A node uses the next key after the record was published for two lifetimes (TTL). If the " +
+					"host has no TLSA records that senders obey, a node uses it at once. Then remove the former key's record.",
 				example: "postrider policy next-key mx.example.com --ttl 1h",
 				define:  beside("policy next-key", defineNextKey)},
 		}}

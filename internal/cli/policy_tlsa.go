@@ -78,7 +78,7 @@ func writeTLSA(out io.Writer, x *node.MailTLSA) error {
 	switch x.Source {
 	case certs.FromFiles:
 		line("key in use", record(x.InUse))
-		line("next key", "yours to make: publish its record before you replace the files")
+		line("next key", "create it yourself, and publish its record before you replace the files")
 	case certs.FromACME:
 		if len(x.InUse.Data) > 0 {
 			line("key in use", record(x.InUse))
@@ -88,23 +88,23 @@ func writeTLSA(out io.Writer, x *node.MailTLSA) error {
 		if len(x.Next.Data) > 0 {
 			line("next key", record(x.Next))
 		} else {
-			line("next key", "none yet; a running node makes it within a minute")
+			line("next key", "none yet; a running node creates it within a minute")
 		}
 	default:
-		line("key in use", "a new one after each start: set acme, or tls_cert_file and tls_key_file, before you publish records")
+		line("key in use", "new after each start; set acme, or tls_cert_file and tls_key_file, before you publish records")
 	}
 	line("published", publishedText(x.Published))
 	switch x.Zone {
 	case node.ZoneSigned:
 		line("zone", "signed (DNSSEC)")
 	case node.ZoneUnsigned:
-		line("zone", "not signed (DNSSEC), so senders ignore TLSA records: publishing them is useless")
+		line("zone", "not signed (DNSSEC), so senders ignore TLSA records")
 	default:
 		line("zone", "unknown: the DNS does not answer, or no DNS server of this machine validates signatures "+
 			"(set dnssec_resolvers)")
 	}
 	if !x.ChangeAsked.IsZero() {
-		waits := "waits until the record of the next key is published"
+		waits := "it waits until the record of the next key is published"
 		if !x.UseAfter.IsZero() {
 			waits = "the next key is used after " + clock(x.UseAfter)
 		}

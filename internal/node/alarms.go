@@ -257,11 +257,12 @@ func (n *Node) queueCondition(i *telemetry.Installation) alarms.Condition {
 			q.Oldest.Round(time.Second), goal)}
 }
 
-// signatureCondition is about DKIM signatures of this installation that other mail systems find invalid.
+// signatureCondition returns the condition of the alarm about DKIM signatures of this installation that other mail
+// systems found invalid.
 func signatureCondition(defects []domainreports.Defect) alarms.Condition {
 	var text strings.Builder
-	text.WriteString("DMARC reports of the last two days say that DKIM signatures of this installation fail. Look at the " +
-		"DNS records of these domains, and at what changes messages after they are signed, such as a relay.\n")
+	text.WriteString("DMARC reports of the last two days say that DKIM signatures of this installation fail. Check the " +
+		"DNS records of these domains, and check whether a relay or filter changes messages after they are signed.\n")
 	for _, d := range defects {
 		fmt.Fprintf(&text, "\n%s: %d of %d messages, by %d reporters", d.Domain, d.Failed, d.Messages, d.Reporters)
 	}

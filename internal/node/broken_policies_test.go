@@ -38,7 +38,9 @@ func TestBrokenPolicies(t *testing.T) {
 	b.count(delivery.Session{Domain: "sts.example", Policy: enforced}, now)
 	expect("dane.example (DANE)")
 	now = now.Add(brokenFor)
+	fail("few.example", enforced, 1) // which is the first one for an hour
 	expect()
+	b.count(delivery.Session{Domain: "few.example"}, now)
 	for i := range brokenDomains + 10 {
 		fail(fmt.Sprint(i, ".example"), enforced, brokenSessions)
 	}

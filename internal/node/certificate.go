@@ -51,8 +51,8 @@ func (n *Node) Certificates(ctx context.Context) ([]certs.Status, error) {
 	return m.Certificates(ctx)
 }
 
-// mayHaveCertificate reports whether a host of a customer may have a certificate: it is or was a verified tracking host,
-// or it serves an MTA-STS policy.
+// mayHaveCertificate reports whether a host of a customer may have a certificate. It may if it is or was a verified
+// tracking host, or if it serves an MTA-STS policy.
 func (n *Node) mayHaveCertificate(ctx context.Context, host string) (bool, error) {
 	ok, err := n.Domains.IsTrackingHost(ctx, host)
 	if err != nil || ok {
@@ -61,8 +61,8 @@ func (n *Node) mayHaveCertificate(ctx context.Context, host string) (bool, error
 	return n.ServedPolicies.MayHaveCertificate(ctx, host)
 }
 
-// mailCertificate returns the certificate that SMTP clients get for a host, or an error that says why clients that
-// verify it refuse it. A command may call it, too.
+// mailCertificate returns the certificate that SMTP clients get for a host. The error says why clients that verify
+// certificates refuse it. Commands may call it, too.
 func (n *Node) mailCertificate(ctx context.Context, host string) (*x509.Certificate, error) {
 	var c *x509.Certificate
 	err := n.managedCertificates(func(m *certs.Manager) (err error) {
@@ -72,7 +72,7 @@ func (n *Node) mailCertificate(ctx context.Context, host string) (*x509.Certific
 	return c, err
 }
 
-// policyHost returns the host that serves MTA-STS policies, or "" if other servers cannot look it up.
+// policyHost returns the host that serves MTA-STS policies, or "" if it has no name that other servers can look up.
 func policyHost(c config.Config) string {
 	_, host := publicHost(c)
 	if host = strings.ToLower(host); !c.TrustDomains && !domains.IsPublicHost(host) {

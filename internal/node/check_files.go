@@ -16,9 +16,9 @@ type FileProblem struct {
 	Warning bool // whether a node starts nevertheless
 }
 
-// CheckFiles returns what a node that starts with the configuration would find wrong in certificates, the files of
-// destinations, of DNS providers and of root certificates, files with secrets and blob_url. It opens no database and
-// creates nothing.
+// CheckFiles returns the problems that a node with this configuration would find at its start. It checks certificates,
+// files with secrets, blob_url, and the files of destinations, DNS providers and root certificates. It opens no
+// database and creates nothing.
 func CheckFiles(c config.Config) (all []FileProblem) {
 	if err := blob.CheckURL(c.BlobURL); err != nil {
 		all = append(all, FileProblem{Setting: "blob_url", Err: err})

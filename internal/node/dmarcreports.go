@@ -18,8 +18,8 @@ func (n *Node) sendsDMARCReports() bool {
 	return n.Config.DMARCReports && n.Config.NoticeFrom != "" && n.Config.CheckAuthentication
 }
 
-// newDMARCReports builds the service that counts received messages and reports them to the domains in whose name they
-// came.
+// newDMARCReports builds the service that counts received messages and sends DMARC reports to the domains in their From
+// fields.
 func (n *Node) newDMARCReports(resources.Hooks) (err error) {
 	c := dmarcreports.Config{Off: !n.sendsDMARCReports(), Generator: "Postrider " + n.o.Version}
 	if !c.Off {
@@ -49,8 +49,8 @@ func (n *Node) mailDMARCReport(ctx context.Context, from, to string, raw []byte)
 	return err
 }
 
-// storeMessages stores the counts of received messages when this node stops. A failure is only logged, because the
-// counts concern reports to others alone.
+// storeMessages stores the counts of received messages when this node stops. A failure is only logged, because only
+// DMARC reports use the counts.
 func (n *Node) storeMessages(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()

@@ -13,10 +13,11 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// adviceFileMax limits the size of the file of DNS providers, and of that of root certificates, in bytes.
+// adviceFileMax is the maximum size of the files of DNS providers and of root certificates, in bytes.
 const adviceFileMax = 1 << 20
 
-// addAdvice adds the settings for advice about the DNS of domains. A command ignores the error, which the node reports.
+// addAdvice adds the settings for advice about the DNS of domains. Commands ignore the error, because the node reports
+// it.
 func addAdvice(c config.Config, r *resources.Config) (err error) {
 	region := domains.Region(c.Region(""))
 	r.DomainConnect = domainconnect.Config{ProviderID: c.DomainConnectProvider, ServiceID: c.DomainConnectService,
@@ -64,7 +65,7 @@ func readSmall(path string) ([]byte, error) {
 	return data, err
 }
 
-// readDNSProviders returns the DNS providers of the file that c names, or those of the program if it names none.
+// readDNSProviders returns the DNS providers of the file that c names. If c names none, it returns the built-in list.
 func readDNSProviders(c config.Config) ([]dnsadvice.Provider, error) {
 	if c.DNSProvidersFile == "" {
 		return dnsadvice.EmbeddedProviders(), nil

@@ -49,8 +49,8 @@ func (n *Node) secureLookUps() map[string]int64 {
 }
 
 // checkDNSSEC is a check of /readyz. It also decides which servers the look-ups for DANE believe until the next check.
-// A server that the operator did not name is only an offer: nothing is wrong if it never validates signatures. But if
-// it did, its end is reported: the mail to some hosts has lost its protection, or waits.
+// A server that the operator did not name is optional: if it never validates signatures, the check passes. If such a
+// server stops validating, the check fails, because the mail to some hosts has lost its protection, or waits.
 func (n *Node) checkDNSSEC(ctx context.Context) error {
 	if !n.obeysDANE() {
 		return nil

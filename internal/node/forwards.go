@@ -51,7 +51,7 @@ func (n *Node) receivedToForward(ctx context.Context, teamID, emailID string) (m
 	return m, nil
 }
 
-// receivedPayload returns the payload with which webhooks tell of a received email.
+// receivedPayload returns the payload of the event email.received for a received email.
 func (n *Node) receivedPayload(ctx context.Context, teamID, emailID string) (payload string, err error) {
 	e, err := n.Receiving.Event(ctx, teamID, emailID)
 	if err != nil {
@@ -64,8 +64,8 @@ func (n *Node) receivedPayload(ctx context.Context, teamID, emailID string) (pay
 	return payload, err
 }
 
-// spamReason returns why the content filter takes an email for spam, or "". Filters put such mail into quarantine, or
-// mark it with one of the fields that mail programs sort by.
+// spamReason returns why the content filter classified an email as spam, or "" if it did not. Filters quarantine
+// spam, or mark it with one of the header fields by which mail programs sort.
 func spamReason(s *receiving.Spam) string {
 	if s == nil {
 		return ""

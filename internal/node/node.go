@@ -66,8 +66,7 @@ type Options struct {
 
 	KeysConsent bool // API keys may consent to OAuth grants, so that tests do not need a browser
 	Unsigned    bool // emails are not signed, for measurements
-	// AuthorityPort is the port at which the servers of the DNS zones above customers' domains are asked; 0 means 53. It
-	// is for tests.
+	// AuthorityPort is the port at which authoritative name servers are queried; 0 means 53. It is for tests.
 	AuthorityPort uint16
 	Loopback      bool               // direct delivery may connect to loopback addresses, for measurements
 	Trace         func(db.Statement) // called for each SQL statement; may be nil
@@ -99,7 +98,8 @@ type Node struct {
 	dnssecChecked atomic.Bool // whether a self-check has run
 	dnssecWorked  atomic.Bool // whether one has found a server that validates signatures
 	broken        brokenPolicies
-	// tlsaProblem says what the last comparison of TLSA records with certificates found wrong; nil before the first one.
+	// tlsaProblem is the problem that the last comparison of TLSA records with certificates found. It is "" if there
+	// was none, and nil before the first comparison.
 	tlsaProblem atomic.Pointer[string]
 	oauth       *oauth.Server
 	certs       *certs.Manager // nil for a command

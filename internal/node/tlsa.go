@@ -24,19 +24,19 @@ const (
 	tlsaTime  = 4 * time.Second // time limit of the look-ups; a check of /readyz may take five
 )
 
-// These are the values of MailTLSA.Zone: whether the TLSA records of a host have an effect.
+// These are the values of MailTLSA.Zone. They say whether senders use the TLSA records of a host.
 const (
 	ZoneSigned   = "signed"
 	ZoneUnsigned = "unsigned" // senders ignore the records
 	ZoneUnknown  = "unknown"  // the DNS does not answer, or no DNS server of this node validates signatures
 )
 
-// MailTLSA compares the key of a host that receives mail with its TLSA records.
+// MailTLSA holds the comparison of the key of a host that receives mail with its TLSA records.
 type MailTLSA struct {
 	certs.MailKey
 	Zone      string
 	Published []dane.Record
-	Problem   string // why senders that obey the records send no mail; "" if nothing is known to be wrong
+	Problem   string // why senders that obey the records send no mail; "" if no problem is known
 }
 
 // receivingHosts returns the hosts of the installation that receive mail at port 25.
@@ -53,7 +53,8 @@ func receivingHosts(c config.Config) (all []string) {
 	return all
 }
 
-// managedCertificates calls f with the certificates of this node. A command has none, so it opens them for the call.
+// managedCertificates calls f with the certificate manager of this node. A command has none, so managedCertificates
+// opens one for the call.
 func (n *Node) managedCertificates(f func(m *certs.Manager) error) error {
 	if n.certs != nil {
 		return f(n.certs)
@@ -137,7 +138,7 @@ func (n *Node) validates(ctx context.Context) bool {
 	return v.MayBelieve() && works
 }
 
-// publishedTLSA returns what the DNS says about the TLSA records of a mail host, for changes of its key.
+// publishedTLSA returns the published TLSA records of a mail host. Changes of its key wait for them.
 func (n *Node) publishedTLSA(ctx context.Context, host string) (certs.Published, error) {
 	ctx, cancel := context.WithTimeout(ctx, tlsaTime)
 	defer cancel()
@@ -176,7 +177,7 @@ func (n *Node) checksTLSA() bool { return n.Has("receiving") && !n.Config.TrustD
 func (n *Node) checkTLSA(ctx context.Context) error {
 	all, err := n.MailTLSA(ctx)
 	if err != nil {
-		return nil // other checks report that the database is away
+		return nil // other checks report that the database is unavailable
 	}
 	var problems []string
 	for _, x := range all {
@@ -196,7 +197,8 @@ func (n *Node) checkTLSA(ctx context.Context) error {
 	return errors.New(text)
 }
 
-// tlsaCondition is about the TLSA records of the hosts that receive mail. Before the first check, nothing is known.
+// tlsaCondition returns the condition of the alarm about TLSA records of hosts that receive mail. Before the first
+// check, the condition is neither good nor bad.
 func (n *Node) tlsaCondition() alarms.Condition {
 	node, text := n.Config.Hostname, "The TLSA records match the certificates of "+n.Config.Hostname+"."
 	problem := n.tlsaProblem.Load()

@@ -1,5 +1,5 @@
-// Prints the verdict of mailauth about each case in a JSON array on standard input, as a JSON array.
-// A case has the TXT records by name, the names that exist, and the domains of a message.
+// Reads cases as a JSON array from standard input, and prints the DMARC verdicts of mailauth as a JSON array.
+// A case consists of TXT records by name, the names that exist, and the domains of a message.
 import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';
 

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A rotation returns the keys with their records, and so does the set-up of the domain afterwards. The second one is refused unless it is an emergency, and so are other
-// teams and domains that are not verified.
+// A rotation returns the keys with their records, and so does the set-up of the domain afterwards. A second rotation is
+// refused unless it is an emergency. Rotations by other teams and of unverified domains are refused.
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -14,20 +14,20 @@ import (
 type reportWire struct {
 	ID           string        `json:"id"`
 	Kind         *string       `json:"kind" enum:"dmarc,tls" doc:"Null if the message had no report."`
-	State        string        `json:"state" enum:"counted,overlapping,unreadable,discarded" doc:"Only counted reports change the views. overlapping: another report of the reporter covers a part of the same time. discarded: the report contradicts itself, or is about another domain."`
+	State        string        `json:"state" enum:"counted,overlapping,unreadable,discarded" doc:"Only counted reports are included in the totals. overlapping: another report of the reporter covers part of the same period. unreadable: the report has an error or is too large. discarded: the report contradicts itself, or is about another domain."`
 	Reason       *string       `json:"reason" doc:"Why the report does not count, or why a report of an authenticated sender proves nothing."`
 	Proven       bool          `json:"proven" doc:"Whether the reporter is authenticated and the report names it. Reports without proof are added up apart."`
 	Reporter     *string       `json:"reporter" doc:"The domain of the sender."`
-	Organization *string       `json:"organization" doc:"The reporter's name, as the report says."`
-	ReportID     *string       `json:"report_id" doc:"The ID that the reporter gave the report."`
+	Organization *string       `json:"organization" doc:"The reporter's name in the report."`
+	ReportID     *string       `json:"report_id" doc:"The reporter's ID of the report."`
 	PolicyDomain *string       `json:"policy_domain" doc:"The domain that the report is about."`
-	Begin        *wire.ISOTime `json:"begin" doc:"The start of the time that the report covers."`
-	End          *wire.ISOTime `json:"end" doc:"The end of the time that the report covers."`
-	Total        int64         `json:"total" doc:"Messages of a DMARC report, or sessions of a TLS report."`
-	Failed       int64         `json:"failed" doc:"Messages that passed neither DKIM nor SPF for the domain, or sessions that failed."`
-	Rows         int64         `json:"rows" doc:"Rows in the report."`
-	Repeats      int64         `json:"repeats" doc:"How many times the report came again."`
-	Size         int64         `json:"size" doc:"Bytes of the file."`
+	Begin        *wire.ISOTime `json:"begin" doc:"The start of the period that the report covers."`
+	End          *wire.ISOTime `json:"end" doc:"The end of the period that the report covers."`
+	Total        int64         `json:"total" doc:"The number of messages in a DMARC report, or of sessions in a TLS report."`
+	Failed       int64         `json:"failed" doc:"The number of messages that passed neither DKIM nor SPF for the domain, or of failed sessions."`
+	Rows         int64         `json:"rows" doc:"The number of rows in the report."`
+	Repeats      int64         `json:"repeats" doc:"How many further times the report was received."`
+	Size         int64         `json:"size" doc:"The size of the file in bytes."`
 	CreatedAt    wire.ISOTime  `json:"created_at" doc:"When the report was received."`
 }
 
@@ -45,9 +45,9 @@ func reportToWire(r domainreports.Report) reportWire {
 }
 
 type findingWire struct {
-	Kind     string  `json:"kind" doc:"own_signature, old_selector, missing_in_spf, unaligned, impostor or forwarder. In the view of TLS reports, a result type of RFC 8460, or unspecified."`
+	Kind     string  `json:"kind" doc:"The kind of finding. For DMARC reports: own_signature, old_selector, missing_in_spf, unaligned, impostor or forwarder. For TLS reports: a result type of RFC 8460, or unspecified."`
 	Source   *string `json:"source" doc:"An IP address, the name of a provider, or a mail host."`
-	Selector *string `json:"selector" doc:"The DKIM selector, if the finding is about one."`
+	Selector *string `json:"selector" doc:"The DKIM selector; null if the finding is not about one."`
 	Total    int64   `json:"total" doc:"Messages or sessions."`
 	Text     string  `json:"text" doc:"What was found."`
 	Advice   string  `json:"advice" doc:"What to do."`
@@ -70,17 +70,17 @@ type dmarcDayWire struct {
 	Day     string           `json:"day" doc:"The UTC day." format:"date"`
 	Passed  int64            `json:"passed" doc:"Messages that passed DMARC."`
 	Failed  int64            `json:"failed" doc:"Messages that failed DMARC."`
-	Classes map[string]int64 `json:"classes" doc:"All messages by the class of their source."`
+	Classes map[string]int64 `json:"classes" doc:"The number of messages by the class of their source."`
 }
 
 type sourceWire struct {
-	Class       string  `json:"class" enum:"ours,provider,listed,unlisted,forwarded,unknown,rest" doc:"ours: an address of this installation. provider: in an include of the domain's SPF record. listed: in the SPF record itself. unlisted: signs with a key of the domain, but is not in the SPF record. forwarded: a valid signature of a known source, from another address. rest: sources whose details were not kept."`
+	Class       string  `json:"class" enum:"ours,provider,listed,unlisted,forwarded,unknown,rest" doc:"ours: an address of this installation. provider: in an include of the domain's SPF record. listed: in the SPF record itself. unlisted: a source that signs with a key of the domain, but is not in the SPF record. forwarded: mail with a valid signature of a known source, from another address. unknown: all others. rest: sources whose details were not kept."`
 	Name        *string `json:"name" doc:"An IP address, or the name of a provider."`
 	Messages    int64   `json:"messages" doc:"All messages from the source."`
 	Passed      int64   `json:"passed" doc:"Messages that passed DMARC."`
 	DKIMPassed  int64   `json:"dkim_passed" doc:"Messages with a valid DKIM signature of the domain."`
 	SPFPassed   int64   `json:"spf_passed" doc:"Messages that passed SPF for the domain."`
-	Quarantined int64   `json:"quarantined" doc:"Messages that receivers put into quarantine, such as a spam folder."`
+	Quarantined int64   `json:"quarantined" doc:"Messages that receivers quarantined, for example in a spam folder."`
 	Rejected    int64   `json:"rejected" doc:"Messages that receivers refused."`
 }
 
@@ -100,14 +100,14 @@ type reporterWire struct {
 }
 
 type readinessWire struct {
-	Ready        bool     `json:"ready" doc:"Whether the domain may take the next step."`
+	Ready        bool     `json:"ready" doc:"Whether the domain is ready for the next stricter policy."`
 	Reasons      []string `json:"reasons" doc:"Why the domain is not ready."`
 	Policy       *string  `json:"policy" enum:"none,quarantine,reject" doc:"The policy that receivers apply now. Null if the domain has no DMARC record."`
 	Record       *string  `json:"record" doc:"The DMARC record that applies now."`
 	NextName     string   `json:"next_name" doc:"The name of the DMARC record."`
 	NextRecord   *string  `json:"next_record" doc:"The record with the next stricter policy. Null if the policy is the strictest one or unknown."`
 	Days         int      `json:"days" doc:"Days since the first report, at most 14. If no reporter is well-known, the first report of a second reporter counts."`
-	Messages     int64    `json:"messages" doc:"Messages of the days."`
+	Messages     int64    `json:"messages" doc:"All messages of these days."`
 	Known        int64    `json:"known" doc:"Messages from known sources."`
 	KnownPassed  int64    `json:"known_passed" doc:"Messages from known sources that passed DMARC."`
 	Unknown      *string  `json:"unknown" doc:"The largest unknown source."`
@@ -117,19 +117,19 @@ type readinessWire struct {
 type dmarcViewWire struct {
 	Object      string         `json:"object"`
 	DomainID    string         `json:"domain_id"`
-	Address     string         `json:"address" doc:"The address for reports, which belongs into the tag rua of the DMARC record."`
+	Address     string         `json:"address" doc:"The address for reports. Add it to the tag rua of the DMARC record."`
 	StartDate   string         `json:"start_date" doc:"The first day." format:"date"`
 	EndDate     string         `json:"end_date" doc:"The last day, which is included." format:"date"`
-	Messages    int64          `json:"messages" doc:"Messages of the days."`
+	Messages    int64          `json:"messages" doc:"All messages of the period."`
 	Passed      int64          `json:"passed" doc:"Messages that passed DMARC."`
 	Days        []dmarcDayWire `json:"days" doc:"The days with reports, oldest first."`
 	Sources     []sourceWire   `json:"sources" doc:"The 200 largest sources."`
-	MoreSources int            `json:"more_sources" doc:"How many sources are left out of sources."`
+	MoreSources int            `json:"more_sources" doc:"The number of further sources, which the field sources leaves out."`
 	Reporters   []reporterWire `json:"reporters" doc:"The mail systems that sent the reports."`
-	Others      []sourceWire   `json:"others" doc:"Unknown sources that send as the domain."`
+	Others      []sourceWire   `json:"others" doc:"The unknown sources that send as the domain."`
 	Findings    []findingWire  `json:"findings" doc:"The mistakes that the reports show, each with advice."`
 	Unproven    unprovenWire   `json:"unproven" doc:"The counts of reports whose reporter is not authenticated. No other field includes them."`
-	Incomplete  bool           `json:"incomplete" doc:"Whether DNS did not answer, so that sources may be shown as unknown."`
+	Incomplete  bool           `json:"incomplete" doc:"Whether a DNS look-up failed, so that known sources may appear as unknown."`
 	Readiness   readinessWire  `json:"readiness" doc:"Whether the domain may take the next step of its policy. It is always about the last 14 full days, and about the reports of well-known reporters if there are any."`
 }
 
@@ -143,7 +143,7 @@ type tlsFailureWire struct {
 	Host     *string `json:"host" doc:"The mail host."`
 	Type     string  `json:"type" doc:"A result type of RFC 8460, or unspecified."`
 	Policy   *string `json:"policy" doc:"The kind of policy that the sender applied; null if the reports do not name it." enum:"tlsa,sts,no-policy-found"`
-	Reporter *string `json:"reporter" doc:"The sender that failed."`
+	Reporter *string `json:"reporter" doc:"The mail system that reported the failure."`
 	Sessions int64   `json:"sessions" doc:"Sessions that failed in this way."`
 	Advice   string  `json:"advice" doc:"What to do."`
 }
@@ -157,14 +157,14 @@ type tlsReporterWire struct {
 type tlsViewWire struct {
 	Object       string            `json:"object"`
 	DomainID     string            `json:"domain_id"`
-	Address      string            `json:"address" doc:"The address for reports, which belongs into the tag rua of the record at _smtp._tls."`
+	Address      string            `json:"address" doc:"The address for reports. Add it to the tag rua of the TXT record at _smtp._tls."`
 	StartDate    string            `json:"start_date" doc:"The first day." format:"date"`
 	EndDate      string            `json:"end_date" doc:"The last day, which is included." format:"date"`
 	Successful   int64             `json:"successful" doc:"Sessions that succeeded."`
 	Failed       int64             `json:"failed" doc:"Sessions that failed."`
 	Days         []tlsDayWire      `json:"days" doc:"The days with reports, oldest first."`
 	Failures     []tlsFailureWire  `json:"failures" doc:"The 200 most frequent failures."`
-	MoreFailures int               `json:"more_failures" doc:"How many kinds of failures are left out of failures."`
+	MoreFailures int               `json:"more_failures" doc:"The number of further kinds of failures, which the field failures leaves out."`
 	Reporters    []tlsReporterWire `json:"reporters" doc:"The mail systems that sent the reports."`
 	Findings     []findingWire     `json:"findings" doc:"The mistakes that the reports show, each with advice."`
 	Unproven     unprovenWire      `json:"unproven" doc:"The counts of reports whose reporter is not authenticated. No other field includes them."`
@@ -172,7 +172,7 @@ type tlsViewWire struct {
 
 func dateOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// reported reads the domain and the period of a request for a view of reports.
+// reported returns the domain and the period of a request for DMARC or TLS reports.
 func (a *API) reported(ctx context.Context, c *wire.Call) (d domains.Domain, p domainreports.Period, err error) {
 	id, err := c.ID("domain_id")
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 )
 
 type changeSetupIn struct {
-	Setup string `json:"setup" doc:"How the owner puts the records into the DNS. records: each record. cname: three CNAME records for sending. delegation: one set of NS records." enum:"records,cname,delegation"`
+	Setup string `json:"setup" doc:"How the owner publishes the records. records: each record separately. cname: three CNAME records for sending. delegation: one set of NS records." enum:"records,cname,delegation"`
 }
 
 type setupChoice struct {
 	Setup     string  `json:"setup" doc:"The set-up." enum:"records,cname,delegation"`
-	Available bool    `json:"available" doc:"Whether the domain can be set up in this way."`
-	Reason    *string `json:"reason" doc:"Why the set-up cannot be chosen."`
+	Available bool    `json:"available" doc:"Whether the set-up can be chosen."`
+	Reason    *string `json:"reason" doc:"Why the set-up cannot be chosen; null if it can."`
 	Warning   *string `json:"warning" doc:"What to consider before choosing the set-up."`
 }
 
@@ -37,13 +37,13 @@ type setupAdvised struct {
 	Name    string   `json:"name" doc:"The whole name."`
 	Type    string   `json:"type" doc:"The type of the DNS record." enum:"TXT,CNAME,TLSA,A,AAAA"`
 	Value   string   `json:"value" doc:"The value of the record."`
-	Why     string   `json:"why" doc:"What the record is good for."`
-	Status  string   `json:"status" doc:"missing: there is no such record. different: the name has another record of this kind." enum:"not_started,verified,missing,different"`
+	Why     string   `json:"why" doc:"The benefit of the record."`
+	Status  string   `json:"status" doc:"missing: the name has no such record. different: the name has another record of this kind." enum:"not_started,verified,missing,different"`
 	Found   []string `json:"found" doc:"The values that the last look-up found instead of the wanted one."`
 }
 
 type setupField struct {
-	Label string `json:"label" doc:"The provider's word for the field. Empty if it is not known."`
+	Label string `json:"label" doc:"The label of the field in the provider's form. Empty if it is not known."`
 	Value string `json:"value" doc:"What to enter into the field."`
 }
 
@@ -55,19 +55,19 @@ type setupForm struct {
 }
 
 type setupProblem struct {
-	Code     string   `json:"code" doc:"The kind of mistake, such as name_doubled. New kinds may be added."`
-	FullName string   `json:"full_name" doc:"The name at which the mistake is."`
+	Code     string   `json:"code" doc:"The kind of problem, such as name_doubled. New kinds may be added."`
+	FullName string   `json:"full_name" doc:"The name with the problem."`
 	Type     string   `json:"type" doc:"The type of the record."`
-	Found    []string `json:"found" doc:"The values there."`
-	Text     string   `json:"text" doc:"A sentence about the mistake, and advice."`
+	Found    []string `json:"found" doc:"The values that were found at the name."`
+	Text     string   `json:"text" doc:"A description of the problem, with advice."`
 }
 
 type setupProvider struct {
 	Name      *string     `json:"name" doc:"The DNS provider, if it was recognized."`
 	Link      *string     `json:"link" doc:"The provider's page with the records of the domain."`
-	ApplyLink *string     `json:"apply_link" doc:"A page at which the provider installs the records by itself."`
-	Notes     []string    `json:"notes" doc:"What to know about the form of the provider."`
-	Forms     []setupForm `json:"forms" doc:"The records as they are entered in the provider's form."`
+	ApplyLink *string     `json:"apply_link" doc:"A page on which the provider can add the records automatically (Domain Connect)."`
+	Notes     []string    `json:"notes" doc:"Notes about the provider's form."`
+	Forms     []setupForm `json:"forms" doc:"The records in the format of the provider's form."`
 }
 
 type setupWire struct {
@@ -75,15 +75,15 @@ type setupWire struct {
 	ID          string         `json:"id" doc:"The ID of the domain."`
 	Name        string         `json:"name" doc:"The domain."`
 	Setup       string         `json:"setup" doc:"The chosen set-up." enum:"records,cname,delegation"`
-	FormerSetup *string        `json:"former_setup" doc:"The set-up before, while its records are still found. The domain also works with them."`
-	Status      string         `json:"status" doc:"The status of the domain. It counts the records of the chosen set-up." enum:"not_started,pending,verified,failed,partially_verified,partially_failed"`
+	FormerSetup *string        `json:"former_setup" doc:"The previous set-up, as long as its records are found. The domain also works with these records."`
+	Status      string         `json:"status" doc:"The status of the domain, based on the records of the chosen set-up." enum:"not_started,pending,verified,failed,partially_verified,partially_failed"`
 	Setups      []setupChoice  `json:"setups" doc:"The set-ups, and whether each can be chosen."`
 	Records     []setupRecord  `json:"records" doc:"The records of the chosen set-up."`
 	Former      []setupRecord  `json:"former_records" doc:"The records of former_setup that the chosen set-up does not have."`
-	Keys        []dkimKeyWire  `json:"keys" doc:"The DKIM keys of the domain: those that sign, and those of rotations."`
-	Advised     []setupAdvised `json:"advised" doc:"Records that the domain can do without. They do not count in status."`
+	Keys        []dkimKeyWire  `json:"keys" doc:"The DKIM keys of the domain, including those of rotations."`
+	Advised     []setupAdvised `json:"advised" doc:"Optional records. They do not affect status."`
 	Provider    *setupProvider `json:"provider" doc:"Null if the DNS was not examined."`
-	Problems    []setupProblem `json:"problems" doc:"Mistakes in the DNS of the domain."`
+	Problems    []setupProblem `json:"problems" doc:"Problems with the DNS records of the domain."`
 }
 
 // valuesFound returns the values that a look-up found, which are stored one per line.

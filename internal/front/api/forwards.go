@@ -10,12 +10,12 @@ import (
 type createForwardIn struct {
 	Match   string `json:"match" doc:"The part of the address before the @, such as sales, or * for all addresses at the domain." maxLength:"64"`
 	Address string `json:"address,omitzero" doc:"The address to which mail is forwarded. Give either address or url." maxLength:"320"`
-	URL     string `json:"url,omitzero" doc:"The https URL to which the payload of email.received is posted. Give either url or address." maxLength:"2000"`
+	URL     string `json:"url,omitzero" doc:"The https URL to which the payload of the event email.received is posted. Give either url or address." maxLength:"2000"`
 }
 
 type updateForwardIn struct {
 	Match   *string `json:"match,omitzero" doc:"The part of the address before the @, or * for all." maxLength:"64"`
-	Enabled *bool   `json:"enabled,omitzero" doc:"Whether the rule forwards mail. Switching it on forgets its failures."`
+	Enabled *bool   `json:"enabled,omitzero" doc:"Whether the rule is switched on. Switching it on resets its failures."`
 }
 
 // ForwardItem represents a forwarding rule in a list. ForwardItem is exported because Huma skips the fields of
@@ -28,12 +28,12 @@ type ForwardItem struct {
 	URL        *string      `json:"url" doc:"The URL to which mail is posted; null if the rule has an address."`
 	Enabled    bool         `json:"enabled" doc:"Whether the rule is switched on."`
 	State      string       `json:"state" doc:"The state of the rule. It forwards mail if it is active or failing; failing means that no message has succeeded since a permanent failure." enum:"waiting_for_confirmation,refused,active,failing,disabled"`
-	Forwarded  int64        `json:"forwarded" doc:"How many messages it has forwarded."`
+	Forwarded  int64        `json:"forwarded" doc:"How many messages the rule has forwarded."`
 	Failed     int64        `json:"failed" doc:"How many messages bounced, were reported as spam, or could not be posted."`
-	Stopped    int64        `json:"stopped" doc:"How many messages were not forwarded on purpose, such as spam or mail that goes in a circle."`
+	Stopped    int64        `json:"stopped" doc:"How many messages were deliberately not forwarded, such as spam or messages in a mail loop."`
 	LastReason *string      `json:"last_reason" doc:"Why the last message failed or was stopped; null if none was."`
 	LastAt     *wire.DBTime `json:"last_reason_at" doc:"When the last message failed or was stopped; null if none was."`
-	AskedAt    *wire.DBTime `json:"asked_at" doc:"When the owner of the address was last asked for confirmation; null if no mail was sent yet."`
+	AskedAt    *wire.DBTime `json:"asked_at" doc:"When the last confirmation email was sent to the address; null if none was sent yet."`
 	CreatedAt  wire.DBTime  `json:"created_at"`
 }
 

@@ -8,7 +8,7 @@ var furtherScopes = map[string][]teams.Scope{
 	"POST /broadcasts/{broadcast_id}/test": {teams.EmailsSend},
 	"GET /contacts/{contact}/export":       exportedKinds,
 	"POST /contacts/{contact}/erase":       {teams.EmailsWrite},
-	// A rule shows received mail to others.
+	// A forwarding rule discloses received mail to others.
 	"POST /domains/{domain_id}/forwards":               {teams.ReceivingRead},
 	"PATCH /domains/{domain_id}/forwards/{forward_id}": {teams.ReceivingRead},
 }

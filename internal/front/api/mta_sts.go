@@ -9,14 +9,14 @@ import (
 )
 
 type domainPolicyIn struct {
-	Mode   string                            `json:"mode" doc:"testing asks senders to deliver and to report failures. enforce forbids them to deliver to hosts that they cannot verify. off withdraws the policy." enum:"off,testing,enforce"`
-	MaxAge int64                             `json:"max_age,omitzero" doc:"How long senders may keep the policy, in seconds: 86400 to 31557600 in the mode testing, where the default is 86400, and 604800 to 31557600 in the mode enforce, where the default is 604800." maximum:"31557600"`
-	Hosts  wire.Array[string, maxNamedHosts] `json:"hosts,omitzero" doc:"Mail hosts that the policy lists before the MX records lead to them. If absent, they stay as they are."`
+	Mode   string                            `json:"mode" doc:"testing: senders deliver in any case, and report failures. enforce: senders do not deliver to hosts that they cannot verify. off: the policy is withdrawn." enum:"off,testing,enforce"`
+	MaxAge int64                             `json:"max_age,omitzero" doc:"How long senders may keep the policy, in seconds. The mode testing allows 86400 (the default) to 31557600, and the mode enforce 604800 (the default) to 31557600." maximum:"31557600"`
+	Hosts  wire.Array[string, maxNamedHosts] `json:"hosts,omitzero" doc:"Mail hosts that the policy lists before the MX records name them. If absent, the list stays as it is. An empty list removes all."`
 }
 
 type domainPolicyHostWire struct {
 	Host   string `json:"host" doc:"The name of the mail host."`
-	Source string `json:"source" doc:"Why the policy lists the host. The value installation means that it receives mail for this installation, mx that the MX records lead to it, named that the team has named it, and earlier that the MX records led to it until recently." enum:"installation,mx,named,earlier"`
+	Source string `json:"source" doc:"Why the policy lists the host. installation: the host receives mail for this installation. mx: the MX records name it. named: the team has named it. earlier: the MX records named it until recently." enum:"installation,mx,named,earlier"`
 }
 
 type domainPolicyRecordWire struct {
@@ -35,17 +35,17 @@ type domainPolicyWire struct {
 	DomainID string                    `json:"domain_id"`
 	Domain   string                    `json:"domain" doc:"The domain."`
 	Mode     string                    `json:"mode" doc:"The mode that was chosen." enum:"off,testing,enforce"`
-	Status   string                    `json:"status" doc:"The status pending means that the records were not found yet, and ending that the policy is withdrawn but still served, as one of mode none." enum:"off,pending,working,failing,ending"`
+	Status   string                    `json:"status" doc:"pending: the records were not found yet. working: senders can use the policy. failing: the last check found problems. ending: the policy is withdrawn, but still served with the mode none." enum:"off,pending,working,failing,ending"`
 	MaxAge   *int64                    `json:"max_age" doc:"How long senders may keep the policy, in seconds."`
 	PolicyID *string                   `json:"policy_id" doc:"The id that the TXT record should have."`
-	Policy   *string                   `json:"policy" doc:"The text that is served."`
+	Policy   *string                   `json:"policy" doc:"The text of the policy, as it is served."`
 	Hosts    []domainPolicyHostWire    `json:"hosts" doc:"The mail hosts that the policy lists."`
 	Records  []domainPolicyRecordWire  `json:"records" doc:"The DNS records that the policy needs."`
 	Problems []domainPolicyProblemWire `json:"problems" doc:"The problems that the last check found."`
 
 	CheckedAt      *wire.ISOTime `json:"checked_at" doc:"When the records and the hosts were last checked; null before the first check."`
-	TestingSince   *wire.ISOTime `json:"testing_since" doc:"Since when the policy is tested; null if it is not."`
-	KeepUntil      *wire.ISOTime `json:"keep_until" doc:"Keep the records until then after the policy was withdrawn, because senders may have a copy of it."`
+	TestingSince   *wire.ISOTime `json:"testing_since" doc:"Since when the mode has been testing; null in other modes."`
+	KeepUntil      *wire.ISOTime `json:"keep_until" doc:"Until when the records must stay after the policy was withdrawn, because senders may have copies of it; null in other modes."`
 	EnforceBlocked *string       `json:"enforce_blocked_reason" doc:"Why the mode enforce would be refused; null if it would be accepted."`
 	EnforceAdvised bool          `json:"enforce_advised" doc:"Whether the policy has been tested for 14 days without a failure in the TLS reports about the domain."`
 }

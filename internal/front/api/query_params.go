@@ -184,11 +184,11 @@ var operationParams = map[string]map[string]paramDescription{
 		"email": {schema: emailSchema, text: "Only the contact with this address."}},
 }
 
-// reportParams describes the query parameters of views of reports about domains.
+// reportParams describes the query parameters of the DMARC and TLS reports about a domain.
 var reportParams = map[string]paramDescription{
-	"start_date": {schema: dateSchema, text: "The first day (UTC). Without it, 14 days before the last one. A view has at " +
-		"most 31 days."},
-	"end_date": {schema: dateSchema, text: "The last day (UTC), which is included. Without it, today."},
+	"start_date": {schema: dateSchema, text: "The first day (UTC). Default: 14 days before the last one. At " +
+		"most 31 days are allowed."},
+	"end_date": {schema: dateSchema, text: "The last day (UTC), which is included. Default: today."},
 }
 
 func dateSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "date"} }

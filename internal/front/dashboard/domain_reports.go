@@ -19,7 +19,7 @@ const (
 	sourcesShown = 50 // rows of a table on the page; the API has more
 )
 
-// reportSpans are the numbers of days that the page can show.
+// reportSpans are the periods that the page can show, in days.
 var reportSpans = []int{7, 14, 30}
 
 // reportsView is the content of the page with the reports about a domain.
@@ -35,7 +35,7 @@ type reportsView struct {
 	Sources []reportSource
 	Reports []domainreports.Report
 	Pager   pager
-	Empty   bool // whether no report has come
+	Empty   bool // whether no report was received
 	First   bool // whether the first page of the list is shown
 }
 
@@ -45,7 +45,7 @@ type reportSource struct {
 	Label string
 }
 
-// PassRate returns the part of the messages that passed DMARC.
+// PassRate returns the percentage of the messages that passed DMARC.
 func (s reportSource) PassRate() string { return percentText(share64(s.Passed, s.Messages), 1) }
 
 // classLabels name the classes of sources.
@@ -60,7 +60,7 @@ func share64(part, all int64) float64 {
 	return 100 * float64(part) / float64(all)
 }
 
-// domainReports shows what other mail systems reported about a domain.
+// domainReports shows the reports of other mail systems about a domain.
 func (c *call) domainReports() error {
 	d, err := c.Domains.Get(c.ctx(), c.team.TeamID, c.id())
 	if err != nil {
@@ -129,12 +129,12 @@ func (v *reportsView) fill() {
 	}
 }
 
-// PassRate returns the part of all messages that passed DMARC.
+// PassRate returns the percentage of all messages that passed DMARC.
 func (v reportsView) PassRate() string {
 	return percentText(share64(v.DMARC.Passed, v.DMARC.Messages), 1)
 }
 
-// TLSRate returns the part of the sessions that succeeded.
+// TLSRate returns the percentage of the sessions that succeeded.
 func (v reportsView) TLSRate() string {
 	return percentText(share64(v.TLS.Successful, v.TLS.Successful+v.TLS.Failed), 1)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// setupView is how the owner of a domain puts its records into the DNS.
+// setupView is the content of the part about the set-up of a domain.
 type setupView struct {
 	Choices  []setupChoice
 	Former   string // label of the former set-up, while it is in use
@@ -23,39 +23,39 @@ type setupChoice struct {
 	Label, Text string
 }
 
-// advisedView is a record that the domain can do without.
+// advisedView is an optional record of a domain.
 type advisedView struct {
 	domains.Advised
 	Purpose, Shown string
 	Found          []string
 }
 
-// problemView is a mistake in the DNS.
+// problemView is a problem with the DNS records.
 type problemView struct {
 	domains.Problem
 	Values []string
 }
 
-// setupLabels and setupTexts say what the set-ups are.
+// setupLabels and setupTexts are the labels and descriptions of the set-ups.
 var (
 	setupLabels = map[string]string{domains.SetupRecords: "Single records", domains.SetupCNAME: "Three CNAME records",
 		domains.SetupDelegation: "Delegation"}
 	setupTexts = map[string]string{
-		domains.SetupRecords: "You add each record. New DKIM keys need new records.",
-		domains.SetupCNAME: "Your names lead to names of this installation. DKIM keys change without you. Receiving and " +
-			"tracking need records of their own.",
-		domains.SetupDelegation: "One set of NS records. This installation then has all records of the domain, and DKIM " +
-			"keys change without you.",
+		domains.SetupRecords: "You add each record. Each new DKIM key needs a new record.",
+		domains.SetupCNAME: "Three of your names point to names of this installation. DKIM keys are replaced " +
+			"automatically. Receiving and tracking need further records.",
+		domains.SetupDelegation: "You add one set of NS records. This installation then publishes all records of the " +
+			"domain, and replaces its DKIM keys automatically.",
 	}
 	advisedPurposes = map[string]string{domains.PurposeDMARC: "DMARC", domains.PurposeTLSReports: "TLS reports",
 		domains.PurposeMTASTS: "MTA-STS", domains.PurposeBIMI: "BIMI"}
 )
 
-// advisedStates are the states of advised records as they are shown.
+// advisedStates maps the states of advised records to states of package web.
 var advisedStates = map[domains.AdvisedState]string{domains.AdvisedUnknown: "not_started",
 	domains.AdvisedFound: "verified", domains.AdvisedMissing: "not_found", domains.AdvisedDifferent: "wrong_value"}
 
-// setupOf returns how the records of the team's domain are put into the DNS.
+// setupOf returns the set-up of a domain of the team.
 func (c *call) setupOf(domainID string) (*setupView, error) {
 	s, err := c.Domains.GetSetup(c.ctx(), c.team.TeamID, domainID)
 	if err != nil {

@@ -57,7 +57,7 @@ func (c *call) forwardingPage(status int, f *web.Form) error {
 	return c.show(status, forwardingPage, data, web.Crumbs(d.Name, domainPath(d.ID), "Forwarding"))
 }
 
-// mayForward reports whether the visitor may create rules, which show received mail to others.
+// mayForward reports whether the visitor may create rules. Rules disclose received mail, so they need receiving:read.
 func (c *call) mayForward() bool {
 	return c.actor.Scopes.Has(teams.DomainsWrite) && c.actor.Scopes.Has(teams.ReceivingRead)
 }
@@ -84,7 +84,7 @@ func (c *call) addForward() error {
 	}
 	done := "The rule is active."
 	if r.State() == forwards.Waiting {
-		done = "The owner of " + r.Address + " gets a mail with a link to confirm."
+		done = "The owner of " + r.Address + " gets an email with a link for confirming."
 	}
 	return c.redirect(forwardingPath(c.id()), done)
 }
@@ -110,13 +110,14 @@ func (c *call) deleteForward() error {
 }
 
 func (c *call) askForward() error {
-	return c.changeForward("The owner gets another mail, at most one a day.", "", true, func() error {
+	return c.changeForward("The owner gets another email. An address gets at most one a day.", "", true, func() error {
 		_, err := c.Forwards.Ask(c.ctx(), c.team.TeamID, c.id(), c.ruleID())
 		return err
 	})
 }
 
-// changeForward changes a rule and returns to the list, with the sentence yes or no.
+// changeForward changes a rule and redirects to the list. The list shows the message yes if which is true, and no
+// otherwise.
 func (c *call) changeForward(yes, no string, which bool, change func() error) error {
 	if err := change(); err != nil {
 		text, ok := refused(err)

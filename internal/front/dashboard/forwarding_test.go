@@ -70,5 +70,11 @@ func TestForwarding(t *testing.T) {
 				t.Errorf("the audit log has no %s: %s", name, names)
 			}
 		}
+		log := b.visitor(teams.Admin).shows("/app/settings/audit", 200)
+		for _, words := range []string{"created", "changed", "deleted"} {
+			if words += " a forwarding rule of the domain"; !strings.Contains(log, words) {
+				t.Errorf("the page of the audit log has no %q", words)
+			}
+		}
 	})
 }

@@ -17,10 +17,11 @@ type mtaSTSView struct {
 
 // mtaSTSChoices are the modes of a policy.
 var mtaSTSChoices = []web.Choice{{Value: string(servedpolicies.Off), Label: "Off"},
-	{Value: string(servedpolicies.Testing), Label: "Testing: senders deliver, and report failures"},
+	{Value: string(servedpolicies.Testing), Label: "Testing: senders deliver in any case, and report failures"},
 	{Value: string(servedpolicies.Enforce), Label: "Enforce: senders deliver only to verified hosts"}}
 
-// mtaSTS returns the part about the policy of a domain, or nil if the domain does not receive and has no policy.
+// mtaSTS returns the part about the policy of a domain. It returns nil if the domain does not receive mail and has no
+// policy.
 func (c *call) mtaSTS(d *domains.Domain, refused string) (*mtaSTSView, error) {
 	p, err := c.ServedPolicies.Get(c.ctx(), c.team.TeamID, d.ID)
 	if err != nil {
@@ -29,7 +30,7 @@ func (c *call) mtaSTS(d *domains.Domain, refused string) (*mtaSTSView, error) {
 	if d.Placeholder || !d.Receiving && p.State == servedpolicies.Inactive {
 		return nil, nil
 	}
-	hint := "Begin with Testing. Publish the records that are shown here afterwards."
+	hint := "Begin with Testing. Then publish the records that this page shows."
 	switch {
 	case p.EnforceAdvised:
 		hint = "The policy was tested for two weeks without failures. You can enforce it now."

@@ -18,11 +18,11 @@ var (
 	forwardingTemplate = template.Must(template.New("forwarding").Parse(forwardingHTML))
 )
 
-// forwardingHandler serves /forwarding/, the pages on which the owner of an address agrees to forwarding or refuses it.
+// forwardingHandler serves the pages below /forwarding/, on which the owner of an address agrees to forwarding or
+// refuses it.
 //
-// GET and HEAD requests only show a page, because mail programs and scanners request links that nobody has clicked. The
-// form needs no CSRF protection, because the handler uses neither cookies nor sessions, and anybody who has the token
-// may answer.
+// GET and HEAD requests change nothing, because mail programs and scanners request links that nobody has clicked. The
+// form needs no CSRF protection: the handler uses neither cookies nor sessions, and anybody with the token may answer.
 type forwardingHandler struct {
 	*Links
 	forwards *forwards.Service
@@ -69,7 +69,7 @@ func (l *Links) RegisterForwarding(mux *http.ServeMux, f *forwards.Service) {
 	}
 }
 
-// forwardingPage is the content of a page.
+// forwardingPage is the content of a page about forwarding.
 type forwardingPage struct {
 	Style                       template.CSS
 	Heading, Text, Button, Hint string
@@ -90,7 +90,7 @@ func isConfirmed(q *forwards.Request) forwardingPage {
 	return forwardingPage{Heading: "Mail is forwarded to " + q.Address, Names: q.Names,
 		Text: fmt.Sprintf("You agreed that the team “%s” forwards the mail for these addresses to you:",
 			visible.Show(q.Team)),
-		Hint: "To end it, open the second link in the confirmation mail."}
+		Hint: "To stop forwarding, open the second link in the confirmation email."}
 }
 
 func askRefuse(q *forwards.Request) forwardingPage {
@@ -98,7 +98,7 @@ func askRefuse(q *forwards.Request) forwardingPage {
 		return isRefused(q)
 	}
 	return forwardingPage{Heading: "Refuse forwarded mail?", Names: q.Names,
-		Text: fmt.Sprintf("The team “%s” then forwards no mail to %s and cannot ask you again. It asked for these addresses:",
+		Text: fmt.Sprintf("The team “%s” then forwards no mail to %s and cannot ask you again. It asked about the mail for:",
 			visible.Show(q.Team), q.Address),
 		Button: "Refuse"}
 }
@@ -106,7 +106,7 @@ func askRefuse(q *forwards.Request) forwardingPage {
 func isRefused(q *forwards.Request) forwardingPage {
 	return forwardingPage{Heading: "No mail is forwarded to " + q.Address,
 		Text: fmt.Sprintf("The team “%s” cannot ask you again.", visible.Show(q.Team)),
-		Hint: "If this was a mistake, open the first link in the confirmation mail, as long as it is valid."}
+		Hint: "If this was a mistake, open the first link in the confirmation email, which is valid for 7 days."}
 }
 
 func (h *forwardingHandler) write(w http.ResponseWriter, r *http.Request, p forwardingPage) {

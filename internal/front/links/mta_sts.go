@@ -17,24 +17,24 @@ const (
 	policyPath   = "/.well-known/mta-sts.txt"
 )
 
-// Policies serves the MTA-STS policies of receiving domains (RFC 8461 section 3.3). A host that begins with mta-sts.
-// serves its policy and nothing else. If there is no policy, the status is 404; if the database is unavailable, it is
-// 503, and senders keep the policy that they know.
+// Policies serves the MTA-STS policies of receiving domains (RFC 8461 section 3.3). A host whose name begins with
+// mta-sts. serves its policy and nothing else. The status is 404 if the host has no policy, and 503 if the database is
+// unavailable. In both cases, senders keep the policy that they have stored.
 type Policies struct {
 	policies  *servedpolicies.Service
 	log       *slog.Logger
 	outageLog lograte.Limiter
 }
 
-// NewPolicies returns the handler for hosts of policies.
+// NewPolicies returns the handler for the hosts of MTA-STS policies.
 func NewPolicies(s *servedpolicies.Service, log *slog.Logger) *Policies {
 	return &Policies{policies: s, log: log}
 }
 
-// Serves reports whether a request is for a host of policies.
+// Serves reports whether the host of a request begins with mta-sts.
 func (p *Policies) Serves(r *http.Request) bool { return strings.HasPrefix(host(r), policyPrefix) }
 
-// ServeHTTP answers a request. Senders must not use caches of HTTP (RFC 8461 section 3.3).
+// ServeHTTP serves a policy. Senders must not use HTTP caches (RFC 8461 section 3.3), so the response forbids caching.
 func (p *Policies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -58,7 +58,7 @@ func (p *Policies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.log.Error("a policy could not be looked up", "error", err, "more_like_it", leftOut)
 		}
 		h.Set("Retry-After", "60")
-		http.Error(w, "The policy cannot be read at present.", http.StatusServiceUnavailable)
+		http.Error(w, "The policy is temporarily unavailable. Try again in a minute.", http.StatusServiceUnavailable)
 	default:
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -11,9 +11,9 @@ import (
 )
 
 // TLSAsk returns the handler for GET /tls/ask?domain=NAME. A reverse proxy with on-demand TLS requests this path to
-// find out whether it may obtain a certificate for a host. The status is 200 if the host is listed in own or is allowed
-// as a host of a customer, and 404 otherwise. If the database is unavailable, the status is 503, which proxies treat as
-// a refusal.
+// find out whether it may obtain a certificate for a host. The status is 200 if the host is listed in own or
+// allowed returns true for it, and 404 otherwise. If the database is unavailable, the status is 503, which proxies
+// treat as a refusal.
 func TLSAsk(allowed func(ctx context.Context, host string) (bool, error), log *slog.Logger,
 	own ...string) http.Handler {
 	var outageLog lograte.Limiter
@@ -36,7 +36,7 @@ func TLSAsk(allowed func(ctx context.Context, host string) (bool, error), log *s
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "The lookup failed. Try again in a moment.", http.StatusServiceUnavailable)
 		case !ok:
-			http.Error(w, "This host is neither a tracking host nor a host of a policy.", http.StatusNotFound)
+			http.Error(w, "This host is neither a tracking host nor an MTA-STS policy host.", http.StatusNotFound)
 		default:
 			w.WriteHeader(http.StatusOK)
 		}

@@ -166,12 +166,12 @@ func domainTools() []tool {
 			text("custom_return_path", "The subdomain that receives bounces. Default: send.", 63),
 			choice("tls", "enforced sends only to servers with a verified certificate.", "opportunistic", "enforced")),
 		shows("get_domain_setup", "Show a domain's set-up", "GET /domains/{domain_id}/setup",
-			"Shows the ways to put a domain's records into the DNS, the records of the chosen way, advised records, and "+
-				"mistakes that were found.", domain),
+			"Shows the set-ups of a domain: how its DNS records can be published, the records of the chosen set-up, "+
+				"advised records, and problems with the records.", domain),
 		writes("change_domain_setup", "Change a domain's set-up", "PUT /domains/{domain_id}/setup",
-			"Chooses how a domain's records are put into the DNS. The domain works with its former records while they are "+
-				"found.", repeats, domain.must(),
-			choice("setup", "records: each record. cname: three CNAME records. delegation: one set of NS records.", "records",
+			"Chooses how a domain's DNS records are published. The domain also works with its former records as long "+
+				"as they are found.", repeats, domain.must(),
+			choice("setup", "records: each record. cname: three CNAME records. delegation: NS records.", "records",
 				"cname", "delegation").must()),
 		writes("verify_domain", "Verify a domain", "POST /domains/{domain_id}/verify",
 			"Looks up a domain's DNS records. get_domain shows the results, which may take some minutes.", repeats,

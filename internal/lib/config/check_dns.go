@@ -10,7 +10,7 @@ import (
 
 // Limits of the settings of the name server.
 const (
-	maxDNSNames     = 13 // as many NS records as a zone usually has at most
+	maxDNSNames     = 13 // the usual maximum of NS records of a zone
 	maxDNSAddresses = 8  // of one name
 )
 
@@ -20,7 +20,7 @@ type NameServer struct {
 	Addrs []netip.Addr // public addresses; may be empty without dns_zone
 }
 
-// NameServers returns the servers of dns_names, in the same order, with their addresses of dns_addresses. The settings
+// NameServers returns the servers of dns_names in the same order, with their addresses from dns_addresses. The settings
 // must be valid.
 func (c Config) NameServers() (all []NameServer) {
 	for _, name := range c.DNSNames {
@@ -36,7 +36,7 @@ func (c Config) NameServers() (all []NameServer) {
 	return all
 }
 
-// completeNameServer writes names and addresses in the form in which they are compared.
+// completeNameServer normalizes the names and addresses of the name server's settings.
 func (c *Config) completeNameServer() {
 	c.DNSZone = hostName(c.DNSZone)
 	for i, name := range c.DNSNames {
@@ -86,7 +86,7 @@ func (l *loader) checkNameServer() {
 	l.checkDNSZone()
 }
 
-// isFullName reports whether a name has at least two labels, as names have that others can look up.
+// isFullName reports whether a name is a valid host name with at least two labels.
 func isFullName(name string) bool {
 	return len(name) <= 253 && strings.Contains(hostName(name), ".") && domain.MatchString(hostName(name))
 }
@@ -124,7 +124,7 @@ func (l *loader) checkNameServerAddresses() {
 	}
 }
 
-// isPublicAddress reports whether others may reach an address.
+// isPublicAddress reports whether an address is a global unicast address outside private networks.
 func isPublicAddress(a netip.Addr) bool {
 	a = a.Unmap()
 	return a.IsGlobalUnicast() && !a.IsPrivate()
@@ -141,7 +141,7 @@ func (l *loader) checkDNSZone() {
 		l.wrong("dns_zone", "%q is not a full domain name, such as dns.mail.example.com", c.DNSZone)
 		return
 	}
-	// A record in the zone may have the name of two random labels before it.
+	// A record in the zone may have up to two random labels before the zone's name.
 	if len(zone) > maxDNSZone {
 		l.wrong("dns_zone", "%q is longer than %d bytes", c.DNSZone, maxDNSZone)
 	}

@@ -16,9 +16,9 @@
 //
 // # Out of scope
 //
-// The package does not look anything up itself, does not decide whom to trust, and does not evaluate older message
-// signatures, which a host that changes messages breaks on purpose. Signatures are RSA with SHA-256, as RFC 8617 and
-// all known sealers use; others fail.
+// The package makes no look-ups itself and does not decide which sealers to trust. It does not evaluate older message
+// signatures, because a host that changes a message breaks them on purpose. It supports only RSA with SHA-256, which
+// RFC 8617 and all known sealers use; other signatures fail.
 package arc
 
 import (
@@ -60,7 +60,8 @@ type Chain struct {
 	// reason concerns, or 0 if it concerns the message.
 	Reason   string
 	Instance int
-	// Sets are the sets in the order of their instances. If the chain is so broken that it has no order, Sets is nil.
+	// Sets lists the sets in the order of their instances, up to the first one that is incomplete. It is nil if a field
+	// of a set is malformed or occurs twice.
 	Sets []Set
 
 	last   int // highest instance that a field names
@@ -75,7 +76,8 @@ type Set struct {
 	Results  string // the results in ARC-Authentication-Results, without the instance
 }
 
-// Describe returns the chain's size, sealers and problem for people, or "" if there is no chain.
+// Describe returns a short text for people: the size of the chain and its sealers, or the reason why it does not pass.
+// It returns "" if there is no chain.
 func (c *Chain) Describe() string {
 	var names []string
 	for _, s := range c.Sets {

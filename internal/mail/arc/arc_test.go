@@ -52,7 +52,7 @@ func keyOf(t testing.TB, domain string) *dkim.Key {
 	return kept.(*dkim.Key)
 }
 
-// hop seals a message as a host with a number does, whatever the state of the chain is.
+// hop seals a message as host n, whatever the state of the chain is.
 func (z zone) hop(t testing.TB, msg string, n int) (string, error) {
 	t.Helper()
 	domain := fmt.Sprintf("hop%d.example", n)

@@ -22,8 +22,8 @@ func (f field) value() []byte { return f.raw[bytes.IndexByte(f.raw, ':')+1:] }
 
 var errHeader = errors.New("the header is longer than 256 KiB or has more than 2,000 fields")
 
-// readHeader reads the header of a message and leaves r at the first byte of the body. Lines that are no fields are
-// left out.
+// readHeader reads the header of a message and leaves r at the first byte of the body. It skips lines that are not
+// fields.
 func readHeader(r interface {
 	io.Reader
 	ReadSlice(delim byte) ([]byte, error)
@@ -117,13 +117,13 @@ func (t tags) base64(name string) ([]byte, error) {
 		return r
 	}, t[name]))
 	if err != nil {
-		return nil, fmt.Errorf("the tag %s is no base64", name)
+		return nil, fmt.Errorf("the tag %s is not base64", name)
 	}
 	return data, nil
 }
 
-// instanceOf returns the instance that a field of a set names. In ARC-Authentication-Results, the instance comes first
-// and is followed by text that is no tag list.
+// instanceOf returns the instance that a field of a set names. ARC-Authentication-Results begins with the instance;
+// rest is the text after it, which is not a tag list. For the other fields, rest is "".
 func instanceOf(k kind, value []byte) (n int, rest string, err error) {
 	if k != results {
 		list, err := parseTags(value)
@@ -145,7 +145,7 @@ func instanceOf(k kind, value []byte) (n int, rest string, err error) {
 func parseInstance(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 8)
 	if err != nil || n < 1 || n > MaxSets || text[0] == '0' {
-		return 0, fmt.Errorf("the instance %.20q is no number from 1 to %d", text, MaxSets)
+		return 0, fmt.Errorf("the instance %.20q is not a number from 1 to %d", text, MaxSets)
 	}
 	return int(n), nil
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/dkim"
 )
 
-// covered are the fields that a message signature covers, besides those of the list. Fields of the first group are
-// named once more than they occur, so that another one breaks the signature. RFC 8617 section 4.1.2 asks for
-// DKIM-Signature and forbids ARC-Seal; results of earlier checks may be removed on the way and are left out.
+// closed and open are the fields that a message signature covers. The signature names each field in closed once more
+// than it occurs, so that another one breaks the signature. RFC 8617 section 4.1.2 asks for DKIM-Signature and forbids
+// ARC-Seal. Results of earlier checks are not covered, because later hosts may remove them.
 var (
 	closed = []string{"From", "Reply-To", "Sender", "To", "Cc", "Subject", "Date", "Message-ID", "In-Reply-To",
 		"References", "MIME-Version", "Content-Type", "Content-Transfer-Encoding"}

@@ -18,7 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// Verify verifies the chain of a message, of which it reads the header, and the body if there is a chain.
+// Verify verifies the ARC chain of a message. It reads the header, and the body only if the structure of the chain is
+// sound.
 func Verify(ctx context.Context, lookup LookupTXT, msg io.Reader) Chain {
 	r := bufio.NewReaderSize(msg, 4096)
 	header, err := readHeader(r)
@@ -287,7 +288,7 @@ func (v *verifier) key(name string) (*rsa.PublicKey, error) {
 	case hasVersion && version != "DKIM1":
 		return nil, errors.New("the key record has another version than DKIM1")
 	case list["k"] != "" && !strings.EqualFold(list["k"], "rsa"):
-		return nil, fmt.Errorf("the key is of the type %.20q and not RSA", list["k"])
+		return nil, fmt.Errorf("the key has the type %.20q instead of RSA", list["k"])
 	case len(hashes) > 0 && !slices.Contains(hashes, "sha256"):
 		return nil, errors.New("the key is not for SHA-256")
 	case len(services) > 0 && !slices.Contains(services, "*") && !slices.Contains(services, "email"):
@@ -302,7 +303,7 @@ func (v *verifier) key(name string) (*rsa.PublicKey, error) {
 func parseKey(text string) (*rsa.PublicKey, error) {
 	der, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
 	if err != nil {
-		return nil, errors.New("the key is no base64")
+		return nil, errors.New("the key is not base64")
 	}
 	public, err := x509.ParsePKIXPublicKey(der)
 	if err != nil {
@@ -310,7 +311,7 @@ func parseKey(text string) (*rsa.PublicKey, error) {
 	}
 	key, ok := public.(*rsa.PublicKey)
 	if err != nil || !ok {
-		return nil, errors.New("the key is no RSA key")
+		return nil, errors.New("the key is not an RSA key")
 	}
 	if bits := key.N.BitLen(); bits < minRSABits || bits > maxRSABits {
 		return nil, fmt.Errorf("the key has %d bits; %d to %d are allowed", bits, minRSABits, maxRSABits)

@@ -4,17 +4,17 @@
 //
 // # Invariants
 //
-// - At most 8 servers of a zone are asked, each at no more than two addresses. Each address has its time limit, and all
-// servers are asked at the same time.
-// - Only addresses that Client.Allow accepts are asked, because the owner of a zone chooses them.
-// - A server's answer counts only if the server says that it is authoritative (the AA bit). Other answers are told
-// apart: a refusal, a failure, a referral, an answer without authority, and silence.
-// - Aliases are followed only within one answer and at most 8 times. No further server is asked about their target.
+//   - The client asks at most 8 servers of a zone, all at the same time, and each at no more than two addresses. A time
+//     limit applies to each address.
+//   - Only addresses that Client.Allow accepts are asked, because the owner of a zone chooses them.
+//   - An answer counts only if the server says that it is authoritative (the AA bit). The other outcomes are
+//     distinguished: a refusal, a failure, a referral, an answer without authority, and silence.
+//   - Aliases are followed only within one answer and at most 8 times. No further server is asked about their target.
 //
 // # Failures
 //
-// The error is resolve.ErrNotFound if there is no such zone or delegation, and resolve.ErrTemporary if the servers
-// could not be found or none of them gave a usable answer.
+// The error is resolve.ErrNotFound if the zone or delegation does not exist. It is resolve.ErrTemporary if the servers
+// could not be found, or if none of them gave a usable answer.
 //
 // # Out of scope
 //
@@ -128,12 +128,12 @@ func (c *Client) Zone(ctx context.Context, name string) (zone string, servers []
 	return "", nil, fmt.Errorf("find a zone: %w", resolve.ErrNotFound)
 }
 
-// Delegation returns the names of the servers to which the parent zone delegates name, in alphabetical order. They come
-// from referrals alone: what a server says with authority about the zone name itself proves no delegation, because a
-// server may hold that zone without being asked to by the parent's owner.
+// Delegation returns the names of the servers to which the parent zone delegates name, in alphabetical order. Only
+// referrals count. An authoritative answer about name proves no delegation, because a server may hold that zone without
+// the consent of the parent zone's owner.
 //
-// If the parent's servers differ, Delegation returns the names in which all of those agree that answer. The error is
-// resolve.ErrNotFound if they agree in none, or if one of them answers that name is not delegated.
+// If the parent's servers differ, Delegation returns the names that all answering servers list. The error is
+// resolve.ErrNotFound if there is no such name, or if a server answers that name is not delegated.
 func (c *Client) Delegation(ctx context.Context, name string) ([]string, error) {
 	name = clean(name)
 	above := parent(name)
@@ -198,8 +198,8 @@ func (c *Client) AskServers(ctx context.Context, servers []string, name, typ str
 	return c.ask(ctx, servers[:min(len(servers), maxServers)], clean(name), qtype), nil
 }
 
-// AskAddrs asks a server at the first two of the given addresses until one answers. It looks up nothing, and asks
-// addresses that Allow forbids.
+// AskAddrs asks a server at the first two of the given addresses until one answers. It makes no look-ups and ignores
+// Allow.
 func (c *Client) AskAddrs(ctx context.Context, server string, addrs []netip.Addr, name, typ string) Answer {
 	a := Answer{Server: server, Outcome: NoAddress, Err: fmt.Errorf("%s has no address", server)}
 	qtype, ok := dns.StringToType[strings.ToUpper(typ)]

@@ -203,7 +203,7 @@ func TestAskAddrs(t *testing.T) {
 	}
 }
 
-// Each server's answer is told apart, and none delays the others.
+// Ask distinguishes the outcome of each server, and no server delays the others.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("p", 900)
@@ -306,7 +306,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A server that does not know EDNS0 is asked again without it, and an address that is silent gives way to the next.
+// The client repeats a query without EDNS0 for a server that does not know it, and asks the next address if one is
+// silent.
 func TestOldServers(t *testing.T) {
 	t.Parallel()
 	good := zone("acme.com.", `acme.com. 300 IN TXT "old"`)
@@ -348,7 +349,7 @@ func TestDelegation(t *testing.T) {
 		"one is silent":  {[]dns.HandlerFunc{nil, delegates("a.test")}, "a.test"},
 		"one is lame":    {[]dns.HandlerFunc{code(dns.RcodeRefused), delegates("a.test")}, "a.test"},
 		"all are silent": {[]dns.HandlerFunc{nil, nil}, "temporary"},
-		// A server that holds the zone itself would let anybody prove a delegation who can add a zone to it.
+		// Without this rule, anybody who can add a zone to such a server could prove a delegation.
 		"the child answers": {[]dns.HandlerFunc{child, child}, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,9 +28,10 @@ func arcVerdict(c *arc.Chain) Verdict {
 	return v
 }
 
-// override replaces the policy of DMARC by none, if the operator trusts all sealers of an intact chain, and the first
-// of them saw DMARC pass for the same domain. DMARC itself still fails. Each sealer can change the message, so that one
-// of them that is not trusted makes the chain worthless.
+// override sets the DMARC policy to none if a trusted chain says that DMARC passed before the message was forwarded.
+// The chain must be intact, the operator must trust all its sealers, and the first one must have seen DMARC pass for
+// the same domain. The result of DMARC stays fail. A single untrusted sealer makes the chain worthless, because each
+// sealer can change the message.
 func (e *Evaluator) override(r *Results, c *arc.Chain) {
 	if r.DMARC.Result != fail || c.State != arc.Pass || len(e.trusted) == 0 {
 		return

@@ -7,8 +7,8 @@
 //   - If a technical failure or the time limit stops a check, its verdict is "temperror", never "fail".
 //   - The work per message is bounded: one time limit for all methods, eight signatures, a header of 256 KiB, the
 //     look-ups that SPF allows (about a hundred), at most 73 look-ups for DMARC, most often one, and 51 for ARC.
-//   - An ARC chain changes no other verdict. Only if the operator trusts all of its sealers, it decides which policy of
-//     DMARC applies.
+//   - An ARC chain changes no other verdict. If the operator trusts all of its sealers, a chain can replace the DMARC
+//     policy by none.
 //   - The message is read from its file in small buffers, so the whole body is never in memory at once.
 //
 // # Failures
@@ -106,8 +106,8 @@ type Evaluator struct {
 
 	// Facts is whether Check sets Results.Facts, which takes further look-ups. It must be set before the first check.
 	Facts bool
-	// Log, if set, gets a line about some of the messages whose result would be another one by the public suffix list. It
-	// must be set before the first check.
+	// Log, if set, gets a line if the public suffix list would give another result for a message. The rate of these
+	// lines is limited. Log must be set before the first check.
 	Log     *slog.Logger
 	differs lograte.Limiter
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/dmarc"
 )
 
-// dmarc checks whether SPF or DKIM passed for the domain in the From field, and sets the policy that the domain's owner
-// requests (RFC 9989 section 5.3.1). In test mode, that is the next milder policy.
+// dmarc checks whether SPF or DKIM passed for the domain in the From field. It sets the verdict, the facts if they are
+// wanted, and the policy that the domain's owner requests (RFC 9989 section 5.3.1). In test mode, that is the next
+// milder policy.
 func (e *Evaluator) dmarc(ctx context.Context, h header, o Origin, r *Results) {
 	if h.problem != "" {
 		r.DMARC = Verdict{Result: permerror, Detail: h.problem}

@@ -48,7 +48,7 @@ func (e *Evaluator) facts(ctx context.Context, walker *dmarc.Walker, from string
 	}
 	for i, v := range r.DKIM {
 		if i >= len(h.selectors) {
-			break // the verdict is about no signature, or about several
+			break // the remaining verdicts do not belong to a single signature
 		}
 		f.Signatures = append(f.Signatures, Signature{v, h.selectors[i]})
 		ok, err := aligned(v, d.Record.StrictDKIM)

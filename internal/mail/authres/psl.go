@@ -7,8 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/dmarc"
 )
 
-// compare logs a line if the method of RFC 7489, which finds organizational domains by the public suffix list, gives
-// another result. Other receivers may still use it. The policies are not compared, because they follow other rules now.
+// compare logs a line if RFC 7489, which finds organizational domains by the public suffix list, gives another result
+// than RFC 9989. Other receivers may still use RFC 7489. compare ignores the policies, because RFC 9989 changed their
+// rules.
 func (e *Evaluator) compare(ctx context.Context, walker *dmarc.Walker, from string, r *Results, d dmarc.Discovery) {
 	at, result, ok := bySuffixes(ctx, walker, from, r, d)
 	if !ok || at == d.At && result == r.DMARC.Result {

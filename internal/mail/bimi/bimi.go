@@ -1,17 +1,17 @@
 // Package bimi checks what a domain publishes for BIMI (Brand Indicators for Message Identification,
-// draft-brand-indicators-for-message-identification): the TXT record, the image in the profile SVG Tiny PS, and the mark
-// certificate.
+// draft-brand-indicators-for-message-identification). It checks the TXT record, the image in the profile SVG Tiny PS,
+// and the mark certificate.
 //
 // # Invariants
 //
-// - The work for an image or a certificate is proportional to its size, and sizes are limited: [ImageMax],
-// [CertificateMax]. Compressed images are unpacked to at most one byte more than the limit.
-// - XML entities and document types are refused, and nothing that an image names is fetched.
+//   - The work for an image or a certificate is proportional to its size, and sizes are limited: [ImageMax],
+//     [CertificateMax]. Compressed images are unpacked to at most one byte more than the limit.
+//   - XML entities and document types are refused. References in an image are not fetched.
 //
 // # Failures
 //
-// Each check returns what is wrong as sentences for the domain's owner. Input of any kind leads to such sentences, never
-// to a panic.
+// Each check returns the problems as sentences for the domain's owner. Invalid input leads to such sentences, never to
+// a panic.
 //
 // # Out of scope
 //
@@ -47,8 +47,8 @@ type Record struct {
 	Certificate string // URL of the mark certificate; may be empty
 }
 
-// ParseRecord reads a TXT record. The result is false if the record does not begin with the version tag of BIMI. The
-// sentences say what is wrong.
+// ParseRecord parses a TXT record and returns its problems as sentences. ok is false if the record does not begin with
+// the version tag of BIMI.
 func ParseRecord(text string) (r Record, problems []string, ok bool) {
 	version, rest, _ := strings.Cut(text, ";")
 	name, value, _ := strings.Cut(version, "=")
@@ -79,8 +79,8 @@ func ParseRecord(text string) (r Record, problems []string, ok bool) {
 	return r, problems, true
 }
 
-// CheckPolicy returns what is wrong with the DMARC policy of a domain: BIMI demands that the organizational domain asks
-// for quarantine or reject, for subdomains too, and does not only test that.
+// CheckPolicy returns the problems of a DMARC policy. BIMI demands the policy quarantine or reject, also for
+// subdomains, and no test mode.
 func CheckPolicy(d *dmarc.Discovery) (problems []string) {
 	r := &d.Record
 	strict := func(p dmarc.Policy) bool { return p == dmarc.Quarantine || p == dmarc.Reject }
@@ -117,7 +117,7 @@ func Unpack(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// forbidden are the elements that SVG Tiny PS excludes, with what they are.
+// forbidden maps the elements that SVG Tiny PS excludes to what they are.
 var forbidden = map[string]string{"script": "a script", "handler": "a script", "listener": "a script", "a": "a link",
 	"animate": "an animation", "animateColor": "an animation", "animateMotion": "an animation",
 	"animateTransform": "an animation", "set": "an animation", "animation": "an animation", "discard": "an animation",
@@ -126,7 +126,8 @@ var forbidden = map[string]string{"script": "a script", "handler": "a script", "
 
 const svgSpace = "http://www.w3.org/2000/svg"
 
-// CheckImage returns how an unpacked image deviates from the profile SVG Tiny PS.
+// CheckImage checks an unpacked image against the main rules of the profile SVG Tiny PS, and returns the problems. It
+// does not know every element of the profile.
 func CheckImage(data []byte) (problems []string) {
 	if len(data) > ImageMax {
 		return []string{fmt.Sprintf("The image has %d bytes, and at most %d are allowed.", len(data), ImageMax)}
@@ -193,6 +194,9 @@ func (c *imageCheck) token(token xml.Token) bool {
 		if len(c.open) == 2 && c.open[1] == "title" && len(bytes.TrimSpace(t)) > 0 {
 			c.title = true
 		}
+		if n := len(c.open); n > 0 && strings.TrimPrefix(c.open[n-1], "svg:") == "style" && externalURL.Match(t) {
+			c.problem("The image refers to something outside of itself (<style>), which is not allowed.")
+		}
 	}
 	return true
 }
@@ -222,15 +226,15 @@ func (c *imageCheck) start(t xml.StartElement) bool {
 		switch value := strings.TrimSpace(a.Value); {
 		case strings.HasPrefix(local, "on") && a.Name.Space == "":
 			c.problem("The image contains a script (the attribute " + strconv.Quote(a.Name.Local) + "), which is not allowed.")
-		case local == "href" && !strings.HasPrefix(value, "#"), strings.Contains(externalURL.FindString(value), "url("):
+		case local == "href" && !strings.HasPrefix(value, "#"), externalURL.MatchString(value):
 			c.problem("The image refers to something outside of itself (" + strconv.Quote(a.Name.Local) + "), which is not allowed.")
 		}
 	}
 	return true
 }
 
-// externalURL finds a reference in a property that leads out of the image.
-var externalURL = regexp.MustCompile(`url\(\s*['"]?[^#'"\s]`)
+// externalURL matches the start of a reference in CSS to something outside the image. CSS ignores the case of its names.
+var externalURL = regexp.MustCompile(`(?i)url\(\s*['"]?[^#'"\s]|@import`)
 
 // checkRoot checks the attributes of the element svg.
 func (c *imageCheck) checkRoot(attributes []xml.Attr) {
@@ -257,7 +261,8 @@ func (c *imageCheck) checkRoot(attributes []xml.Attr) {
 	}
 }
 
-// isSquare reports whether an image is square. The view box counts, or the size if there is none.
+// isSquare reports whether an image is square. It compares the sides of the view box, or the width and height if there
+// is no view box.
 func isSquare(box, width, height string) bool {
 	if fields := strings.FieldsFunc(box, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' || r == '\t' }); box != "" {
 		return len(fields) == 4 && sameLength(fields[2], fields[3])

@@ -87,6 +87,9 @@ func TestCheckImage(t *testing.T) {
 		"reference":    {inside(`<use xlink:href="https://a.test/x.svg#y"/>`), "outside of itself"},
 		"data":         {inside(`<use href="data:image/png;base64,AA"/>`), "outside of itself"},
 		"property":     {inside(`<g fill="url(https://a.test/x)"/>`), "outside of itself"},
+		"upper case":   {inside(`<g fill="URL(https://a.test/x)"/>`), "outside of itself"},
+		"style sheet":  {inside(`<style>@import "https://a.test/x";</style>`), "outside of itself"},
+		"style":        {inside(`<style>g { fill: url(https://a.test/x) }</style>`), "outside of itself"},
 		"stylesheet":   {strings.Replace(good, "<svg", `<?xml-stylesheet href="x"?><svg`, 1), "processing instruction"},
 		"entities":     {strings.Replace(good, "<svg", `<!DOCTYPE svg [<!ENTITY a "b">]><svg`, 1), "entities"},
 		"entity alone": {inside("&lol;"), "not valid XML"},
@@ -114,8 +117,8 @@ func pack(data []byte) []byte {
 	return b.Bytes()
 }
 
-// A small file that unpacks to 20 MB costs no more memory than an image. The test counts allocations, so it does not run
-// beside others.
+// A small file that unpacks to 20 MB costs no more memory than an image. The test counts allocations, so it does not
+// run in parallel with others.
 func TestUnpack(t *testing.T) {
 	if got, err := bimi.Unpack(pack([]byte(good))); err != nil || string(got) != good {
 		t.Errorf("%q, %v", got, err)

@@ -23,7 +23,7 @@ const CertificateMax = 256 << 10
 const (
 	chainMax   = 10                  // certificates in a file
 	imagesMax  = 16                  // images in a logotype extension
-	expiresIn  = 30 * 24 * time.Hour // time before the end from which CheckCertificate warns
+	expiresIn  = 30 * 24 * time.Hour // CheckCertificate warns if a certificate expires within this time
 	dateFormat = "2 January 2006"
 )
 
@@ -32,7 +32,7 @@ var (
 	logotype  = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 12}
 )
 
-// Certificate is what CheckCertificate compares a certificate with.
+// Certificate says what CheckCertificate expects of a certificate.
 type Certificate struct {
 	Domain, Selector string
 	Image            []byte         // the unpacked image at l=; nil if it is not known
@@ -40,8 +40,8 @@ type Certificate struct {
 	Now              time.Time
 }
 
-// CheckCertificate returns what is wrong with a file of a mark certificate and its chain, and a warning if the
-// certificate expires within 30 days.
+// CheckCertificate returns the problems of a file with a mark certificate and its chain. It also returns a warning if
+// the certificate expires within 30 days.
 func CheckCertificate(data []byte, want Certificate) (problems []string, expires string) {
 	if len(data) > CertificateMax {
 		return []string{fmt.Sprintf("The file has more than %d bytes.", CertificateMax)}, ""
@@ -72,7 +72,8 @@ func CheckCertificate(data []byte, want Certificate) (problems []string, expires
 		for _, c := range chain[1:] {
 			between.AddCert(c)
 		}
-		// The time is that of the certificate, because its end is a problem of its own.
+		// The chain is verified at a time at which the certificate is valid, because an expired certificate is reported
+		// above.
 		_, err := leaf.Verify(x509.VerifyOptions{Roots: want.Roots, Intermediates: between,
 			CurrentTime: leaf.NotAfter.Add(-time.Second), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 		if err != nil {
@@ -111,8 +112,8 @@ func parseChain(data []byte) (chain []*x509.Certificate, err error) {
 	return chain, nil
 }
 
-// covers reports whether a certificate with these names is for a domain: for the domain itself, for a domain above it,
-// or for the name of the BIMI record.
+// covers reports whether one of the names of a certificate is the domain, a domain above it, or the name of its BIMI
+// record.
 func covers(names []string, domain, selector string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		name = strings.ToLower(name)
@@ -127,7 +128,7 @@ type logo struct {
 	hashes [][]byte // SHA-256
 }
 
-// shows reports whether the logo is an image, which is unpacked.
+// shows reports whether the logo is the given image, which must be unpacked.
 func (l *logo) shows(image []byte) bool {
 	if l.data != nil {
 		if plain, err := Unpack(l.data); err == nil {

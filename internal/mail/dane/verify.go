@@ -47,10 +47,10 @@ func (m Match) Method() string {
 // Verify decides whether the certificates of a TLS connection match the set, and returns the record that matched.
 //
 // With usage 3 the host's certificate itself must match; its names, its expiry and its issuer do not matter (RFC 7672
-// section 3.1.1). With usage 2 a certificate that the host sent, other than its own, must match, unless the record
-// contains the certificate or key of the authority. From that authority a chain must lead to the host's certificate, in
-// which each certificate is valid at the time now, and which may be used by servers. The host's certificate must be
-// valid for one of the names (section 3.1.2).
+// section 3.1.1). With usage 2 a certificate of an authority must match, not the host's own one. The host must send it,
+// unless the record contains the authority's certificate or key. A chain must lead from the authority to the host's
+// certificate. Each certificate in the chain must be valid at the time now and allow use by servers. The host's
+// certificate must be valid for one of the names (section 3.1.2).
 func (s *Set) Verify(state tls.ConnectionState, names []string, now time.Time) (Match, error) {
 	chain := state.PeerCertificates
 	switch {
@@ -134,9 +134,9 @@ func (s *Set) verifyChain(chain []*x509.Certificate, names []string, now time.Ti
 		strings.Join(names, " or "))
 }
 
-// bareAnchors returns certificates for a record that contains the key of an authority whose certificate the host did not
-// send. Each has the name of an issuer in the chain that signed with the key. There are none if the host sent a
-// certificate of the authority, because its expiry and its other limits then count.
+// bareAnchors returns trust anchors for a record that contains the bare key of an authority (record 2 1 0). Each anchor
+// has the name of an issuer in the chain that signed with the key. If the host sent a certificate of the authority,
+// there are no anchors: the expiry and the other limits of that certificate count.
 func bareAnchors(r *Record, chain []*x509.Certificate) (all []*x509.Certificate) {
 	if r.Usage != UsageTA || r.Selector != SelectorKey || r.Matching != MatchingFull {
 		return nil

@@ -109,8 +109,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// The examples of RFC 9989 appendix B.4: a message's author, the domains that SPF and DKIM authenticated, and the queries
-// that find out whether they are aligned.
+// The examples of RFC 9989 appendix B.4. Each has the author's domain, the domains that SPF and DKIM authenticated, and
+// the queries that find out whether they are aligned.
 func TestAppendixB(t *testing.T) {
 	t.Parallel()
 	organization := tree{"example.com": "v=DMARC1; p=none", "signing.example.com": "v=DMARC1; p=none"}

@@ -12,7 +12,7 @@ var ErrNoRecord = errors.New("no MTA-STS record")
 const version = "STSv1"
 
 // Record returns the text of the TXT record that announces a policy. The id must have 1 to 32 letters and digits.
-// ParseRecord returns it again.
+// ParseRecord returns the same id for this text.
 func Record(id string) string { return "v=" + version + "; id=" + id + ";" }
 
 // FindRecord returns the id in the MTA-STS record among the TXT records of one name. The id changes whenever the policy

@@ -10,15 +10,15 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Times of SOA and NS records, in seconds. No secondary server exists; the first three are usual values, because
-// checkers of domains complain about others.
+// Times in SOA and NS records, in seconds. No secondary server uses refresh, retry and expire. They have usual values,
+// because domain checkers complain about others.
 const (
 	refresh = 3600
 	retry   = 600
 	expire  = 14 * 24 * 3600
 	apexTTL = 3600
-	// negativeTTL is the time for which resolvers remember that a name or record does not exist (RFC 2308). It is short,
-	// because customers wait for new records.
+	// negativeTTL is the time for which resolvers remember that a name or record does not exist (RFC 2308). It is
+	// short, because customers wait for new records.
 	negativeTTL = 60
 )
 
@@ -71,8 +71,8 @@ func (n *node) set(typ uint16) []dns.RR {
 
 var seed = maphash.MakeSeed()
 
-// Fingerprint returns a number that differs, except with negligible probability, between zones with different content.
-// It is only valid within this process.
+// Fingerprint returns a hash of the zone's content. Hashes of zones with different content are almost certainly
+// different. A hash is valid only within this process.
 func (z *Zone) Fingerprint() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -114,8 +114,8 @@ func Compile(z Zone) (*Compiled, error) {
 	return c, nil
 }
 
-// CompileShared validates a zone of whose records each counts for itself. Invalid records are left out and described by
-// the returned errors; err is not nil if another field is invalid.
+// CompileShared validates a zone in which an invalid record must not affect the others. Invalid records are left out,
+// and dropped describes them. err is not nil if another field is invalid.
 func CompileShared(z Zone) (c *Compiled, dropped []error, err error) {
 	fail := func(err error) (*Compiled, []error, error) {
 		return nil, nil, fmt.Errorf("zone %q: %w", z.Name, err)

@@ -19,14 +19,15 @@ const (
 	kindAll // all answers to a client network together
 )
 
-// class is what the rate limit counts together: answers with the same records, absences in a zone, and errors.
+// class identifies the responses that one counter counts: answers with the same records, negative answers of a zone, or
+// errors.
 type class struct {
 	kind kind
 	name string // name of the record or wildcard in the zone, or the zone
 	typ  uint16
 }
 
-// verdict is what happens to a response.
+// verdict says what to do with a response.
 type verdict int
 
 const (
@@ -36,12 +37,14 @@ const (
 )
 
 const (
-	// Addresses are counted per network, because a forged source address floods a network as well as a host.
+	// Responses are counted per client network, because an attacker can forge the addresses of a whole network as
+	// easily as one.
 	prefix4, prefix6 = 24, 56
-	// allFactor is the limit of all classes of a client network together, as a multiple of the limit for one class. Large
-	// resolvers ask for thousands of names.
+	// allFactor is the limit for all classes of a client network together, as a multiple of the limit for one class.
+	// Large resolvers ask for thousands of names.
 	allFactor = 50
-	// burst is the number of seconds for whose answers a network that was silent may ask at once.
+	// burst is the capacity of a counter, in seconds of its rate. A network that was silent can get that many responses
+	// at once.
 	burst = 2
 	ways  = 4         // cells among which a counter is chosen
 	cells = 128 << 10 // 128 Ki counters of 24 bytes
@@ -49,11 +52,11 @@ const (
 )
 
 // limiter limits the UDP responses to a network (response rate limiting). An attacker who forges the address of a
-// victim would otherwise use the server to flood the victim. The limiter's memory does not grow: a new counter takes
-// the place of one that has not changed for a long time.
+// victim would otherwise use the server to flood the victim. The limiter's memory does not grow: a new counter replaces
+// the least recently changed one of a few.
 //
-// Each counter is a token bucket. Of the responses above the limit, every second one is sent in truncated form, which
-// is no larger than the query.
+// Each counter is a token bucket. Every second response above the limit is sent truncated, which makes it no larger
+// than the query.
 type limiter struct {
 	rate  int64 // responses per second for one class; 0 means no limit
 	now   func() time.Time

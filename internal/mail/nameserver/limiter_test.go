@@ -112,7 +112,7 @@ func TestLimiterUnderFlood(t *testing.T) {
 			passed++
 		}
 	}
-	if passed > 100 { // half a second has passed; a counter that loses its place starts anew now and then
+	if passed > 100 { // half a second has passed; a counter that was replaced starts with a full burst again
 		t.Errorf("%d of 50000 responses passed", passed)
 	}
 }

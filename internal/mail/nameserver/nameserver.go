@@ -2,10 +2,10 @@
 //
 // # Invariants
 //
-// The zones in use are an immutable [Set], which [Server.Use] replaces at once; an answer comes from one set only. All
-// content of a zone was validated by [Compile] or [CompileShared] before. The server refuses queries about other names:
-// it never asks another server. Memory and connections are bounded, whatever clients send. Answers repeat the
-// question's name in the case in which the client wrote it.
+// The server answers from an immutable [Set], which [Server.Use] replaces atomically. Each answer comes from one set
+// only. [Compile] or [CompileShared] has validated all content. The server refuses queries about other names and never
+// asks another server. Memory and connections are bounded, whatever clients send. A response keeps the upper and lower
+// case of the name in the question.
 //
 // # Failures
 //
@@ -21,8 +21,8 @@ package nameserver
 
 // Zone is the content of a zone. Its apex gets a SOA record and the NS records from the other fields.
 //
-// A zone whose name is that of the operator's zone (the setting dns_zone) is special: its Records are added to those
-// that the installation makes itself, and its other fields do not count, except Serial.
+// Package zones uses only Records and Serial of a zone with the name of the operator's zone (the setting dns_zone). It
+// sets the other fields itself.
 type Zone struct {
 	Name    string   // A-labels, lower case, no final dot
 	Serial  uint32   // changes with the content

@@ -16,8 +16,8 @@ import (
 
 // Config holds the limits of a server. A zero value means the default, except that of RateLimit.
 type Config struct {
-	// RateLimit is the number of UDP responses per second to one client network (an IPv4 /24 or an IPv6 /56) with the
-	// same records, or with the same kind of absence or error. 0 means no limit.
+	// RateLimit is the maximum number of UDP responses per second to one client network (an IPv4 /24 or an IPv6 /56).
+	// It applies to responses with the same records, and to each kind of absence or error. 0 means no limit.
 	RateLimit int
 
 	Connections    int           // concurrent TCP connections; default 1000
@@ -133,7 +133,8 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// pause waits before a failed system call is repeated, longer each time, or until ctx ends.
+// pause waits before a failed system call is repeated. Each wait is longer than the one before, up to a second. pause
+// returns early if ctx ends.
 func pause(ctx context.Context, wait *time.Duration) {
 	*wait = min(max(2**wait, 5*time.Millisecond), time.Second)
 	t := time.NewTimer(*wait)

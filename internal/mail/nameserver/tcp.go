@@ -34,7 +34,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil: // for example, if no file descriptors are free until connections end
-			s.log.Warn("could not accept a DNS connection; it is tried again", "error", err)
+			s.log.Warn("could not accept a DNS connection; the name server tries again", "error", err)
 			pause(ctx, &wait)
 			continue
 		}
@@ -126,8 +126,8 @@ func (s *Server) serveConn(ctx context.Context, c *conn) {
 	}
 }
 
-// write sends a response with its length in front, in one piece. The response may lie behind the first two bytes of
-// out.
+// write sends the length of a response and the response in one call. The response may already be stored in out, after
+// the first two bytes.
 func (s *Server) write(c *conn, out, response []byte) bool {
 	framed := out
 	if len(response)+2 > len(framed) {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// socketBuffer is the size in bytes of the kernel's buffer for queries that wait, as far as the kernel allows.
+// socketBuffer is the requested size of the kernel's receive buffer, in bytes. The kernel may allow less.
 const socketBuffer = 1 << 20
 
 // servePackets answers the queries of a UDP socket, with one goroutine per processor. An answer needs no waiting, so
@@ -50,7 +50,7 @@ func (s *Server) readPackets(ctx context.Context, u *net.UDPConn, answersAt bool
 		}
 		wait = 0
 		if client.Port() == 0 {
-			continue // a forged packet, to which nobody can answer
+			continue // a forged packet; no response can be sent to port 0
 		}
 		response, info := s.respond(in[:n], client.Addr(), false, out)
 		s.c.Observe(info)
@@ -62,15 +62,16 @@ func (s *Server) readPackets(ctx context.Context, u *net.UDPConn, answersAt bool
 	}
 }
 
-// tellDestination makes the kernel say to which address a packet was sent. It returns false if the system cannot.
+// tellDestination makes the kernel report the destination address of each packet. It returns false if the system does
+// not support this.
 func tellDestination(u *net.UDPConn) bool {
 	err6 := ipv6.NewPacketConn(u).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true)
 	err4 := ipv4.NewPacketConn(u).SetControlMessage(ipv4.FlagDst|ipv4.FlagInterface, true)
 	return err6 == nil || err4 == nil
 }
 
-// source returns the control message that sends a response from the address that the control message of the query
-// names, or nil.
+// source returns the control message that makes a response leave from the address to which the query was sent. It
+// returns nil if control does not name that address.
 func source(control []byte) []byte {
 	if len(control) == 0 {
 		return nil

@@ -40,7 +40,7 @@ type SignatureChecker interface {
 	WrongSignatures(ctx context.Context, name string) bool
 }
 
-// WrongSignatures implements SignatureChecker. Unlike secure look-ups, it also asks servers whose AD bit does not count.
+// WrongSignatures implements SignatureChecker. Unlike secure look-ups, it also asks servers that DNS does not believe.
 func (d *DNS) WrongSignatures(ctx context.Context, name string) bool {
 	q := question{clean(name), dns.TypeTXT}
 	for _, s := range d.servers {

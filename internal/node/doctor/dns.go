@@ -170,10 +170,10 @@ func (o *one) checkPolicy(d *DMARC) {
 	}
 }
 
-// ReportHost is a host of the addresses for reports about customers' domains.
+// ReportHost is a host whose addresses receive reports about customers' domains.
 type ReportHost struct {
 	Name    string
-	At      string   // the name that was looked up: that of the record for one customer
+	At      string   // name of the authorization record for an example domain, which was looked up
 	Records []string // TXT
 	Err     error
 }

@@ -89,7 +89,7 @@ type Facts struct {
 	// Destinations is the file of destinations; nil if the settings name none.
 	Destinations *Destinations
 	Lists        []List
-	// NameServers are those of dns_names; nil without dns_zone.
+	// NameServers describes the servers of dns_names; nil without dns_zone.
 	NameServers *NameServers
 	Outside     *Outside // what another installation sees; nil if none was asked
 }

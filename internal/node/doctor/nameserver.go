@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// NameServers is what the DNS and the installation's name servers say.
+// NameServers holds the delegation of dns_zone and the answers of the installation's name servers.
 type NameServers struct {
 	Zone string // dns_zone
-	// Delegated are the names to which the parent zone delegates Zone; Err says why it is not known.
+	// Delegated lists the name servers to which the parent zone delegates Zone. Err says why they are not known.
 	Delegated []string
 	Err       error
 	Servers   []NameServer
 }
 
-// NameServer is what one address of a name server answers about dns_zone.
+// NameServer holds the answers of one address of a name server.
 type NameServer struct {
 	Name       string
 	Addr       netip.Addr
 	UDP, TCP   NameAnswer
-	Recursion  NameAnswer // to a question about a name of somebody else
-	Configured bool       // the address is in dns_addresses; otherwise only the DNS has it
-	InDNS      bool       // the DNS has the address
+	Recursion  NameAnswer // to a query for a name outside the installation's zones
+	Configured bool       // the address is in dns_addresses
+	InDNS      bool       // the name has the address in the DNS
 }
 
 // NameAnswer is the answer of a name server.
@@ -31,7 +31,7 @@ type NameAnswer struct {
 	Err           error
 	Authoritative bool
 	Serial        uint32
-	Resolved      bool // the answer has records of a name of somebody else
+	Resolved      bool // the server resolved a name outside the installation's zones
 }
 
 // checkNameServers judges the delegation of dns_zone and the answers of its servers.
@@ -56,8 +56,8 @@ func checkNameServers(f *Facts) []Finding {
 		delegation.add(Failure, n.Zone, "The parent zone delegates dns_zone to "+joined(n.Delegated)+", but dns_names has "+
 			joined(want)+".", "Correct the NS records at the DNS provider of the parent zone, or dns_names.")
 	case len(want) == 1:
-		delegation.add(Warning, n.Zone, "Only one name server answers for dns_zone. While it is away, nobody can check the "+
-			"signatures of customers' emails.", "Set up a second name server on another machine.")
+		delegation.add(Warning, n.Zone, "Only one name server answers for dns_zone. While it is down, receivers cannot "+
+			"check the signatures of customers' emails.", "Set up a second name server on another machine.")
 	default:
 		delegation.ok(n.Zone, "The parent zone delegates dns_zone to the servers of dns_names.")
 	}
@@ -71,17 +71,17 @@ func checkNameServers(f *Facts) []Finding {
 		switch {
 		case s.Recursion.Err != nil: // the finding nameserver.answers has the cause
 		case s.Recursion.Resolved:
-			recursion.add(Failure, subject, "The server answers questions about all names (open resolver), so attackers can use "+
-				"it to flood others. Another DNS server than Postrider answers at this address.", "Stop the other server, or let it "+
+			recursion.add(Failure, subject, "The server answers queries for all names (open resolver), so attackers can use it "+
+				"to flood others. A DNS server other than Postrider answers at this address.", "Stop the other server, or let it "+
 				"listen at loopback addresses only.")
 		default:
-			recursion.ok(subject, "The server refuses questions about other names.")
+			recursion.ok(subject, "The server refuses queries for other names.")
 		}
 	}
 	switch {
 	case len(counts) > 1:
 		serials.add(Warning, n.Zone, "The name servers have different versions of dns_zone, so resolvers get different answers.",
-			"If the difference lasts for more than a minute, look into the logs of the nodes with the role dns.")
+			"If the difference lasts for more than a minute, check the logs of the nodes with the role dns.")
 	case len(counts) == 1:
 		serials.ok(n.Zone, "All name servers that answer have the same version of dns_zone.")
 	}
@@ -118,8 +118,8 @@ func checkNameServer(s *NameServer, zone string, o *one) {
 		o.add(Warning, subject, "dns_addresses has this address, but the name does not lead to it in the DNS.",
 			"Correct dns_addresses, or the address records and the glue of the name.")
 	case !s.Configured:
-		o.add(Warning, subject, "The name leads to this address, which is not in dns_addresses. Delegated domains do not use "+
-			"it.", "Add it to dns_addresses, or remove the address record.")
+		o.add(Warning, subject, "The name leads to this address, which is not in dns_addresses. Delegated domains do not "+
+			"use it.", "Add it to dns_addresses, or remove the address record.")
 	default:
 		o.ok(subject, "The server answers over UDP and TCP.")
 	}

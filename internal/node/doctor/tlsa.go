@@ -1,6 +1,6 @@
 package doctor
 
-// TLSA compares the TLSA records of a host that receives mail with its certificate.
+// TLSA holds the comparison of the TLSA records of a host that receives mail with its certificate.
 type TLSA struct {
 	Host      string
 	Zone      string // signed, unsigned or unknown

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// connectOwner is the owner of fetches from DNS providers, for which they share their slots.
+// connectOwner is the owner of fetches from DNS providers. All of them share the connection limits of this owner.
 const connectOwner = "domain connect"
 
 // newAdvice builds the services that advise on the DNS of domains.

@@ -10,11 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// aliasesMax is the number of zones through which aliases of a DKIM record may lead.
+// aliasesMax is the maximum number of zones whose servers are queried for a DKIM record behind aliases.
 const aliasesMax = 4
 
-// authoritativeTXT asks all authoritative servers of a name for its TXT records. If all answers name the same alias, the
-// servers of its target are asked instead. The TTL of an alias counts, too.
+// authoritativeTXT returns a function that queries all authoritative servers of a name for its TXT records. If all
+// answers contain the same alias, the function queries the servers of its target instead. The TTL of an answer is at
+// least that of its aliases.
 func authoritativeTXT(client *authority.Client) func(ctx context.Context, name string) ([]domains.ServerAnswer, error) {
 	return func(ctx context.Context, name string) (all []domains.ServerAnswer, err error) {
 		var aliasTTL time.Duration
@@ -33,8 +34,8 @@ func authoritativeTXT(client *authority.Client) func(ctx context.Context, name s
 	}
 }
 
-// commonAlias returns the name to which all servers that answer redirect a look-up without knowing the records there, or
-// "".
+// commonAlias returns the alias target that all servers that answer have in common, with the TTL of the aliases. If
+// their targets differ, or a server returned records, target is "".
 func commonAlias(answers []authority.Answer) (target string, ttl time.Duration) {
 	for _, a := range answers {
 		if !a.Definite() {

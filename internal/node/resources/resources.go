@@ -67,7 +67,7 @@ type Base struct {
 	DNS   resolve.Resolver // without a cache
 	Log   *slog.Logger
 
-	AuthorityPort uint16 // port of the servers of DNS zones; 0 means 53
+	AuthorityPort uint16 // port of authoritative name servers; 0 means 53
 }
 
 // NameServer is a name server of this installation.
@@ -90,7 +90,7 @@ type Config struct {
 	Domains        domains.Config
 	DNSProviders   []dnsadvice.Provider // that advice about domains recognizes
 	DomainConnect  domainconnect.Config
-	MarkRoots      *x509.CertPool // of the authorities of BIMI certificates; nil if chains are not checked
+	MarkRoots      *x509.CertPool // roots of BIMI mark certificates; nil if chains are not checked
 	GrantResources []string       // URLs that OAuth grants may be issued for; the API comes first
 	Aliases        []string       // other base URLs of this installation, such as http://127.0.0.1:3000
 	DomainReports  DomainReports
@@ -131,8 +131,8 @@ type Hooks struct {
 	Decision func(ctx context.Context, teamID, broadcastID, contentID string) (emails.Decision, error)
 	// FetchPolicy fetches the MTA-STS policy of a domain as a sender does.
 	FetchPolicy func(ctx context.Context, domain string) (p mtasts.Policy, r mtasts.Result, reason string)
-	// MailCertificate returns the certificate that SMTP clients get for a host of the installation, or an error that says
-	// why clients that verify it refuse it.
+	// MailCertificate returns the certificate that SMTP clients get for a host of the installation. The error says why
+	// clients that verify certificates refuse it.
 	MailCertificate func(ctx context.Context, host string) (*x509.Certificate, error)
 	// Held returns why mail to a domain waits, if the operator has paused it, and since when it is known to be paused;
 	// nil means that it is never paused.
@@ -222,8 +222,8 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	return err
 }
 
-// authority returns a client of authoritative name servers. Like webhooks, it reaches no private network that the
-// operator has not opened.
+// authority returns a client for authoritative name servers. It connects to private networks only if the operator
+// allows them, as webhooks do.
 func (r *Resources) authority() *authority.Client {
 	return &authority.Client{DNS: r.DNS, Port: r.AuthorityPort, Allow: r.Guard.Allowed}
 }
@@ -242,13 +242,13 @@ func (r *Resources) newServedPolicies(c Config, h Hooks) (err error) {
 	return err
 }
 
-// policyRecords returns the records of a domain's MTA-STS policy as advised ones.
+// policyRecords returns the DNS records of a domain's MTA-STS policy as advised records.
 func (r *Resources) policyRecords(ctx context.Context, d *domains.Domain) (all []domains.AdvisedRecord, err error) {
 	records, err := r.ServedPolicies.Records(ctx, d)
 	for _, x := range records {
 		why := "Senders fetch the MTA-STS policy of the domain from this host."
 		if x.Type == "TXT" {
-			why = "Senders look for a new MTA-STS policy if the id changes. Publish the new id after each change of the policy."
+			why = "Senders fetch the MTA-STS policy again if the id changes. Publish the new id after each change."
 		}
 		all = append(all, domains.AdvisedRecord{Purpose: domains.PurposeMTASTS, Name: x.Name, Type: x.Type, Value: x.Value,
 			Why: why})

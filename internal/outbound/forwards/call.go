@@ -19,7 +19,7 @@ const callKind = "forwards.call"
 // callLease is the maximum duration of one call, including its database writes.
 const callLease = 2 * time.Minute
 
-// callWaits are the waits between tries, which are those of webhook steps with two more at the end.
+// callWaits are the delays before successive retries: those of webhook steps, and two more at the end.
 var callWaits = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 3 * time.Hour,
 	8 * time.Hour, 12 * time.Hour}
 
@@ -80,7 +80,7 @@ func (s *Service) call(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// judge returns why a call failed, or "", and whether another try may succeed.
+// judge returns why a call failed, or "" if it succeeded, and whether a retry may succeed.
 func judge(status int, err error) (why string, again bool) {
 	switch {
 	case err != nil && !fault.Ours(err):
@@ -90,6 +90,6 @@ func judge(status int, err error) (why string, again bool) {
 	case status/100 == 2:
 		return "", false
 	}
-	return fmt.Sprintf("the address answered with the status %d", status),
+	return fmt.Sprintf("the URL responded with the status %d", status),
 		status/100 == 5 || status == 408 || status == 425 || status == 429
 }

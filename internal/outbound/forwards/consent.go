@@ -19,11 +19,11 @@ import (
 // askKind is the kind of the jobs that send confirmation mails. A job's dedupe key is the id of its target.
 const askKind = "forwards.ask"
 
-// consent is what the owner of an address has said, as a number in forward_targets.state.
+// consent is the answer of the owner of an address, as a number in forward_targets.state.
 type consent int16
 
 const (
-	asked     consent = 1 // nothing so far
+	asked     consent = 1 // the owner has not answered
 	confirmed consent = 2
 	refused   consent = 3
 )
@@ -33,10 +33,10 @@ type target struct {
 	id, teamID, key, address string
 	state                    consent
 	askedAt                  time.Time
-	changedAt                time.Time // if confirmed: rules that were created until then are covered
+	changedAt                time.Time // if confirmed, the answer covers rules created until then
 }
 
-// waits reports whether the owner has not said anything about a rule that was created at a time.
+// waits reports whether a rule that was created at the given time still needs an answer of the owner.
 func (t *target) waits(created time.Time) bool {
 	return t.state == asked || t.state == confirmed && created.After(t.changedAt)
 }
@@ -51,7 +51,7 @@ func (s *Service) insertAsk(ctx context.Context, tx *db.Tx, t *target) {
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: askKind, Lane: t.teamID, TeamID: t.teamID, Dedupe: t.id, Payload: t.id})
 }
 
-// Ask enqueues another confirmation mail for a rule. The mail is sent once its address may get one again.
+// Ask enqueues another confirmation email for a rule. The email is sent as soon as the limits for its address allow it.
 func (s *Service) Ask(ctx context.Context, teamID, domainID, ruleID string) (r Rule, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if r, err = getRule(ctx, tx.Reader, teamID, domainID, ruleID); err != nil {
@@ -104,7 +104,8 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		if recent >= asksPerDay {
-			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(time.Hour)), "the team has sent many confirmation mails today")
+			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(time.Hour)),
+				"the team has sent its daily maximum of confirmation emails")
 			return nil
 		}
 		again, err := claimAsk(ctx, tx, s.askKey(t.key), tx.Now())
@@ -112,7 +113,7 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		if again.After(tx.Now()) {
-			s.p.Queue.Wait(ctx, tx, j, again, "the address got a confirmation mail within the last day")
+			s.p.Queue.Wait(ctx, tx, j, again, "the address got a confirmation email within the last day")
 			return nil
 		}
 		subject, text := s.confirmationMail(team.Name, names, &t, newest, tx.Now())
@@ -125,13 +126,14 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// askKey returns what forward_asks stores instead of an address, so that the table names nobody.
+// askKey returns the keyed hash that forward_asks stores in place of an address, so that the table contains no personal
+// data.
 func (s *Service) askKey(key string) string {
 	return hex.EncodeToString(s.p.Keys.Tag("forward-ask", []byte(key), 16))
 }
 
-// confirmationMail returns the mail that asks the owner of an address. Names are those of the forwarded addresses, by
-// rules that were created until a time. The link covers only these.
+// confirmationMail returns the email that asks the owner of an address for consent. names are the addresses whose mail
+// is forwarded by rules created until the time until. The link covers only these rules.
 func (s *Service) confirmationMail(team string, names []string, t *target, until, now time.Time) (subject, text string) {
 	const most = 10
 	more := ""
@@ -152,7 +154,7 @@ If you agree, open this page within 7 days and press the button:
 %s
 
 If you do not agree, you need not do anything: nothing is forwarded to you without your consent. If the team wants to
-forward more, it has to ask you again.
+forward the mail of further addresses, it must ask you again.
 
 -- 
 You can refuse at any time, also after you have agreed. This team then cannot ask you again:
@@ -171,15 +173,15 @@ type Request struct {
 	Refused   bool
 
 	target target
-	until  time.Time // of the creation of the rules that the confirmation mail named
+	until  time.Time // the confirmation email covers rules created until then
 }
 
-// ReadConfirm returns the request that a link to confirm names. ReadRefuse does so for a link to refuse. Both return a
-// NotFound fault if the link is invalid or has expired, or if the team no longer wants to forward to the address.
+// ReadConfirm returns the request of a link for confirming. ReadRefuse does so for a link for refusing. Both return a
+// NotFound fault if the link is invalid or has expired, or if the team or the address was deleted.
 func (s *Service) ReadConfirm(ctx context.Context, token string) (Request, error) {
 	parts, err := s.p.Keys.Verify(confirmPurpose, token, s.c.Now())
 	if errors.Is(err, keyring.ErrExpired) {
-		return Request{}, fault.NotFoundf("This link has expired. Ask the team for another confirmation mail.")
+		return Request{}, fault.NotFoundf("This link has expired. Ask the team for another confirmation email.")
 	}
 	var until int64
 	if err == nil && len(parts) == 3 {
@@ -192,7 +194,7 @@ func (s *Service) ReadConfirm(ctx context.Context, token string) (Request, error
 	return s.request(ctx, parts, db.Time(until), err)
 }
 
-// ReadRefuse returns the request that a link to refuse names.
+// ReadRefuse returns the request of a link for refusing. The link does not expire.
 func (s *Service) ReadRefuse(ctx context.Context, token string) (Request, error) {
 	parts, err := s.p.Keys.VerifyLasting(refusePurpose, token)
 	return s.request(ctx, parts, time.Time{}, err)
@@ -223,8 +225,8 @@ func (s *Service) request(ctx context.Context, parts []string, until time.Time, 
 	return r, err
 }
 
-// Confirm stores that the owner of the address agrees to the rules that the confirmation mail named. The request is one
-// of ReadConfirm.
+// Confirm stores that the owner of the address agrees to the rules in the confirmation email. The request comes from
+// ReadConfirm.
 func (s *Service) Confirm(ctx context.Context, r Request) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		setConsent(ctx, tx, &r.target, confirmed, r.until)
@@ -232,7 +234,7 @@ func (s *Service) Confirm(ctx context.Context, r Request) error {
 	})
 }
 
-// Refuse stores that the owner of the address does not agree. The team cannot ask again.
+// Refuse stores that the owner of the address does not agree. Afterwards, the team cannot ask the owner again.
 func (s *Service) Refuse(ctx context.Context, r Request) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		setConsent(ctx, tx, &r.target, refused, tx.Now())
@@ -240,8 +242,7 @@ func (s *Service) Refuse(ctx context.Context, r Request) error {
 	})
 }
 
-// Sweep deletes old rows about confirmations: when addresses were asked, and addresses without rules that did not
-// refuse.
+// Sweep deletes old times of confirmation emails, and addresses without rules whose owners have not refused.
 func (s *Service) Sweep(ctx context.Context) error {
 	if err := sweepAsks(ctx, s.p.DB, s.c.Now().Add(-2*askEvery)); err != nil {
 		return fmt.Errorf("delete old confirmations of forwarding: %w", err)

@@ -108,7 +108,7 @@ func TestConsentCoversWhatWasAsked(t *testing.T) {
 		f.exec(`UPDATE jobs SET run_at = 0`)
 		f.run(0)
 		f.confirm()
-		f.Must(f.rules.Confirm(t.Context(), q)) // the first link again takes nothing back
+		f.Must(f.rules.Confirm(t.Context(), q)) // opening the first link again revokes nothing
 		f.deliver(f.signed(""), "ann@author.example", "other@in.acme.example")
 		f.run(0)
 		if s, n := f.get(second).State(), len(f.host.Messages()); s != forwards.Active || n != 1 {

@@ -18,11 +18,11 @@ import (
 // forward a message keep it, so that a message that comes back is recognized.
 const loopField = "X-Postrider-Loop"
 
-// stopReason returns why a message must not be forwarded by a rule, or "".
+// stopReason returns why a rule must not forward a message, or "" if it may.
 //
-// Bounces and automatic replies are new messages, which do not carry the mark of the rule: a reply to a forwarded
-// message, or the bounce of a system that ignores the return path, would be forwarded and answered for ever. Mail that
-// a program sends by itself, such as an invoice, is forwarded unless its return path is null.
+// Bounces and automatic replies are new messages without the mark of the rule. Two programs could answer each other
+// endlessly if replies, or bounces that ignore the return path, were forwarded. Mail that a program sends on its own,
+// such as an invoice, is forwarded unless its return path is null.
 func stopReason(m *Message, ruleID string) stopped {
 	if m.Spam != "" {
 		return stopped("the content filter marked the message as spam: " + m.Spam)
@@ -44,11 +44,11 @@ func stopReason(m *Message, ruleID string) stopped {
 	}
 	switch {
 	case hops >= maxHops:
-		return stopped(fmt.Sprintf("the message was forwarded by %d rules before", hops))
+		return stopped(fmt.Sprintf("%d rules have forwarded the message before", hops))
 	case auto == "auto-replied":
-		return "the message is an automatic reply, which could start a circle of replies"
+		return "the message is an automatic reply, which could start a mail loop"
 	case m.MailFrom == "" && (report || auto != "" && auto != "no"):
-		return "the message is a bounce, which could start a circle of bounces"
+		return "the message is a bounce, which could start a mail loop"
 	}
 	return ""
 }
@@ -61,11 +61,11 @@ func headerOf(raw []byte) []byte {
 	return raw
 }
 
-// errDNS means that the ARC chain of a message cannot be verified for the moment.
+// errDNS means that the ARC chain of a message cannot be verified at present.
 var errDNS = errors.New("the keys of the message's ARC seals cannot be looked up at present")
 
-// addedFields returns the fields to write above a message: an ARC set, the trace of this hop, and the mark of the rule.
-// The seal covers the message as it came from the client, because Received fields are not sealed.
+// addedFields returns the header fields to write above a message: the Received field of this hop, an ARC set, and the
+// mark of the rule. The seal covers the message as the client sent it, because Received fields are not sealed.
 func (s *Service) addedFields(ctx context.Context, w *work, now time.Time) ([]byte, error) {
 	signing, err := s.p.Domains.Signing(ctx, w.rule.DomainID)
 	if err != nil {
@@ -84,11 +84,11 @@ func (s *Service) addedFields(ctx context.Context, w *work, now time.Time) ([]by
 	return b.Bytes(), nil
 }
 
-// sealWait is how long a message waits for the verification of its ARC chain.
+// sealWait is the maximum time for which a message waits until its ARC chain can be verified.
 const sealWait = time.Hour
 
-// seal returns the ARC set for a message, or nothing if it cannot be sealed. Without a seal the message is still
-// forwarded: a seal only helps hosts that do not find the author's signature.
+// seal returns the ARC set for a message, or nil if it cannot be sealed. A message without a seal is still forwarded.
+// The seal only helps hosts that do not find a valid signature of the author.
 func (s *Service) seal(ctx context.Context, w *work, signing *domains.Signing, now time.Time) ([]byte, error) {
 	var signer dkim.Signer
 	for _, x := range signing.Signers {
@@ -109,7 +109,7 @@ func (s *Service) seal(ctx context.Context, w *work, signing *domains.Signing, n
 	if a := w.message.Authentication; a != nil && a.Header != "" {
 		results = a.Header
 	}
-	// The results of the time of arrival may lack the chain, or have another state of it.
+	// The results were stored when the message arrived. They may lack the chain, or contain another state of it.
 	before, _, _ := strings.Cut(results, "; arc=")
 	if chain.State != arc.None && chain.State != arc.TempError {
 		results = strings.TrimSuffix(before, "; none") + "; arc=" + string(chain.State)

@@ -244,7 +244,7 @@ func (f *fixture) get(r forwards.Rule) forwards.Rule {
 
 var link = regexp.MustCompile(testnode.PublicURL + `/forwarding/(confirm|refuse)/(\S+)`)
 
-// tokens returns the tokens of the last confirmation mail.
+// tokens returns the tokens of the last confirmation email.
 func (f *fixture) tokens() (confirm, refuse string) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -259,7 +259,7 @@ func (f *fixture) tokens() (confirm, refuse string) {
 	return found[0][2], found[1][2]
 }
 
-// confirm opens the link in the last confirmation mail and presses the button.
+// confirm opens the link in the last confirmation email and presses the button.
 func (f *fixture) confirm() {
 	f.t.Helper()
 	token, _ := f.tokens()

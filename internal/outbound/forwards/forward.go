@@ -42,19 +42,19 @@ type work struct {
 	message Message
 }
 
-// stopped is why a message is not forwarded, for people.
+// stopped is the reason why a message is not forwarded, as text for users.
 type stopped string
 
-const quotaUsed stopped = "the team's quota was used up for a day"
+const quotaUsed stopped = "the team's quota is used up"
 
-// full reports whether a rule has forwarded as many messages as it may in this hour, and how long the next must wait.
+// full reports whether a rule has used up its limit for this hour, and how long the next message must wait.
 func (r *Rule) full(now time.Time) (full bool, again time.Duration) {
 	hour := now.Truncate(time.Hour)
 	return r.hour >= hour.UnixMicro() && r.hourCount >= perHour, hour.Add(time.Hour + time.Minute).Sub(now)
 }
 
-// open loads what a job works on. If ok is false, the job has ended or waits. The message is read last, so that jobs that
-// wait cost little.
+// open loads the rule and the message of a job. If ok is false, open has ended or postponed the job. It reads the
+// message last, so that postponed jobs cost little.
 func (s *Service) open(ctx context.Context, j jobs.Job) (w work, ok bool, err error) {
 	w.job = j
 	if err := json.Unmarshal([]byte(j.Payload), &w.payload); err != nil {
@@ -75,10 +75,11 @@ func (s *Service) open(ctx context.Context, j jobs.Job) (w work, ok bool, err er
 		return w, false, err
 	}
 	if team.Suspended {
-		return w, false, s.wait(ctx, &w, 15*time.Minute, "the team was suspended for more than a day")
+		return w, false, s.wait(ctx, &w, 15*time.Minute, "the team is suspended")
 	}
 	if full, again := w.rule.full(s.c.Now()); full {
-		return w, false, s.wait(ctx, &w, again, stopped(fmt.Sprintf("more than %d messages an hour came for a day", perHour)))
+		why := stopped(fmt.Sprintf("the rule has reached its limit of %d messages an hour", perHour))
+		return w, false, s.wait(ctx, &w, again, why)
 	}
 	if w.rule.Address != "" { // before a large message is read and stored again
 		err := s.p.Emails.Quotas.Check(ctx, j.TeamID, 1)
@@ -109,7 +110,7 @@ func (w *work) close() {
 	}
 }
 
-// wait repeats the job later. If it has waited for too long, the message is stopped with the given reason.
+// wait postpones the job by d. If the job is older than waitFor, wait stops the message with the given reason instead.
 func (s *Service) wait(ctx context.Context, w *work, d time.Duration, why stopped) error {
 	if s.c.Now().Sub(w.job.CreatedAt) > waitFor {
 		return s.stop(ctx, w, why)
@@ -120,7 +121,7 @@ func (s *Service) wait(ctx context.Context, w *work, d time.Duration, why stoppe
 	})
 }
 
-// stop ends the job without forwarding the message, and tells the rule why.
+// stop ends the job without forwarding the message, and stores the reason in the rule.
 func (s *Service) stop(ctx context.Context, w *work, why stopped) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, w.job)
@@ -157,7 +158,7 @@ func (s *Service) forward(ctx context.Context, j jobs.Job) error {
 	}
 	from := w.message.From
 	if _, err := message.ParseFrom(from); err != nil {
-		from = w.payload.For // a message without a readable author; the email needs a sender for lists
+		from = w.payload.For // the From field cannot be parsed, but lists of emails show a sender
 	}
 	_, err = s.p.Emails.Forward(ctx, emails.Forward{TeamID: j.TeamID, DomainID: w.rule.DomainID, RuleID: w.rule.ID,
 		From: from, Subject: w.message.Subject, MessageID: w.message.MessageID, To: to, Added: added,

@@ -162,7 +162,7 @@ func TestSeveralRules(t *testing.T) {
 	})
 }
 
-// Messages that could go in a circle, and spam, are stopped, and the rule says why.
+// Spam and messages that could cause a mail loop are stopped, and the rule says why.
 func TestStops(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fixture) {
@@ -268,7 +268,7 @@ func (f *fixture) setReply(line string) {
 	f.reply = line
 }
 
-// A rule waits while its team may not send, its quota is used up, or too much mail has come in an hour.
+// A rule waits while its team may not send, its quota is used up, or its hourly limit is reached.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fixture) {
@@ -302,7 +302,7 @@ func TestWaits(t *testing.T) {
 				t.Errorf("%s, afterwards: %+v", test.name, got)
 			}
 		}
-		// A message does not wait for ever.
+		// A message does not wait forever.
 		f.Must(f.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true))
 		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
 		f.exec(`UPDATE jobs SET created_at = $1`, f.DB.Now().Add(-25*time.Hour).UnixMicro())

@@ -10,22 +10,22 @@
 //
 // # Invariants
 //
-// A message is forwarded at least once or stopped with a reason that its rule shows. A second copy, after a crash
-// between two transactions, has the same Message-ID. The message itself is not changed: fields are only written above
-// it, so that the signatures of its author stay valid. Its return path is ours, so that bounces come back to the rule.
+// A message is forwarded at least once, or stopped with a reason that its rule shows. After a crash, a second copy with
+// the same Message-ID may be sent. The message itself is not changed: fields are only written above it, so that the
+// signatures of its author stay valid. Its return path belongs to this installation, so that bounces reach the rule.
 //
 // An address gets mail only after its owner confirmed it for this team. The answer covers the rules that existed when
-// the confirmation mail was written; the match of a rule with an address can therefore only become narrower, and a later
-// rule waits for another answer. The owner can refuse at any time. An address
-// gets at most one confirmation mail per day from all teams together, and a refused address gets none from that team.
+// the confirmation email was written. A later rule waits for another answer. The match of a rule with an address can
+// only become narrower. The owner can refuse at any time. An address gets at most one confirmation email per day from
+// all teams together. After a refusal, it gets none from that team.
 //
-// Nothing goes in a circle: messages that carry the mark of their rule, that passed through [maxHops] rules, and
-// bounces and automatic replies are stopped (see stopReason).
+// Mail loops are prevented: stopReason stops messages with the mark of their rule, messages that [maxHops] rules have
+// forwarded, bounces, and automatic replies.
 //
 // A forwarded email is deleted with the received email that it copies ([Service.RemoveBefore]).
 //
-// What happens to a forwarded message suppresses no address. A rule that only fails for [failingFor] is switched off,
-// and its team gets a notice.
+// Bounces and complaints of forwarded messages suppress no address. A rule that has only failed for [failingFor] is
+// switched off, and its team gets a notice.
 //
 // # Failures
 //
@@ -61,15 +61,15 @@ import (
 const (
 	MaxPerDomain = 100
 	MaxPerTeam   = 500
-	maxHops      = 5    // of our own, counted by loopField
+	maxHops      = 5    // rules that may forward a message, counted by loopField
 	perHour      = 1000 // messages of a rule
 	asksPerDay   = 20   // confirmation mails of a team
-	targetsMax   = 1000 // addresses of a team, with those that refused
+	targetsMax   = 1000 // addresses of a team, including those whose owners refused
 
 	askEvery   = 24 * time.Hour     // between two confirmation mails to an address
 	confirmFor = 7 * 24 * time.Hour // validity of a confirmation link
-	waitFor    = 24 * time.Hour     // of a message whose rule may not forward at present
-	failingFor = 3 * 24 * time.Hour // after which a rule that only fails is switched off
+	waitFor    = 24 * time.Hour     // maximum wait of a message whose rule may not forward at present
+	failingFor = 3 * 24 * time.Hour // time after which a rule that only fails is switched off
 )
 
 // Any is the local part of rules that match every address at their domain.
@@ -97,14 +97,14 @@ type Rule struct {
 	CreatedAt            time.Time
 
 	Forwarded, Failed, Stopped int64
-	Reason                     string // of the last failure or stop, for people; "" if there was none
+	Reason                     string // why the last message failed or was stopped, as text for users; "" if none was
 	ReasonAt                   time.Time
 	FailingSince               time.Time // zero if the last message succeeded
 	AskedAt                    time.Time // of the last confirmation mail; zero if none was sent yet
 
 	target    string
 	consent   consent
-	agreed    time.Time // the owner confirmed rules that were created until then
+	agreed    time.Time // the consent covers rules created until then
 	hour      int64
 	hourCount int
 }
@@ -132,7 +132,7 @@ type Message struct {
 	From, Subject, MessageID string
 	MailFrom                 string // "" for the null return path
 	UTF8                     bool   // whether it arrived with SMTPUTF8
-	Spam                     string // what the content filter says about spam; "" if it is none
+	Spam                     string // why the content filter marked the message as spam; "" if it did not
 	Authentication           *authres.Results
 	Raw                      []byte // without the Return-Path field
 	// TraceBytes is the length of the Received field that this installation added at the beginning of Raw.
@@ -178,13 +178,13 @@ type Service struct {
 	p Deps
 
 	mu    sync.Mutex
-	empty map[string]time.Time // domains that had no rule at a time
+	empty map[string]time.Time // domains without rules, with the time of the look-up
 }
 
-// topic is the topic of hints that a domain has a new rule. The payload is the domain's id.
+// topic is the topic of hints that the rules of a domain have changed. The payload is the domain's id.
 const topic = "forwards"
 
-// emptyFor is how long a domain counts as one without rules, if the hint about a new rule was lost.
+// emptyFor is how long a node remembers that a domain has no rules. It bounds the delay if a hint is lost.
 const emptyFor = 15 * time.Second
 
 // New returns the service.
@@ -206,7 +206,7 @@ func New(c Config, p Deps) (*Service, error) {
 	return s, nil
 }
 
-// knownEmpty reports whether a domain had no rule a moment ago, so that most messages need no look-up.
+// knownEmpty reports whether a look-up within emptyFor found no rule of a domain. It saves most messages a query.
 func (s *Service) knownEmpty(domainID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,8 +48,8 @@ func (s *Service) recorded(ctx context.Context, tx *db.Tx, e *events.Event) erro
 	return nil
 }
 
-// failed counts a failure of a rule. If the rule has only failed for days, it is switched off and its team gets a
-// notice.
+// failed counts a failure of a rule. If the rule has only failed for failingFor, failed switches it off and enqueues a
+// notice to its team.
 func (s *Service) failed(ctx context.Context, tx *db.Tx, r *Rule, why string, permanent bool) error {
 	off, err := countFailed(ctx, tx, r.TeamID, r.ID, why, permanent, tx.Now(), tx.Now().Add(-failingFor))
 	if err != nil || !off {

@@ -102,20 +102,20 @@ func countForwarded(ctx context.Context, tx *db.Tx, teamID, ruleID string, hour 
 		WHERE id = $1 AND team_id = $2`, db.ID(ruleID), db.ID(teamID), hour)
 }
 
-// countSuccess ends the time in which a rule was failing.
+// countSuccess resets the time since which a rule has been failing.
 func countSuccess(ctx context.Context, tx *db.Tx, teamID, ruleID string) {
 	tx.Queue(ctx, `UPDATE forwards SET failing_since = 0 WHERE id = $1 AND team_id = $2 AND failing_since <> 0`,
 		db.ID(ruleID), db.ID(teamID))
 }
 
-// countStopped counts a message that a rule did not forward on purpose.
+// countStopped counts a message that a rule deliberately did not forward.
 func countStopped(ctx context.Context, tx *db.Tx, teamID, ruleID, why string, now time.Time) {
 	tx.Queue(ctx, `UPDATE forwards SET stopped = stopped + 1, reason = $3, reason_at = $4
 		WHERE id = $1 AND team_id = $2`, db.ID(ruleID), db.ID(teamID), db.Text(why, reasonMax), now.UnixMicro())
 }
 
-// countFailed counts a failure. A permanent failure begins the time in which the rule is failing; if it began before
-// since, the rule is switched off, and off is true.
+// countFailed counts a failure. The first permanent failure after a success is stored as failing_since. If
+// failing_since is not later than since, a permanent failure switches the rule off, and off is true.
 func countFailed(ctx context.Context, tx *db.Tx, teamID, ruleID, why string, permanent bool, now, since time.Time) (
 	off bool, err error) {
 	tx.Queue(ctx, `UPDATE forwards SET failed = failed + 1, reason = $3, reason_at = $4,
@@ -143,7 +143,7 @@ func targetByID(ctx context.Context, r db.Reader, teamID, targetID string) (targ
 	return scanTarget(r.QueryRow(ctx, selectTargets+` WHERE id = $1 AND team_id = $2`, db.ID(targetID), db.ID(teamID)))
 }
 
-// lockTarget returns the target of a team with a key, which it creates if necessary.
+// lockTarget returns the target of a team with the given key. It creates the target if necessary.
 func lockTarget(ctx context.Context, tx *db.Tx, teamID, key, address string) (t target, err error) {
 	var n int
 	err = tx.QueryRow(ctx, `SELECT COUNT(*) FROM forward_targets WHERE team_id = $1`, db.ID(teamID)).Scan(&n)
@@ -160,8 +160,8 @@ func lockTarget(ctx context.Context, tx *db.Tx, teamID, key, address string) (t 
 	}
 	t, err = scanTarget(tx.QueryRow(ctx, selectTargets+` WHERE team_id = $1 AND target = $2`, db.ID(teamID), key))
 	if errors.Is(err, db.ErrNoRows) {
-		return t, fault.Invalidf("address", "The team has asked %d addresses, which is the most. Addresses without rules "+
-			"are forgotten after 30 days.", n)
+		return t, fault.Invalidf("address", "The team has asked %d addresses, the maximum number. Addresses without "+
+			"rules are deleted after 30 days.", n)
 	}
 	if err != nil {
 		return t, fmt.Errorf("read a forwarding address: %w", err)
@@ -169,8 +169,8 @@ func lockTarget(ctx context.Context, tx *db.Tx, teamID, key, address string) (t 
 	return t, nil
 }
 
-// setConsent stores an answer of the owner. For the answer confirmed, at is the time up to which rules are covered, which
-// an answer by an older mail does not set back.
+// setConsent stores an answer of the owner. For the answer confirmed, at is the time until which rules are covered. An
+// answer to an older email does not set that time back.
 func setConsent(ctx context.Context, tx *db.Tx, t *target, c consent, at time.Time) {
 	tx.Queue(ctx, `UPDATE forward_targets SET state = $3, changed_at = CASE WHEN state = $3 AND changed_at > $4
 		THEN changed_at ELSE $4 END WHERE id = $1 AND team_id = $2`, db.ID(t.id), db.ID(t.teamID), int16(c), at.UnixMicro())
@@ -181,8 +181,9 @@ func setAsked(ctx context.Context, tx *db.Tx, t *target, now time.Time) {
 		now.UnixMicro())
 }
 
-// addressesTo returns the addresses whose mail a team wants to forward to a target, such as *@in.example.com, by rules
-// that were created until a time, and when the newest of them was created. The zero time means all rules.
+// addressesTo returns the addresses, such as *@in.example.com, whose mail a team forwards to a target. It considers the
+// rules that were created until the given time, or all rules for the zero time. newest is when the last of them was
+// created.
 func addressesTo(ctx context.Context, r db.Reader, teamID, key string, until time.Time) (all []string, newest time.Time,
 	err error) {
 	rows, err := r.Query(ctx, `SELECT f.local, d.name, f.created_at FROM forwards f JOIN domains d ON d.id = f.domain_id
@@ -216,7 +217,7 @@ func domainName(ctx context.Context, r db.Reader, teamID, domainID string) (name
 	return name, nil
 }
 
-// asksSince returns how many addresses a team has asked since a time.
+// asksSince returns the number of addresses to which a team has sent a confirmation email since the given time.
 func asksSince(ctx context.Context, r db.Reader, teamID string, since time.Time) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM forward_targets WHERE team_id = $1 AND asked_at > $2`, db.ID(teamID),
 		since.UnixMicro()).Scan(&n)
@@ -226,8 +227,8 @@ func asksSince(ctx context.Context, r db.Reader, teamID string, since time.Time)
 	return n, nil
 }
 
-// claimAsk records that an address is asked now. If any team has asked it within askEvery, claimAsk changes nothing and
-// returns when it may be asked again. The row belongs to no team.
+// claimAsk records that a confirmation email is sent to an address now. If any team has sent one within askEvery,
+// claimAsk changes nothing and returns when the next one may be sent. The row belongs to no team.
 func claimAsk(ctx context.Context, tx *db.Tx, key string, now time.Time) (again time.Time, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO forward_asks (address, asked_at) VALUES ($1, $2)
 		ON CONFLICT (address) DO UPDATE SET asked_at = excluded.asked_at WHERE forward_asks.asked_at <= $3`, key,

@@ -12,7 +12,7 @@ import (
 
 const (
 	eraseRows = 200                 // maximum number of rows deleted in one transaction
-	forgetFor = 30 * 24 * time.Hour // after which an address without rules is deleted
+	forgetFor = 30 * 24 * time.Hour // time after which an address without rules is deleted
 )
 
 // EraseTeam deletes a team's rules and addresses.
@@ -72,7 +72,8 @@ func keepRefusals(erased bool) string {
 	return fmt.Sprintf(" AND state <> %d", refused)
 }
 
-// sweepAsks deletes the times of confirmation mails before a time, and addresses that have had no rule for long.
+// sweepAsks deletes the times of confirmation emails before the given time. It also deletes addresses
+// without rules whose last change is forgetFor older.
 func sweepAsks(ctx context.Context, d *db.DB, before time.Time) error {
 	err := d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM forward_asks WHERE address IN (SELECT address FROM forward_asks

@@ -28,7 +28,7 @@ type target struct {
 	local    string               // the local part of the address if it is a return path
 	feedback bool                 // whether the address receives complaints
 
-	reportsOn domainreports.Target // the domain about which the address receives reports
+	reportsOn domainreports.Target // the domain whose reports the address receives
 }
 
 // isEmail reports whether the address may receive the message as an email.
@@ -152,8 +152,8 @@ func (s *Service) returnPathTarget(ctx context.Context, p target, of tokens.Ref,
 	return p, nil
 }
 
-// reportTarget returns the target of an address for reports about a domain. The random local part names the domain,
-// which need not be verified.
+// reportTarget returns the target of an address that receives reports about a domain. The random local part identifies
+// the domain, which need not be verified.
 func (s *Service) reportTarget(ctx context.Context, p target, local string) (target, error) {
 	if s.p.Reports == nil {
 		return p, unknown

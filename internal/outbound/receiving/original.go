@@ -10,8 +10,8 @@ import (
 // Original is a received email with its raw message, which the caller must close.
 type Original struct {
 	Email
-	// Raw begins with the Received field of this installation, which takes TraceBytes. The Return-Path field is left
-	// out, because only the host of final delivery adds one.
+	// Raw begins with the Received field of this installation, whose length is TraceBytes. Raw has no Return-Path
+	// field, because only the host of final delivery adds one.
 	Raw        []byte
 	TraceBytes int
 

@@ -93,8 +93,8 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 	})
 }
 
-// readReports reads the reports about domains in a message, once for each domain to whose address it was sent. The
-// result is in the order of the domains, so that concurrent transactions lock them in the same order.
+// readReports reads the reports in a message, once for each domain whose report address is a recipient. The result is
+// sorted by domain id, so that concurrent transactions lock the domains in the same order.
 func (s *Service) readReports(ctx context.Context, m *incoming) (all []*domainreports.Draft, err error) {
 	var on []domainreports.Target
 	for _, p := range m.to {

@@ -6,7 +6,7 @@
 // of emails that this installation sent receive bounces. The operator receives mail for postmaster and abuse at the
 // node's own hosts, and for the complaint addresses. If there are complaint addresses, fbl@ at each domain's
 // return-path host is one, too. At the node's own hosts, each domain of a team has a random address for DMARC and TLS
-// reports, which package domainreports reads.
+// reports. Package domainreports reads these reports.
 //
 // # Invariants
 //
@@ -117,8 +117,8 @@ type Deps struct {
 	// Observe is called after a message was stored for at least one team ("stored"), or only changed the state of sent
 	// emails, as a bounce does ("report").
 	Observe func(result string) `deps:"optional"`
-	// CountDMARC is called for each stored message that was authenticated, except for those that carry reports. The facts
-	// are nil if DMARC does not apply to the message. CountDMARC must not block. If it is nil, nothing is reported.
+	// CountDMARC is called for each stored message whose authentication was checked, except for reports. The facts are
+	// nil if DMARC does not apply to the message. CountDMARC must not block. If it is nil, no DMARC reports are sent.
 	CountDMARC func(*authres.Facts) `deps:"optional"`
 }
 
@@ -168,7 +168,7 @@ type Email struct {
 	CreatedAt      time.Time
 
 	blobKey string
-	to      []ArrivalAddress // set while the email is stored
+	to      []ArrivalAddress // only set while the email is being stored
 }
 
 // Arrival is an email that a team has received. To lists the addresses at the team's domains.

@@ -9,8 +9,8 @@ import (
 // reportFields are header fields of emails that carry TLS reports (RFC 8460 section 5.3).
 var reportFields = []string{"TLS-Report-Domain", "TLS-Report-Submitter"}
 
-// carriesReport reports whether a message is a report about other messages: an aggregate report about DMARC or TLS, a
-// bounce, or a complaint. Reports about such messages would never end.
+// carriesReport reports whether a message contains a DMARC or TLS report, a bounce, or a complaint. DMARC reports leave
+// such messages out, because two installations would otherwise exchange reports endlessly.
 func carriesReport(p *mailparse.Parsed) bool {
 	if hasPrefixFold(strings.TrimSpace(p.Subject), "Report Domain:") {
 		return true

@@ -75,8 +75,8 @@ type Options struct {
 	ACME *ACME // nil means that no certificates are requested
 	// Allowed reports whether a host of a customer may have a certificate. If Allowed is nil, no such host has one.
 	Allowed func(ctx context.Context, host string) (bool, error)
-	// Published returns the TLSA records of a mail host. An error means that they are unknown now. If Published is nil,
-	// changes of keys do not wait.
+	// Published returns the TLSA records of a mail host. An error means that they could not be looked up. If Published
+	// is nil, changes of keys do not wait for records.
 	Published func(ctx context.Context, host string) (Published, error)
 	// PublicRoots are the authorities that senders trust; nil means those of the system.
 	PublicRoots *x509.CertPool
@@ -104,8 +104,8 @@ type Manager struct {
 	storage *Storage
 	acme    *issuer // nil without ACME
 
-	own           *certmagic.Config // for names, except
-	mail          *certmagic.Config // for names of mail hosts, whose keys are kept
+	own           *certmagic.Config // for names, except those of mail hosts
+	mail          *certmagic.Config // for names of mail hosts; renewals keep the key
 	customers     *certmagic.Config // for all other hosts
 	ownCache      *certmagic.Cache  // certificates in memory
 	customerCache *certmagic.Cache
@@ -114,7 +114,7 @@ type Manager struct {
 	orders     *rate.Limiter // of certificates for customers' hosts
 	challenges *challengeList
 
-	// reloaded receives after the operator's files were loaded again, and after a stored certificate was replaced.
+	// reloaded receives a value after the operator's files were loaded again, or a stored certificate was replaced.
 	reloaded   chan struct{}
 	selfSigned func() (*tls.Certificate, error)
 	closed     func()
@@ -208,7 +208,7 @@ func newCache(max int, log *zap.Logger, of func(certmagic.Certificate) *certmagi
 		GetConfigForCert: func(c certmagic.Certificate) (*certmagic.Config, error) { return of(c), nil }})
 }
 
-// wake makes Run look at once whether certificates are missing or were replaced.
+// wake makes Run check immediately for missing or replaced certificates.
 func (m *Manager) wake() {
 	select {
 	case m.reloaded <- struct{}{}:

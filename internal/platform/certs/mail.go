@@ -12,8 +12,8 @@ import (
 )
 
 // MailCertificate returns the certificate that SMTP clients get for a host of the installation. The error says why
-// clients that verify certificates refuse it, such as senders that obey an MTA-STS policy. A certificate from the
-// authority is the one in the database, so any node can answer.
+// clients that verify certificates refuse it. Senders that obey an MTA-STS policy are such clients. Certificates from
+// the authority are read from the database, so any node can call it.
 func (m *Manager) MailCertificate(ctx context.Context, host string) (*x509.Certificate, error) {
 	chain, err := m.mailChain(ctx, host)
 	if err != nil {

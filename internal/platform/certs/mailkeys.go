@@ -19,21 +19,21 @@ import (
 )
 
 // TLSA records (DANE, RFC 7672) name the key of a mail host. A certificate from the authority is therefore renewed with
-// the same key. The next key is made ahead and kept sealed in the database, so that its record can be published before
-// the key is used. An operator starts a change of the key; a node makes it after the record of the next key was
-// published for two of its lifetimes (RFC 7671 section 8.1).
+// the same key. The next key is created in advance and stored encrypted in the database, so that its record can be
+// published before the key is used. An operator starts a change of the key. A node completes the change after the
+// record of the next key was published for two TTLs (RFC 7671 section 8.1).
 
 const (
 	mailKeysPath = "mailkeys"
 	// hintTopic is the topic of hints that the stored certificate of a host was replaced. The payload is the host.
 	hintTopic = "certificates"
 
-	// DefaultTTL is the lifetime of TLSA records if the operator names none.
+	// DefaultTTL is the TTL of TLSA records that ChangeKey assumes if the operator gives none.
 	DefaultTTL = 24 * time.Hour
 	maxTTL     = 7 * 24 * time.Hour
 )
 
-// Published is what the DNS says about the TLSA records of a mail host.
+// Published holds the result of looking up the TLSA records of a mail host.
 type Published struct {
 	Records []dane.Record
 	TTL     time.Duration // remaining lifetime of the records; 0 if it is unknown
@@ -45,17 +45,17 @@ type Published struct {
 type MailKey struct {
 	Host   string
 	Source string // FromFiles or FromACME; "" if the host has no certificate that covers it
-	// InUse is the record of the key that SMTP clients see, and Chain the certificate with its chain. Both are empty
-	// without a certificate.
+	// InUse is the TLSA record of the key that SMTP clients see. Chain is the certificate with its chain. Both are
+	// empty without a certificate.
 	InUse dane.Record
 	Chain []*x509.Certificate
-	// Next is the record of the next key. It is empty before a node has made the key, and for a certificate from files,
-	// whose key the operator makes.
+	// Next is the TLSA record of the next key. It is empty before a node has created the key. It is also empty for a
+	// certificate from files, because the operator creates that key.
 	Next dane.Record
-	// ChangeAsked is when an operator has started the change of the key; zero if nobody has.
+	// ChangeAsked is when an operator started the change of the key; zero if no change was started.
 	ChangeAsked time.Time
-	TTL         time.Duration // lifetime of the TLSA records
-	// UseAfter is when the next key will be used; zero if its record was not seen yet.
+	TTL         time.Duration // TTL of the TLSA records
+	// UseAfter is when the next key may be used; zero if its record was not seen yet.
 	UseAfter time.Time
 }
 
@@ -64,7 +64,7 @@ type nextKey struct {
 	Key         string    `json:"key"` // PEM
 	ChangeAsked time.Time `json:"change_asked,omitzero"`
 	TTL         int64     `json:"ttl,omitzero"`          // seconds
-	SeenSince   time.Time `json:"seen_since,omitzero"`   // all look-ups since have found its record
+	SeenSince   time.Time `json:"seen_since,omitzero"`   // since when every look-up has found its record
 	AbsentSince time.Time `json:"absent_since,omitzero"` // all look-ups since have found that the host has no records
 }
 
@@ -85,7 +85,7 @@ type fixedKey struct{ key crypto.PrivateKey }
 // GenerateKey implements certmagic.KeyGenerator.
 func (k fixedKey) GenerateKey() (crypto.PrivateKey, error) { return k.key, nil }
 
-// keepsKey reports whether the certificate of a host is renewed with the same key.
+// keepsKey reports whether renewals of a host's certificate keep the key.
 func (m *Manager) keepsKey(host string) bool {
 	return m.isOwn(host) && slices.Contains(m.o.Mail, host)
 }
@@ -129,7 +129,7 @@ func (m *Manager) storeNext(ctx context.Context, host string, k *nextKey) error 
 	return m.storage.Store(ctx, nextKeyPath(host), text)
 }
 
-// newNext makes and stores the next key of a host.
+// newNext creates and stores the next key of a host.
 func (m *Manager) newNext(ctx context.Context, host string) (*nextKey, error) {
 	key, err := certmagic.StandardKeyGenerator{KeyType: certmagic.P256}.GenerateKey()
 	if err != nil {
@@ -143,7 +143,8 @@ func (m *Manager) newNext(ctx context.Context, host string) (*nextKey, error) {
 	return k, m.storeNext(ctx, host, k)
 }
 
-// changeNext changes the next key of a host under its lock. If there is none, it is made first.
+// changeNext calls f with the next key of a host while it holds the host's lock. If there is no next key, changeNext
+// creates it first.
 func (m *Manager) changeNext(ctx context.Context, host string, f func(k *nextKey) error) error {
 	lock := "next key " + host
 	if err := m.storage.Lock(ctx, lock); err != nil {
@@ -166,7 +167,7 @@ func (m *Manager) changeNext(ctx context.Context, host string, f func(k *nextKey
 	return f(k)
 }
 
-// MailKeys lists the keys of the installation's mail hosts. It changes nothing.
+// MailKeys lists the keys of the installation's mail hosts. It only reads.
 func (m *Manager) MailKeys(ctx context.Context) (all []MailKey, err error) {
 	for _, host := range m.mailNames() {
 		k := MailKey{Host: host}
@@ -195,7 +196,7 @@ func (m *Manager) MailKeys(ctx context.Context) (all []MailKey, err error) {
 	return all, nil
 }
 
-// addNext adds what is known about the next key of a host. A node makes a missing next key within a minute.
+// addNext adds the next key of a host to k, if there is one. A node creates a missing next key within a minute.
 func (m *Manager) addNext(ctx context.Context, k *MailKey) error {
 	n, err := m.loadNext(ctx, k.Host)
 	if err != nil || n == nil {
@@ -255,7 +256,7 @@ func (m *Manager) checkChange(host string) error {
 	case !slices.Contains(m.mailNames(), host):
 		return fault.Invalidf("host", "%.100q is not a mail host of this installation.", host)
 	case m.fromFiles(host) != nil:
-		return fault.Invalidf("host", "The key of %s is in the file of tls_key_file. Publish the TLSA record of the new key "+
+		return fault.Invalidf("host", "The key of %s is in tls_key_file. Publish the TLSA record of the new key "+
 			"before you replace the files.", host)
 	case m.acme == nil:
 		return fault.Invalidf("host", "%s has no certificate from an authority: set acme.", host)
@@ -263,7 +264,8 @@ func (m *Manager) checkChange(host string) error {
 	return nil
 }
 
-// manageKeys makes missing next keys, and continues the changes of keys. Errors are logged, and repeated a minute later.
+// manageKeys creates missing next keys, and continues changes of keys. It logs errors; the next call follows a minute
+// later.
 func (m *Manager) manageKeys(ctx context.Context) {
 	for _, host := range m.mailNames() {
 		if m.fromFiles(host) != nil {
@@ -293,7 +295,7 @@ func (m *Manager) manageKey(ctx context.Context, host string) error {
 	})
 }
 
-// isPublished reports whether the next key of a host may be used. It notes since when its record is published.
+// isPublished reports whether the next key of a host may be used. It stores since when its record is published.
 func (m *Manager) isPublished(ctx context.Context, host string, k *nextKey) (bool, error) {
 	if m.o.Published == nil {
 		return true, nil
@@ -341,8 +343,8 @@ func (k *nextKey) observe(p Published, next dane.Record, now time.Time) {
 	since(len(p.Records) == 0, &k.AbsentSince)
 }
 
-// useNext requests a certificate with the next key, and makes another next key. If a node was killed after the request,
-// the certificate in the database has the next key already.
+// useNext requests a certificate with the next key, and creates another next key. If a node was killed after the
+// request, the certificate in the database already has the next key, and useNext makes no second request.
 func (m *Manager) useNext(ctx context.Context, host string, k *nextKey) error {
 	next, err := k.record()
 	if err != nil {
@@ -372,7 +374,7 @@ func (m *Manager) useNext(ctx context.Context, host string, k *nextKey) error {
 	return nil
 }
 
-// uses reports whether the stored certificate of a host has the key of a record.
+// uses reports whether the key of a host's stored certificate matches a TLSA record.
 func (m *Manager) uses(ctx context.Context, host string, key dane.Record) bool {
 	chain, err := m.mailChain(ctx, host)
 	if err != nil {
@@ -382,8 +384,8 @@ func (m *Manager) uses(ctx context.Context, host string, key dane.Record) bool {
 	return err == nil && r.String() == key.String()
 }
 
-// reloadStored replaces the certificates in memory that differ from the stored ones, because another node or a change of
-// the key has replaced them.
+// reloadStored replaces certificates in memory that differ from the stored ones. They differ after another node, or a
+// change of the key, has stored a new certificate.
 func (m *Manager) reloadStored(ctx context.Context) {
 	for _, host := range m.mailNames() {
 		old := m.ownCache.AllMatchingCertificates(host)

@@ -11,7 +11,8 @@ import (
 )
 
 // Run requests missing certificates of the installation's hosts until ctx ends, once a minute and after each reload of
-// the operator's files. It keeps the next keys of mail hosts and makes their changes. It also deletes old data, and repeats complaints about the operator's certificate once a day.
+// the operator's files. It creates the next keys of mail hosts and completes changes of keys. It also deletes old data,
+// and repeats warnings about the operator's certificate once a day.
 // The library renews certificates meanwhile. Run closes the Manager.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.Close()

@@ -58,8 +58,8 @@ const (
 	DomainUpdated Type = "domain.updated"
 	DomainDeleted Type = "domain.deleted"
 
-	// DomainTransportFailed and DomainTransportRecovered say that senders cannot obey the domain's MTA-STS policy any
-	// more, and that they can again. Their Data is a *Transport.
+	// DomainTransportFailed means that senders can no longer obey the domain's MTA-STS policy, and
+	// DomainTransportRecovered that they can again. Their Data is a *Transport.
 	DomainTransportFailed    Type = "domain.transport_failed"
 	DomainTransportRecovered Type = "domain.transport_recovered"
 
@@ -126,8 +126,8 @@ type Event struct {
 	Recipient   string // envelope address; empty if the event concerns the whole email
 	ContactID   string // the recipient's contact; empty if none, and if the email was queued, scheduled or canceled
 
-	// ForwardRule is the id of the rule that forwarded the email, or "". What happens to a forwarded email says nothing
-	// about the team's own mail to the address, so no listener suppresses the address for it.
+	// ForwardRule is the id of the rule that forwarded the email, or "". Listeners do not suppress addresses for
+	// bounces of forwarded emails, because the team did not choose to send them mail.
 	ForwardRule string
 
 	// OneRecipient is true if the email is known to have a single recipient, whose state is that of the email. Such an
@@ -318,7 +318,7 @@ type Transport struct {
 	Problems []TransportProblem
 }
 
-// TransportProblem is what is wrong with the policy of a domain.
+// TransportProblem is a problem with the policy of a domain.
 type TransportProblem struct {
 	Type    string // host, policy, record, mx or certificate
 	Message string

@@ -54,8 +54,8 @@ func TestClaimsBesideAnOldSnapshot(t *testing.T) {
 	}
 	const before = 2000
 	drain(before, 100)
-	// Some claims read fewer pages than others, whatever has ended before. So the largest number before is compared
-	// with the smallest one after.
+	// The number of pages that a claim reads varies. So the largest number before is compared with the smallest one
+	// after.
 	first := max(pages(), pages(), pages())
 	drain(3*before, 100)
 	second := min(pages(), pages(), pages())

@@ -52,8 +52,8 @@ var catalog = []Definition{
 		"DNS look-ups for DANE that no cache answered: secure (authenticated), absent (an authenticated absence), insecure, " +
 			"bogus (wrong signatures) or failed. Lapsed counts the insecure ones whose last answer was secure."},
 	{"postrider_dns_queries_total", "counter", []string{"zone", "rcode"},
-		"Queries to the name server by the zone of their name (customer, own for dns_zone, or none) and by the code of the " +
-			"response, such as NOERROR or NXDOMAIN."},
+		"Queries to the name server, by zone (customer, own for dns_zone, or none) and by response code, such as " +
+			"NOERROR or NXDOMAIN."},
 	{"postrider_dns_queries_limited_total", "counter", []string{"reason"},
 		"Queries to the name server without a full response: above dns_rate_limit (rate_limit), or not a DNS query " +
 			"(malformed)."},

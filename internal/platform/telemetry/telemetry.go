@@ -269,10 +269,10 @@ func (m *Metrics) Transaction(wait, took time.Duration, committed bool) {
 // Received counts a received message.
 func (m *Metrics) Received(result string) { m.received.WithLabelValues(result).Inc() }
 
-// Query counts a query to the name server, by the kind of its zone (customer, own or none) and the code of the response.
+// Query counts a query to the name server, by the kind of its zone (customer, own or none) and the response code.
 func (m *Metrics) Query(zone, rcode string) { m.queries.WithLabelValues(zone, rcode).Inc() }
 
-// QueryDropped counts a query to the name server that got no full response: rate_limit or malformed.
+// QueryDropped counts a query to the name server that got no full response. The reason is rate_limit or malformed.
 func (m *Metrics) QueryDropped(reason string) { m.queriesDropped.WithLabelValues(reason).Inc() }
 
 // Spans counts spans of traces.

@@ -68,8 +68,9 @@ func (c *changingDNS) TLSA(ctx context.Context, name string) (resolve.Answer[res
 	return c.now.Load().TLSA(ctx, name)
 }
 
-// The MX records change while the first host has the email, and its TLSA records do too. The email arrives by the plan
-// that was made before. The next one goes to the new host, and none of them over the connection of the first.
+// The MX records and the TLSA records of the first host change while that host receives an email. The email is
+// delivered as planned before the change. The next email goes to the new host, and no email uses the connection to the
+// first one.
 func TestMXChangesInFlight(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -20,8 +20,7 @@ import (
 var wholeLab bool
 
 // For each domain of a lab with signed zones, this service sends an email or lets it wait as RFC 7672 demands, and as
-// Postfix does. The sinks say what was sent, and whether it was encrypted. The test has no list of differences: there
-// are none.
+// Postfix does. The sinks record what was sent, and whether it was encrypted. No differences from Postfix are allowed.
 func TestDANELab(t *testing.T) {
 	t.Parallel()
 	done, why := danetest.Isolate(t)

@@ -218,7 +218,7 @@ var errLeaseTooShort = errors.New("no connection became free in time")
 func (s *Service) transmit(ctx context.Context, t *try, r *route, destination string, from domains.Signing,
 	msg [][]byte) error {
 	host := from.ReturnPathHost
-	if host == "" || !from.MaySend { // the domain of a forwarded email may only receive
+	if host == "" || !from.MaySend { // the domain of a forwarded email may be enabled only for receiving
 		host = s.c.Hostname
 	}
 	env := smtpclient.Envelope{From: tokens.ReturnPath(s.p.Keys, t.o.Ref, t.d.Domain) + "@" + host, To: t.o.To,

@@ -20,9 +20,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A DNS server claims that it has authenticated its answers, but it is not on this host. (127.0.0.11 stands for such
-// servers: Docker passes queries on from there.) Its TLSA records verify no certificate, so a sender who demands TLS
-// gets none from them. If the operator names another server that validates, only that one counts.
+// A DNS server claims that it has authenticated its answers, but it is not on this host. The address 127.0.0.11 stands
+// for such servers, because Docker forwards queries from there. Its TLSA records verify no certificate, so a sender who
+// demands TLS gets none from them. If the operator names another server that validates, only that one counts.
 func TestLiarAboutDNSSEC(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewCA(t).ServerTLS("mx.test")

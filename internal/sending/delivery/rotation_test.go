@@ -192,7 +192,7 @@ func (w *keyWorld) rotate(domainID string) {
 	}
 }
 
-// receive gives the arrived messages to receivers, which verify some of them at once and others up to max later.
+// receive hands the arrived messages to receivers. They verify some at once and others up to limit later.
 func (w *keyWorld) receive(limit time.Duration) {
 	w.mu.Lock()
 	arrived := w.arrived
@@ -254,9 +254,8 @@ func (w *keyWorld) await(done func() bool) {
 	}
 }
 
-// Three rotations of the keys of two domains, the last one in an emergency, leave every email valid for receivers whose
-// caches have different ages. Other programs verify all emails, too. If POSTRIDER_ROTATION_EMAILS sets the number of emails,
-// all of these programs must be installed.
+// The keys of two domains are rotated three times, the last time in an emergency. Each email stays valid for receivers
+// whose caches have different ages. OpenDKIM and mailauth verify all emails too, if they are installed.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
 	total, text := 2000, os.Getenv("POSTRIDER_ROTATION_EMAILS")

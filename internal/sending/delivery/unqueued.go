@@ -36,8 +36,9 @@ func (s *Service) SendReport(ctx context.Context, teamID, from, to string, messa
 // ErrRefused means that a mail host refused a message for good. Compare with errors.Is.
 var ErrRefused = errors.New("the mail host refused the message")
 
-// SendOnce is like SendUnqueued, but tries no other host if a host may have the message in spite of an error. The error
-// then wraps a *smtpclient.Error whose Sent is true. If a host refused the message for good, it wraps ErrRefused.
+// SendOnce is like SendUnqueued, but never sends a message twice. If a host may have accepted the message although
+// sending failed, SendOnce tries no other host. The error then wraps a *smtpclient.Error whose Sent is true. If a host
+// refused the message permanently, SendOnce tries no other host either, and the error wraps ErrRefused.
 func (s *Service) SendOnce(ctx context.Context, teamID, from, to string, message []byte) error {
 	return s.sendNow(ctx, teamID, from, to, message, unqueued{once: true})
 }
@@ -45,7 +46,7 @@ func (s *Service) SendOnce(ctx context.Context, teamID, from, to string, message
 // unqueued says how a message is sent without the queue.
 type unqueued struct {
 	once         bool // tries no other host if a host may have the message or has refused it for good
-	proveNothing bool // disregards what domains demand of connections
+	proveNothing bool // ignore what domains demand of connections (DANE, MTA-STS and the TLS setting)
 }
 
 func (s *Service) sendNow(ctx context.Context, teamID, from, to string, message []byte, how unqueued) error {

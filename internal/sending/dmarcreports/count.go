@@ -22,9 +22,9 @@ const (
 	maxText    = 255    // bytes of a selector
 )
 
-// dayDomain names a report.
+// dayDomain identifies a report: its UTC day and its policy domain.
 type dayDomain struct {
-	day    int64 // its beginning in microseconds
+	day    int64 // when it begins, in Unix microseconds
 	domain string
 }
 
@@ -103,7 +103,7 @@ func (c *counts) add(day int64, f *authres.Facts) {
 	e.messages[row]++
 }
 
-// encode encodes a value whose types cannot fail.
+// encode returns v as JSON. Its callers pass only types that can always be encoded.
 func encode(v any) string {
 	text, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *counts) take() (pending map[dayDomain]*entry, days map[int64]int64, los
 	return pending, days, lost
 }
 
-// giveBack adds counts again that were not stored.
+// giveBack returns counts that were not stored, for the next call of take.
 func (c *counts) giveBack(pending map[dayDomain]*entry, days map[int64]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,13 +146,13 @@ func (c *counts) giveBack(pending map[dayDomain]*entry, days map[int64]int64) {
 	}
 }
 
-// publishedBy returns what the record says that applies to a message.
+// publishedBy returns the policy and the targets in the record that applies to a message.
 func publishedBy(f *authres.Facts) published {
 	r := &f.Found.Record
 	p := published{Policy: dmarcrpt.Policy{Domain: f.Found.At, Discovery: "treewalk", P: string(r.P), SP: string(r.SP),
 		NP: string(r.NP), StrictDKIM: r.StrictDKIM, StrictSPF: r.StrictSPF, Testing: r.Testing}}
 	if p.Policy.P == "" {
-		p.Policy.P = string(dmarc.None) // as the record acts (RFC 9989 section 4.10.1)
+		p.Policy.P = string(dmarc.None) // such a record acts like p=none (RFC 9989 section 4.10.1)
 	}
 	for _, uri := range r.RUA[:min(len(r.RUA), maxTargets)] {
 		if scheme, address, _ := strings.Cut(uri, ":"); strings.EqualFold(scheme, "mailto") && len(address) <= maxTarget {
@@ -165,7 +165,7 @@ func publishedBy(f *authres.Facts) published {
 	return p
 }
 
-// identityOf returns the row that counts a message.
+// identityOf returns the row in which a message is counted.
 func identityOf(f *authres.Facts) identity {
 	id := identity{Source: f.Source, DKIM: f.DKIM, SPF: f.SPF, Requested: string(f.Found.Requested),
 		Testing: f.Found.Record.Testing, From: f.From, MailFrom: f.MailFrom}

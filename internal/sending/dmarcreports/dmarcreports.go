@@ -4,7 +4,7 @@
 // # Life of a report
 //
 // [Service.Count] counts a message in memory, by UTC day, policy domain, address of the client, results and domains.
-// Each minute, [Service.Run] adds the counts to the database, where those of all nodes meet. After midnight,
+// Each minute, [Service.Run] adds the counts to the database, which sums the counts of all nodes. After midnight,
 // [Service.Send] looks up whether each target accepts reports about the domain, sends the report, and deletes its rows.
 // The reports are spread over four hours.
 //
@@ -19,9 +19,9 @@
 //
 // # Failures
 //
-// A try that fails is repeated for up to 24 hours; then the report is dropped and a line is logged. While the database
-// is away, counts stay in memory, up to [maxPending] rows. A killed node loses the counts of about a minute. The outcome
-// of a commit may be unknown; then its counts may be lost but are never doubled.
+// A try that fails is repeated for up to 24 hours. After that, the report is dropped and a line is logged. While the
+// database is unavailable, counts stay in memory, up to [maxPending] rows. A killed node loses the counts of about a
+// minute. If the outcome of a commit is unknown, its counts may be lost but are never doubled.
 //
 // # Out of scope
 //
@@ -54,8 +54,8 @@ const (
 	flushTime = time.Minute // between two additions to the database
 	keepDays  = 3 * day     // how long the numbers of messages are kept
 
-	// minMessages is the number of messages of a day without which no reports are sent about it. Reports about a few
-	// messages tell more about their recipients than about their senders.
+	// minMessages is the number of messages that a day needs for reports. Reports about fewer messages would say more
+	// about their recipients than about their senders.
 	minMessages = 100
 
 	maxBounces = 3
@@ -69,7 +69,8 @@ var retryAfter = []time.Duration{15 * time.Minute, time.Hour, 3 * time.Hour, 6 *
 var (
 	// ErrUnknown means that an email may have been sent although sending failed. It is not sent again.
 	ErrUnknown = errors.New("the email may have been sent")
-	// ErrBounced means that the target's mail host refused the email for good.
+	// ErrBounced means that the target can never receive the email: its mail host refused the email permanently, or its
+	// domain accepts no mail.
 	ErrBounced = errors.New("the mail host refused the email")
 )
 

@@ -198,8 +198,8 @@ func (f *fixture) publish(domain, tags string) {
 	f.dns.TXTRecords["_dmarc."+domain] = []string{"v=DMARC1; " + tags}
 }
 
-// facts returns the facts about a message that comes from an address in the name of a domain, by its record in the DNS.
-// An even last byte of the address passes by DKIM.
+// facts returns the facts about a message from a domain, whose client has the address source. The record in the DNS
+// applies. Messages pass DKIM if the last byte of the address is even.
 func (f *fixture) facts(from, source string) *authres.Facts {
 	f.Helper()
 	d, err := dmarc.NewWalker(f.dns.TXT).Discover(f.Context(), from)

@@ -32,7 +32,7 @@ func (s *Service) Flush(ctx context.Context) error {
 			all = append(all, count{at, row, n})
 		}
 	}
-	// All nodes write rows in the same order, so that they do not wait for each other in a circle.
+	// All nodes write rows in the same order, which prevents deadlocks.
 	slices.SortFunc(all, func(a, b count) int {
 		return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.domain, b.domain), cmp.Compare(a.row, b.row))
 	})

@@ -147,7 +147,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Few messages tell more about their recipients than about their senders.
+// A day with few messages leads to no reports, because they would say more about the recipients than about the senders.
 func TestNoReportsAboutFewMessages(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -188,7 +188,8 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// A refused report is sent again with the same id, for at most a day. One that may have arrived is not.
+// After a temporary failure, a report is sent again with the same id, for at most a day. A report that may have arrived
+// is not sent again.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

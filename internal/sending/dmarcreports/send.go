@@ -57,8 +57,8 @@ func (s *Service) Send(ctx context.Context) error {
 	}
 }
 
-// try tries to send a report to each of its targets that waits. If over is true, the report's rows are not needed any
-// more.
+// try sends a report to each of its targets that still waits for it. If over is true, the report is finished and its
+// rows can be deleted.
 func (s *Service) try(ctx context.Context, x report) (over bool, err error) {
 	now := s.c.Now()
 	switch {
@@ -91,7 +91,7 @@ func (s *Service) try(ctx context.Context, x report) (over bool, err error) {
 	}
 	for i := range x.targets {
 		if x.targets[i].State == trying {
-			// The node that tried was killed. A second report would break the promise of one report.
+			// The node that sent the report was killed. The target may have the report, and must not get it twice.
 			s.p.Log.Warn("a DMARC report may be lost, because the node that sent it was killed", "domain", x.domain,
 				"target", visible.Show(x.targets[i].To))
 			x.targets[i].State = settled

@@ -95,7 +95,7 @@ const (
 	settled state = "settled"
 )
 
-// due returns reports whose next try is due, the longest waiting first.
+// due returns reports whose next try is due. Those that have waited longest come first.
 func (s *Service) due(ctx context.Context, limit int) ([]report, error) {
 	rows, err := s.p.DB.Query(ctx, `SELECT day, domain, report_id, published, send_at, tries, expires_at, targets
 		FROM dmarc_reports WHERE send_at <= $1 ORDER BY send_at LIMIT $2`, db.Micros(s.c.Now()), limit)
@@ -168,7 +168,7 @@ func (s *Service) prune(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("delete what DMARC reports need no more: %w", err)
+		return fmt.Errorf("delete old message counts and bounces of DMARC reports: %w", err)
 	}
 	return nil
 }
@@ -216,7 +216,8 @@ func (s *Service) rests(ctx context.Context, to string) (bool, error) {
 	return bounces >= maxBounces && s.c.Now().Before(db.Time(last).Add(restFor)), nil
 }
 
-// bounced counts a bounce of a target. If the report arrived, it forgets the bounces before.
+// bounced stores the outcome of a report to a target. A bounce is counted; a report that arrived clears the earlier
+// bounces.
 func (s *Service) bounced(ctx context.Context, to string, bounce bool) error {
 	err := s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
 		if bounce {

@@ -14,8 +14,8 @@ import (
 )
 
 // accepting returns the targets of a report that accept reports about its domain. A target at another organization must
-// say so in the DNS, because reports would otherwise be a way to flood strangers (RFC 9990 section 4). The error is
-// temporary: the question must be asked again later.
+// confirm this in the DNS. Otherwise, anybody could flood strangers with reports (RFC 9990 section 4). Errors are
+// temporary: the caller must ask again later.
 func (s *Service) accepting(ctx context.Context, x report) ([]target, error) {
 	walker := dmarc.NewWalker(s.p.DNS.TXT)
 	org, err := walker.Organizational(ctx, x.domain)
@@ -48,8 +48,9 @@ func (s *Service) accepting(ctx context.Context, x report) ([]target, error) {
 	return all, nil
 }
 
-// permitted returns the addresses at a host that get the reports about a domain of another organization: those in the
-// host's record, or the given one if the record names none. If the host has no such record, there are none.
+// permitted returns the addresses at a host that get the reports about a domain of another organization. They are those
+// in the host's record, or the given address if the record names none. If the host has no such record, there are no
+// addresses.
 func (s *Service) permitted(ctx context.Context, domain, host, address string) ([]string, error) {
 	texts, err := s.p.DNS.TXT(ctx, domain+"._report._dmarc."+host)
 	switch {

@@ -26,8 +26,9 @@ type BIMI struct {
 	Roots *x509.CertPool // of the mark authorities; nil if chains are not checked
 }
 
-// Check returns what is wrong with the BIMI record of a domain, its image, its certificate and its DMARC policy. The
-// result is empty if neither the domain nor its organizational domain has a record. The fetches count as the team's.
+// Check returns the problems of the BIMI record of a domain, its image, its certificate and its DMARC policy. The
+// result is empty if neither the domain nor its organizational domain has a record. The fetches count against the
+// limits of the team.
 func (b *BIMI) Check(ctx context.Context, teamID, domain string) []Problem {
 	name, texts := b.find(ctx, domain)
 	c := &bimiCheck{BIMI: b, team: teamID, domain: domain, name: name}
@@ -130,7 +131,7 @@ func (c *bimiCheck) image(url string, packed []byte, err error) (image []byte, o
 	return image, true
 }
 
-// fetch downloads at most most bytes.
+// fetch downloads a file. It fails if the file has more than most bytes.
 func (c *bimiCheck) fetch(ctx context.Context, url string, most int64) ([]byte, error) {
 	f, err := c.Guard.Fetch(ctx, c.team, url, most)
 	if err != nil {

@@ -146,7 +146,8 @@ func (c *checker) wrong(w *Wanted, values []string) {
 	c.about(w, "missing", Error, nil, "The record is not at "+w.Name+".", "Add the record at your DNS provider.")
 }
 
-// value adds what is wrong with the values at the record's name, and returns false if they are about something else.
+// value adds the problem of the values at the record's name. It returns false if none of them is an attempt at the
+// record.
 func (c *checker) value(w *Wanted, values []string) bool {
 	switch {
 	case w.isDKIM():
@@ -169,7 +170,7 @@ func (c *checker) value(w *Wanted, values []string) bool {
 	return true
 }
 
-// wrongKey adds what is wrong with DKIM records of which none has the wanted key.
+// wrongKey adds the problem of DKIM records, none of which has the wanted key.
 func (c *checker) wrongKey(w *Wanted, values []string) {
 	for _, v := range values {
 		if m, ok := mistakeIn(v, "v=DKIM1"); ok && m.code != "quotes" {
@@ -223,7 +224,7 @@ func (c *checker) severalKeys(w *Wanted, values []string) {
 	}
 }
 
-// wrongSPF adds what is wrong with an SPF record, and returns false if there is none.
+// wrongSPF adds the problem of an SPF record. It returns false if there is no SPF record.
 func (c *checker) wrongSPF(w *Wanted, values []string) bool {
 	spf := records(values, "v=spf1")
 	for _, v := range values {
@@ -240,7 +241,7 @@ func (c *checker) wrongSPF(w *Wanted, values []string) bool {
 	return len(spf) > 0
 }
 
-// wrongMX adds what is wrong with MX records of which none has the wanted host.
+// wrongMX adds the problem of MX records, none of which has the wanted host.
 func (c *checker) wrongMX(w *Wanted, values []string) {
 	for _, v := range values {
 		if m, ok := hostMistake(hostOf(v), w.Value, c.Zone); ok {

@@ -47,7 +47,7 @@ func (c *checker) spread(w *Wanted, found Findings) {
 // aliases returns the target of the CNAME record at a name itself.
 func (c *checker) aliases(name string) []string { return c.values(name, "CNAME") }
 
-// own returns the records of a type at a name that has an alias too: those that an answer gives without the alias.
+// own returns the records of a type that a name has beside an alias: those of answers that do not contain the alias.
 func (c *checker) own(name, typ string) (values []string) {
 	for _, a := range c.at(name, typ).Servers {
 		if a.Outcome == authority.Found && len(a.Aliases) == 0 {
@@ -91,7 +91,8 @@ func (c *checker) aliasInstead(w *Wanted) bool {
 	return true
 }
 
-// addresses adds the problem that a name has addresses where a CNAME record is wanted.
+// addresses adds the problem that a name has addresses in place of a CNAME record. It returns false if the name has
+// none.
 func (c *checker) addresses(w *Wanted) bool {
 	found := append(c.values(w.Name, "A"), c.values(w.Name, "AAAA")...)
 	if len(found) == 0 {
@@ -127,8 +128,8 @@ func (c *checker) textInstead(w *Wanted) bool {
 // doubled returns the name at which a record is if its provider has added the zone a second time.
 func doubled(name, zone string) string { return name + "." + zone }
 
-// shortened returns names at which a record is if a part of its name was left out: with the zone alone in place of the
-// domain, and the domain or the zone itself.
+// shortened returns the names at which a record is if its owner left out a part of the name. These are the name with
+// the zone in place of the domain, the domain itself, and the zone itself.
 func shortened(name, domain, zone string) (all []string) {
 	if domain != zone && below(name, domain) && name != domain {
 		all = append(all, strings.TrimSuffix(name, domain)+zone)
@@ -194,7 +195,7 @@ func (c *checker) has(code string) bool {
 	return slices.ContainsFunc(c.problems, func(p Problem) bool { return p.Code == code })
 }
 
-// wildcard checks whether a name below _domainkey that nobody can have set up has a TXT record.
+// wildcard checks whether a random name below _domainkey has a TXT record. Only a wildcard record can cause this.
 func (c *checker) wildcard() {
 	if found := c.values(c.Random, "TXT"); c.Random != "" && len(found) > 0 {
 		c.add("wildcard", Warning, "", "*._domainkey."+c.Domain, "TXT", shorten(found...),

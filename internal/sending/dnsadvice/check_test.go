@@ -228,7 +228,7 @@ func codesOf(problems []dnsadvice.Problem) string {
 	return strings.Join(codes, " ")
 }
 
-// Each mistake in a zone is named, and nothing else is.
+// Check finds the mistake in each zone, and nothing else.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	if len(labCases) < 60 {

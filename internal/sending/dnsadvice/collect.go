@@ -34,7 +34,8 @@ type Collector struct {
 	Providers func() []Provider
 }
 
-// Collect looks up everything that Check needs. It ends after collectTime; what is unknown then is left out.
+// Collect looks up everything that Check needs. It ends after collectTime and leaves out the facts that are unknown by
+// then.
 func (c *Collector) Collect(ctx context.Context, domain string, wanted []Wanted) *Facts {
 	ctx, cancel := context.WithTimeout(ctx, collectTime)
 	defer cancel()
@@ -50,7 +51,8 @@ func (c *Collector) Collect(ctx context.Context, domain string, wanted []Wanted)
 		f.Provider = Recognize(c.Providers(), servers)
 	}
 	g := &gathering{Collector: c, facts: f, slots: make(chan struct{}, concurrentMax), silent: map[string]bool{}}
-	// The questions that all servers are asked come first, because each question is asked once.
+	// The questions to all servers come first: a question is never asked again, and later ones go to only a few
+	// servers.
 	for _, w := range f.Wanted {
 		if w.Type != "NS" {
 			g.ask(ctx, w.Name, w.Type, 0)
@@ -91,7 +93,7 @@ func (g *gathering) run(ctx context.Context, f func()) {
 	})
 }
 
-// wanted asks about one wanted record and about the mistakes that it may have.
+// wanted asks about one wanted record, and about the types and names with which owners confuse it.
 func (g *gathering) wanted(ctx context.Context, w *Wanted) {
 	if w.Type == "NS" {
 		g.run(ctx, func() { g.delegation(ctx, w.Name) })
@@ -153,8 +155,9 @@ func (g *gathering) policies(ctx context.Context) {
 	})
 }
 
-// ask asks the servers of a name's zone and the recursive servers, once for each question. If most is not 0, at most
-// that many servers of the zone are asked, and the recursive servers only if the zone is not known.
+// ask asks the zone's servers and the recursive servers, unless it has asked the same question before. If most is not
+// 0, ask asks at most that many servers of the zone. It then asks the recursive servers only if it asked none of the
+// zone's servers.
 func (g *gathering) ask(ctx context.Context, name, typ string, most int) {
 	q := Question{name, typ}
 	g.mu.Lock()

@@ -1,24 +1,25 @@
-// Package dnsadvice says what is wrong with the DNS records of a domain, and how its DNS provider wants them.
+// Package dnsadvice finds mistakes in the DNS records of a domain, and says how to enter the records at its DNS
+// provider.
 //
-// A [Collector] gathers facts: what the authoritative servers of the zone answer, what the recursive servers answer, and
-// where else the records might be. [Check] turns facts into problems. It makes no look-ups, and each problem names the
-// record, the value that was found, what is wrong with it, and what to do. The providers are data, which an operator can
+// A [Collector] gathers facts: what the authoritative servers of the zone answer, what the recursive servers answer,
+// and where else the records might be. [Check] turns facts into problems, without look-ups. Each problem names the
+// record, the value that was found, what is wrong, and what to do. The providers are data, which an operator can
 // replace.
 //
 // # Invariants
 //
-// - Every look-up is about a name at, above or below the domain, or one that its SPF record includes. At most 8 servers
-// of a zone are asked, and only at public addresses.
-// - All look-ups of a domain end after [collectTime]. What is not known by then leads to no problem.
-// - [Codes] lists every code of a problem, and docs/domains.md has the same list.
+//   - The look-ups are about names at, above and below the domain, names in its records, and name servers. At most 8
+//     servers of a zone are asked, and only at public addresses.
+//   - The look-ups of a [Collector] end after [collectTime]. Facts that are unknown by then lead to no problem.
+//   - [Codes] lists every code of a problem, and docs/domains.md has the same list.
 //
 // # Failures
 //
-// A look-up that fails makes a fact unknown. The advice then has fewer problems; it never has an invented one.
+// A look-up that fails makes a fact unknown. The advice then has fewer problems, but no wrong ones.
 //
 // # Out of scope
 //
-// The package decides nothing: package domains verifies the records, and a domain with problems may send.
+// The advice has no effect: package domains verifies the records, and a domain with problems may send.
 package dnsadvice
 
 import (
@@ -67,13 +68,13 @@ type Facts struct {
 	Organization string   // the registrable domain
 	Zone         string   // the zone in which the owner enters the records; "" if it is not known
 	Servers      []string // the names of the zone's servers
-	Provider     Provider // has no name if the servers are not known
+	Provider     Provider // has no name if the provider is unknown
 	Wanted       []Wanted
 	Answers      map[Question]Findings
 	SPF          *preflight.SPFReport // of the return path's host; nil if it was not evaluated
 	DMARC        *dmarc.Discovery     // nil if it is not known
 	Bogus        []string             // names for which the recursive servers find wrong DNSSEC signatures
-	Random       string               // a name below _domainkey that nobody can have chosen
+	Random       string               // a random name below _domainkey, at which nobody has a record
 	Targets      map[string][]string  // addresses of the hosts that CNAME records should lead to
 }
 
@@ -102,8 +103,8 @@ type Problem struct {
 // at returns the findings of a question.
 func (f *Facts) at(name, typ string) Findings { return f.Answers[Question{name, typ}] }
 
-// values returns what the authoritative servers have at a name itself, or what the recursive servers return if none of
-// the former answered. The result has no duplicates.
+// values returns the values that the authoritative servers have for a name. If none of them answered, it returns those
+// of the recursive servers. The result has no duplicates.
 func (f *Facts) values(name, typ string) (all []string) {
 	found := f.at(name, typ)
 	seen, answered := map[string]bool{}, false

@@ -245,7 +245,7 @@ func (l *lab) add(apex string, z *labZone) {
 	l.zones[dns.Fqdn(apex)] = z
 }
 
-// Advice for a domain ends in time, even if the answers of its servers never come.
+// Collect ends in time, even if the servers of a domain never answer.
 func TestCollectEnds(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -14,7 +14,7 @@ import (
 //go:embed providers.toml
 var embeddedProviders []byte
 
-// Provider is what is known about a DNS provider. Most fields are empty if the fact is not known; see providers.toml.
+// Provider describes a DNS provider and its forms; see providers.toml. A field is empty if the fact is unknown.
 type Provider struct {
 	Name       string   `toml:"name"`
 	Servers    []string `toml:"servers"`
@@ -122,8 +122,8 @@ func (p *Provider) check() (problems []string) {
 	return problems
 }
 
-// Recognize returns the provider to which most of a zone's name servers belong. Its name is empty if no provider has
-// any of them.
+// Recognize returns the provider to which most of a zone's name servers belong. The result has no name if none of the
+// providers has any of them.
 func Recognize(providers []Provider, servers []string) (found Provider) {
 	most := 0
 	for i := range providers {

@@ -26,14 +26,15 @@ type Deps struct {
 	// Count counts a team's emails, as metrics.Service.Count does.
 	Count func(ctx context.Context, teamID string, q metrics.Query) ([]metrics.Count, error)
 	Log   *slog.Logger
-	// Connect offers that the provider installs the records by itself (Domain Connect); nil if it is off.
+	// Connect finds the page on which the provider installs the records itself (Domain Connect); nil if it is off.
 	Connect Connector `deps:"optional"`
 	BIMI    *BIMI     `deps:"optional"` // checks the domain's BIMI record; nil if it is not checked
 }
 
 // Connector finds the page on which a DNS provider installs records by itself.
 type Connector interface {
-	// ApplyURL returns the page for the records of a domain in a zone, or "" if the provider does not have the template.
+	// ApplyURL returns the page on which the provider installs the records of a domain in a zone. It returns "" if the
+	// provider does not have the template.
 	ApplyURL(ctx context.Context, zone, domain string, wanted []domains.Record) (string, error)
 }
 
@@ -43,7 +44,7 @@ type Service struct {
 	collector Collector
 }
 
-// New returns the service. The providers are those that it recognizes. New fails if a dependency is missing.
+// New returns a service that recognizes the given providers. New fails if a dependency is missing.
 func New(providers []Provider, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -54,8 +55,9 @@ func New(providers []Provider, d Deps) (*Service, error) {
 		Providers: func() []Provider { return providers }}}, nil
 }
 
-// Advice looks up the DNS of a domain and says how to enter the wanted records, and what is wrong. What is not known
-// when ctx ends, or after some seconds, is left out. The result of Advice is for people who wait, so callers cache it.
+// Advice looks up the DNS of a domain. It returns how to enter the wanted records, and which mistakes it found. It
+// leaves out what is unknown when ctx or a time limit of some seconds ends. Callers should cache the result, because
+// Advice makes many look-ups.
 func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domains.Record) (domains.Advice, error) {
 	list := make([]Wanted, 0, len(wanted))
 	for _, r := range wanted {

@@ -55,7 +55,8 @@ func tag(record, name string) (string, bool) {
 	return "", false
 }
 
-// unquoted returns a TXT value without quotation marks and backslashes, which package domains ignores too.
+// unquoted returns a TXT value without quotation marks and backslashes. Package domains ignores only the quotation
+// marks.
 func unquoted(text string) string {
 	return strings.TrimSpace(strings.NewReplacer(`" "`, "", `"`, "", `\`, "").Replace(text))
 }
@@ -112,10 +113,10 @@ func hostOf(mx string) string {
 	return host
 }
 
-// typographic are characters that word processors put into texts in place of those of a record.
+// typographic matches characters that word processors use in place of the plain ones in a record.
 var typographic = regexp.MustCompile(`[“”„‟‘’‚‛«»‹›‐‑‒–—―\x{00a0}\x{200b}-\x{200f}\x{2060}\x{feff}]`)
 
-// escaped finds backslashes before characters that need none.
+// escaped matches needless backslashes before a character.
 var escaped = regexp.MustCompile(`\\[;" ]`)
 
 // notBase64 finds characters that the key in a DKIM record cannot have.

@@ -85,7 +85,8 @@ func (s *Service) settings(ctx context.Context, zone string) (found settings, er
 	return found, nil
 }
 
-// fetch downloads an answer of a provider. Every status of success counts.
+// fetch downloads an answer of a provider. If the status is a success other than 200, fetch returns no data and no
+// error.
 func (s *Service) fetch(ctx context.Context, text string) ([]byte, error) {
 	data, err := s.Fetch(ctx, text, answerMax)
 	if e, ok := errors.AsType[*netguard.StatusError](err); ok && e.Code/100 == 2 {

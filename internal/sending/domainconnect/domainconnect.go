@@ -1,17 +1,16 @@
-// Package domainconnect offers the owner of a domain that the DNS provider installs the domain's records by itself
+// Package domainconnect lets the DNS provider of a domain install the records of the domain, if the owner agrees
 // (Domain Connect, draft-ietf-dconn-domainconnect-03).
 //
 // The operator gives a template of the records to the DNS providers ([Service.Template]) and publishes a public key
-// ([Service.KeyRecords]). For a domain, the package finds the provider, asks it whether it has the template, and returns
-// a signed link to the page on which the owner agrees to the records.
+// ([Service.KeyRecords]). For a domain, the package finds the provider and asks it whether it has the template. It then
+// returns a signed link to the page on which the owner agrees to the records.
 //
 // # Invariants
 //
-// - A link is returned only if the provider answers that it has the template.
-// - Each link is signed with a key that the installation has made. The key is sealed in the database, and all nodes use
-// the same one.
-// - The template has the hosts of this installation as constants, so that a link can put nothing but names and keys into
-// a zone.
+//   - A link is returned only if the provider answers that it has the template.
+//   - Each link is signed with a key that the installation has generated. The key is encrypted in the database, and all
+//     nodes use the same one.
+//   - The template has the hosts of this installation as constants, so a link can add only names and keys to a zone.
 //
 // # Failures
 //
@@ -21,7 +20,7 @@
 // # Out of scope
 //
 // The package does not know whether the owner has agreed: the usual look-ups find the records. It does not use the
-// asynchronous flow, and offers only the records of the usual set-up.
+// asynchronous flow, and offers only the records of the set-up "records".
 package domainconnect
 
 import (
@@ -156,7 +155,7 @@ func (s *Service) privateKey(ctx context.Context) (*rsa.PrivateKey, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(der)
 	key, ok := parsed.(*rsa.PrivateKey)
 	if err != nil || !ok {
-		return nil, errors.New("the stored key of Domain Connect is no RSA key")
+		return nil, errors.New("the stored key of Domain Connect is not an RSA key")
 	}
 	s.key = key
 	return key, nil

@@ -221,7 +221,7 @@ func TestApplyURL(t *testing.T) {
 	})
 }
 
-// Records that the template cannot make lead to no link.
+// No link is returned for records that the template cannot produce.
 func TestOtherRecords(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

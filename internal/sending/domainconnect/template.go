@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// templateVersion changes with the records of the template.
+// templateVersion must be increased when the records of the template change.
 const templateVersion = 1
 
 // Template is a template in the JSON form of the draft (section 6).
@@ -70,8 +70,8 @@ func (s *Service) Template() (Template, error) {
 	return t, nil
 }
 
-// parameters returns the values for the template that make the wanted records, and false if the template cannot make
-// them: the domain has another set-up, or the hosts of another region.
+// parameters returns the template's parameters for the wanted records. It returns false if the template cannot produce
+// the records, because the domain has another set-up, or the hosts of another region.
 func (s *Service) parameters(zone, domain string, wanted []domains.Record) (map[string]string, bool) {
 	p := map[string]string{"domain": zone}
 	if domain != zone {
@@ -112,7 +112,7 @@ func (s *Service) parameters(zone, domain string, wanted []domains.Record) (map[
 			return nil, false
 		}
 	}
-	// Without sending there is no record with the second key, which the group needs.
+	// The group for sending needs both keys. A domain that does not send has no record with the second key.
 	if !made[groupSending] || p["rsakey"] == "" || p["edkey"] == "" {
 		return nil, false
 	}

@@ -33,15 +33,15 @@ func isToken(local string) bool {
 	return err == nil && len(local) == tokenLength && len(b) == tokenBytes
 }
 
-// Target is a domain that receives a report.
+// Target is a domain for which a report arrived.
 type Target struct {
 	TeamID, DomainID, Domain string
 
 	returnPath string // the host of the return path of the domain's own mail
 }
 
-// Find returns the domain whose reports go to a local part. If no domain has it, ok is false. Find does not require a
-// team id, because the address determines the team.
+// Find returns the domain whose address for reports has the given local part. If there is none, ok is false. Find does
+// not require a team id, because the address determines the team.
 func (s *Service) Find(ctx context.Context, local string) (t Target, ok bool, err error) {
 	local = strings.ToLower(local)
 	if !isToken(local) {
@@ -89,12 +89,12 @@ func (s *Service) Advised(ctx context.Context, d *domains.Domain) (all []domains
 	return all, nil
 }
 
-// LookUp looks up the records of a domain in which addresses for reports stand, and stores the advised ones. They
-// contain what the present records say. A DMARC record never becomes weaker: if the domain has none of its own, the
-// advised record has the policy that applies to the domain now. If a look-up fails, the stored record stays.
+// LookUp looks up the records of a domain that name addresses for reports, and stores the advised records. An advised
+// record keeps what the present record says. A DMARC record never becomes weaker: if the domain has none of its own,
+// the advised record has the policy that applies to the domain now. If a look-up fails, the stored record stays.
 //
-// With ours, this installation's name servers answer for the domain. Its zone then consists of what is stored, so a
-// stored record stays, and the look-up of one that is not stored does not depend on answers about the domain itself.
+// If ours is true, this installation's name servers answer for the domain with the stored records. A stored record then
+// stays. A record that is not stored is looked up only at the domains above.
 func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) error {
 	address, err := s.Address(ctx, d)
 	if err != nil {
@@ -188,7 +188,7 @@ func strictest(records []string) (best string) {
 	return best
 }
 
-// tag is a field of a record.
+// tag is a tag of a DMARC record, or a field of a record for TLS reports.
 type tag struct{ name, value string }
 
 func tagsOf(text string) (all []tag) {
@@ -210,7 +210,7 @@ func textOf(all []tag) string {
 	return strings.Join(parts, "; ")
 }
 
-// withTarget returns a record whose tag rua also has the target. All other tags stay.
+// withTarget returns a record with the target in its tag rua. All other tags stay.
 func withTarget(text, target string) string {
 	all := tagsOf(text)
 	for i, t := range all {
@@ -228,12 +228,13 @@ func withTarget(text, target string) string {
 	return textOf(append(all, tag{"rua", target}))
 }
 
-// Policy steps, from the mildest to the strictest. In test mode, receivers act one step milder.
+// step is a policy, and whether it is in test mode. In test mode, receivers act one step milder.
 type step struct {
 	policy  dmarc.Policy
 	testing bool
 }
 
+// steps lists the steps of a policy from the mildest to the strictest.
 var steps = []step{{dmarc.None, false}, {dmarc.Quarantine, true}, {dmarc.Quarantine, false}, {dmarc.Reject, true},
 	{dmarc.Reject, false}}
 

@@ -222,7 +222,7 @@ func prefixLengths(text string) (bits4, bits6 int) {
 	return number(four), number(strings.Trim(six, "/"))
 }
 
-// providers are names of services by the SPF name that their customers include.
+// providers maps the SPF names that customers include to the names of the services.
 var providers = []struct{ suffix, name string }{
 	{"_spf.google.com", "Google Workspace"}, {"protection.outlook.com", "Microsoft 365"},
 	{"amazonses.com", "Amazon SES"}, {"sendgrid.net", "SendGrid"}, {"mailgun.org", "Mailgun"},
@@ -233,7 +233,7 @@ var providers = []struct{ suffix, name string }{
 	{"sparkpostmail.com", "SparkPost"}, {"pphosted.com", "Proofpoint"}, {"mimecast.com", "Mimecast"},
 }
 
-// providerOf returns the name of the service whose SPF record has a name, or the name itself.
+// providerOf returns the name of the service to which an SPF include belongs, or the include itself.
 func providerOf(include string) string {
 	for _, p := range providers {
 		if include == p.suffix || strings.HasSuffix(include, "."+p.suffix) {

@@ -16,7 +16,7 @@ type KeyState string
 const (
 	KeyNext    KeyState = "next"    // its record must be published; it does not sign yet
 	KeySigning KeyState = "signing" // it signs, except an Ed25519 key whose record is not published
-	KeyRetired KeyState = "retired" // it signs no more; its record stays, because mail that it signed is still under way
+	KeyRetired KeyState = "retired" // it no longer signs; its record stays for mail that is under way
 	KeyRevoked KeyState = "revoked" // its record must say that it is invalid, or be absent
 )
 
@@ -62,9 +62,9 @@ func (c *Config) selectors(d *Domain) (rsa, ed25519 string) {
 	return cmp.Or(d.rsa.selector, c.Selector), cmp.Or(d.ed25519.selector, c.SelectorEd25519)
 }
 
-// publishedKeys returns the DKIM records that the DNS must show now for some domains of any teams, by the id of the
-// domain: first those of the keys that sign, RSA before Ed25519, and then those of all other keys. A name of a record
-// may be outside the zones that this installation serves.
+// publishedKeys returns the DKIM records that the DNS must show now for domains of any team, by the id of the domain.
+// The records of signing keys come first, RSA before Ed25519. Names of records may be outside the zones that this
+// installation serves.
 func (s *Service) publishedKeys(ctx context.Context, r db.Reader, domainIDs ...string) (map[string][]PublishedKey,
 	error) {
 	all, err := signingRecords(ctx, r, &s.c, domainIDs)
@@ -124,7 +124,8 @@ func (s *Service) describeKeys(d *Domain, keys []key, now time.Time) []Key {
 	return all
 }
 
-// Advice says what the owner of a domain with the set-up SetupRecords has to do for a key, or "" if it is nothing.
+// Advice says what the owner of a domain with the set-up SetupRecords must do for a key. It returns "" if nothing is to
+// be done.
 func (k *Key) Advice() string {
 	switch {
 	case k.State == KeyNext && k.SeenAt.IsZero():

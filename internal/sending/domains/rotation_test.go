@@ -134,7 +134,8 @@ func (w *world) state(state KeyState) bool {
 	return slices.ContainsFunc(w.keys, func(k key) bool { return k.state == state })
 }
 
-// A rotation ends with the next key signing and without any other key, after about the times that the documents name.
+// At the end of a rotation, the next key signs and no other key is left. Each step takes about as long as the documents
+// say.
 func TestRotationEnds(t *testing.T) {
 	t.Parallel()
 	for _, setup := range []string{SetupRecords, SetupCNAME, SetupDelegation} {
@@ -189,8 +190,8 @@ func TestRecordDisappears(t *testing.T) {
 	}
 }
 
-// However a clock jumps, records disappear and servers are silent, a key signs only after it was seen for two TTLs, and
-// a record is not withdrawn early. In each waiting time, the clock jumps forward once.
+// A key signs only after its record was seen for two TTLs, and no record is withdrawn early. This holds although clocks
+// jump, records disappear and servers are silent. The clock jumps forward once in each waiting time.
 func TestRotationWithWrongClocks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(400) {
@@ -229,7 +230,7 @@ func TestRotationWithWrongClocks(t *testing.T) {
 	}
 }
 
-// A waiting time in which the clock jumps forward once, at any step, is as long as one without a jump must be at least.
+// A clock that jumps forward once, at any step, does not make a waiting time shorter than required.
 func TestOneJumpEndsNoWaitingTime(t *testing.T) {
 	t.Parallel()
 	c := Config{RetrySpan: 48 * time.Hour}
@@ -338,8 +339,8 @@ func TestSetupChangesDuringARotation(t *testing.T) {
 	}
 }
 
-// After any changes of the set-up and any rotations, an emergency rotation can begin, and a domain never has two keys
-// with one selector, nor many.
+// After any changes of the set-up and any rotations, an emergency rotation can begin. A domain never has two keys with
+// one selector, nor many keys.
 func TestEmergencyAfterChangesOfTheSetup(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

@@ -113,7 +113,7 @@ func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	}
 }
 
-// A delegated domain without a tracking subdomain has none that could be remembered.
+// A delegated domain without a tracking subdomain gets no remembered one.
 func TestNoTrackingSubdomainIsRemembered(t *testing.T) {
 	d := Domain{Sending: true, Setup: SetupDelegation, TrackingSubdomain: "links",
 		checks: map[string]check{delegated: {Status: Verified}}}

@@ -23,7 +23,7 @@ const (
 // setups lists the set-ups in the order in which they are shown.
 var setups = []string{SetupRecords, SetupCNAME, SetupDelegation}
 
-// nameServersMin is the number of name servers from which domains can be delegated.
+// nameServersMin is the minimum number of name servers of a delegated domain.
 const nameServersMin = 2
 
 // SetupChoice is a set-up that a domain may have.
@@ -34,7 +34,7 @@ type SetupChoice struct {
 	Warning string // what the owner should consider before choosing the set-up; "" for nothing
 }
 
-// setup returns the set-up of the domain. Domains that were made in memory may have none.
+// setup returns the set-up of the domain. A domain that was never stored may have none, which means SetupRecords.
 func (d *Domain) setup() string { return cmp.Or(d.Setup, SetupRecords) }
 
 // setupsInUse returns the set-ups whose records count: the chosen one, and the former one while it is in use.
@@ -127,7 +127,8 @@ func (d *Domain) awaitsServers() bool {
 		d.checks[delegationSeen].Status == Verified
 }
 
-// trackingFound returns whether the domain's link-tracking host leads to this installation, or "" if it has none.
+// trackingFound returns the status of the record that leads the domain's link-tracking host to this installation. It
+// returns "" if the domain has no such host.
 func (d *Domain) trackingFound() Status {
 	if d.TrackingSubdomain == "" {
 		return ""
@@ -138,8 +139,8 @@ func (d *Domain) trackingFound() Status {
 	return d.checks[delegated].Status
 }
 
-// selectorIn returns the selector under which a key of the domain is published with a set-up. Keys of the set-up cname
-// have one of the two selectors that are aliases, which the set-up records cannot use.
+// selectorIn returns the selector under which a key of the domain is published with a set-up. Keys of the set-up
+// "cname" have one of the two selectors that are aliases, which the set-up "records" cannot use.
 func (c *Config) selectorIn(setup, selector string) string {
 	alias := selector == selectorFirst || selector == selectorSecond
 	switch {
@@ -166,7 +167,7 @@ func (s *Service) choices(d *Domain) (all []SetupChoice) {
 	return all
 }
 
-// judgeSetup returns why a domain cannot have a set-up, and what its owner should consider.
+// judgeSetup returns the reason why a domain cannot have a set-up, and a warning for its owner. Either may be "".
 func (s *Service) judgeSetup(d *Domain, setup string) (reason, warning string) {
 	if d.Placeholder {
 		return "This domain is claimed from another team. Its set-up can be chosen after the transfer.", ""
@@ -246,8 +247,8 @@ func (d *Domain) choose(c *Config, setup string, now time.Time) {
 	d.Status = d.overall()
 }
 
-// foundIn reports whether mail depends on the records of a set-up: the domain sends or receives with it, or one of its
-// own records was found.
+// foundIn reports whether mail depends on the records of a set-up. That is so if the domain sends or receives with it,
+// or if one of its own records was found.
 func (d *Domain) foundIn(setup string) bool {
 	for _, keys := range d.groups(setup) {
 		if d.groupStatus(keys) == Verified {
@@ -269,9 +270,8 @@ func ownKeys(setup string) []string {
 	return nil
 }
 
-// endFormerSetup forgets the former set-up when mail depends on it no more. Names that this installation's name servers
-// answer for are answered until the records that lead to them have been missing for 72 hours, because other resolvers
-// may have kept them.
+// endFormerSetup clears the former set-up when mail no longer depends on it. The name servers still answer for its
+// names until the records that lead there have been missing for 72 hours, because resolvers may have cached them.
 func (d *Domain) endFormerSetup() {
 	if d.FormerSetup == "" {
 		return

@@ -135,19 +135,19 @@ func lookUpAdvisedOne(ctx context.Context, r resolve.Resolver, rec AdvisedRecord
 	return AdvisedDifferent, shorten(values...)
 }
 
-// textKind returns the beginning of a TXT record that says what the record is for, such as v=DMARC1.
+// textKind returns the first part of a TXT record, which says what the record is for, such as v=DMARC1.
 func textKind(text string) string {
 	first, _, _ := strings.Cut(unquoted(text), ";")
 	return strings.ToLower(strings.ReplaceAll(first, " ", ""))
 }
 
-// normalText returns a value in a form in which two values are equal if they differ only in quotes and spaces.
+// normalText returns a value without quotes, spaces and a final semicolon, so that equal records compare equal.
 func normalText(text string) string {
 	return strings.TrimSuffix(strings.ReplaceAll(unquoted(text), " ", ""), ";")
 }
 
-// advised returns the advised records of a domain with what the last look-up found. A record that has changed since
-// counts as not looked up.
+// advised returns the advised records of a domain with the results of the last look-up. A record that has changed since
+// then counts as not looked up.
 func (s *Service) advised(ctx context.Context, d *Domain) (all []Advised, err error) {
 	records, err := s.knownAdvised(ctx, d)
 	if err != nil || len(records) == 0 {
@@ -169,8 +169,9 @@ func (s *Service) advised(ctx context.Context, d *Domain) (all []Advised, err er
 	return all, nil
 }
 
-// knownAdvised returns the advised records of a domain without look-ups in the DNS. If a source fails, the records of
-// the last look-up stand in for those that are missing, and the failure is logged: it must not end the zones of others.
+// knownAdvised returns the advised records of a domain without look-ups in the DNS. If a source fails, knownAdvised
+// logs the failure and replaces the missing records by those of the last look-up. A failure for one domain must not
+// stop the zones of others.
 func (s *Service) knownAdvised(ctx context.Context, d *Domain) ([]AdvisedRecord, error) {
 	all, err := s.advisedRecords(ctx, d)
 	if err == nil {

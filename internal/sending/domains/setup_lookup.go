@@ -13,8 +13,8 @@ type (
 	serversFunc    = func(ctx context.Context, d *Domain) (finding, string)
 )
 
-// lookUpDelegation looks up the delegation of a domain at its parent zone. The delegation counts if at least two of the
-// wanted servers are in it, and no others: resolvers would ask the others too, which have no records of the domain.
+// lookUpDelegation looks up the delegation of a domain at its parent zone. The delegation counts if it names at least
+// two of the wanted servers and no others. Resolvers would also ask the others, which have no records of the domain.
 func lookUpDelegation(ctx context.Context, delegation delegationFunc, name string, wanted []string) (finding, string) {
 	servers, err := delegation(ctx, name)
 	for i, s := range servers {
@@ -59,10 +59,11 @@ type NameServerAnswer struct {
 }
 
 // lookUpServers looks up whether this installation's name servers have the zone of a delegated domain. At least two
-// must have it, and so must each that answers: a server without the zone makes look-ups fail. The finding is never
-// absent, because the owner can do nothing about our servers. The second result says which servers do not count, and why.
+// servers must have the zone. No server that answers may lack it, because look-ups at that server would fail. The
+// finding is never absent, because the owner cannot correct our servers. The second result says which servers do not
+// count, and why.
 //
-// A zone is recognized by its NS records, because their names belong to one domain.
+// Servers have the zone if they return its NS records, whose names belong to one domain.
 func (s *Service) lookUpServers(ctx context.Context, d *Domain) (finding, string) {
 	if s.AskServers == nil {
 		return present, ""
@@ -85,7 +86,7 @@ func (s *Service) lookUpServers(ctx context.Context, d *Domain) (finding, string
 	return unknown, cmp.Or(shorten(problems...), "fewer than two answer")
 }
 
-// watchedDelegation returns Deps.Delegation, which may be nil, as part of the look-ups that the watch observes.
+// watchedDelegation returns Deps.Delegation with its errors reported to w. It returns nil if Deps.Delegation is nil.
 func (s *Service) watchedDelegation(w *outageWatch) delegationFunc {
 	if s.Delegation == nil {
 		return nil

@@ -70,7 +70,7 @@ func (l *recordList) addBelow(key, kind, typ, label, value string, priority int)
 // found that it is needed.
 func (c *Config) Records(d *Domain) []Record { return c.recordsOf(d, d.setup()) }
 
-// recordsInUse returns the records of the set-up and those of the former one, each key once.
+// recordsInUse returns the records of the set-up, followed by those of the former set-up with other keys.
 func (c *Config) recordsInUse(d *Domain) (all []Record) {
 	seen := map[string]bool{}
 	for _, setup := range d.setupsInUse() {
@@ -153,8 +153,8 @@ func (c *Config) target(d *Domain, label string) string {
 	return d.setupToken + "." + label + "." + c.DNSZone
 }
 
-// nameServers returns the names of the servers to which the domain is delegated. They are unique to the domain: a
-// delegation that the owner of a deleted domain has left in place names the servers of no other domain.
+// nameServers returns the names of the servers to which the domain is delegated. They are unique to the domain. If the
+// owner of a deleted domain has left a delegation in place, it names the servers of no other domain.
 func (c *Config) nameServers(d *Domain) (all []string) {
 	for i := range c.DNSNames {
 		all = append(all, c.target(d, "ns"+strconv.Itoa(i+1)))

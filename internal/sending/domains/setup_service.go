@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// These are the time limit for the advice about a domain's DNS, and for how long the advice is cached.
+// adviceMax is the time limit for the advice about a domain's DNS, and adviceFor is how long it is cached.
 const (
 	adviceMax = 3 * time.Second
 	adviceFor = 30 * time.Second
@@ -47,8 +47,8 @@ type FieldForm struct {
 
 // Problem is a mistake in the DNS of a domain.
 type Problem struct {
-	Key   string // of the record that it concerns, or "" if it concerns none of the wanted ones
-	Code  string // such as name_doubled or two_spf_records
+	Key   string // of the wanted record that it concerns; "" for none
+	Code  string // such as name_doubled or spf_several
 	Name  string // the DNS name at which the mistake is
 	Type  string // type of the record
 	Found string // the value there; "" for none
@@ -127,8 +127,8 @@ func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID, setup strin
 }
 
 // SendingRecords returns the records that verifiers of the domain's emails look up: the SPF record of its return path,
-// and the DKIM records of its keys. Their states are those of the records by which they are found. The keys are spf,
-// dkim and dkim-ed25519.
+// and the DKIM records of its keys. Their states are those of the records that the owner installs for them. The keys
+// are spf, dkim and dkim-ed25519.
 func (s *Service) SendingRecords(d *Domain) (all []Record) {
 	setup := cmp.Or(d.sendingSetup(), d.setup())
 	rsa, ed25519 := s.c.selectorsIn(setup, d)

@@ -38,8 +38,8 @@ const (
 	selectAhead   = `SELECT domain_id, team_id FROM domain_keys WHERE stepped_at > $1 ORDER BY stepped_at LIMIT $2`
 )
 
-// rotationsDue returns domains of all teams whose time of examination is before now or after far, which only a clock
-// that was ahead can have set.
+// rotationsDue returns domains of all teams that must be examined: their time of examination is before now, or after
+// far. A time after far can only come from a clock that was ahead.
 func rotationsDue(ctx context.Context, r db.Reader, now, far time.Time, limit int) ([]owned, error) {
 	return outside(ctx, r, selectRotationsDue, selectRotationsFar, now, far, limit)
 }

@@ -41,7 +41,7 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	return d
 }
 
-// awaitServers makes a delegation that was found after it had failed pending, so that the name servers are asked again.
+// awaitServers sets a failed delegation to pending if it is found again, so that the name servers are asked again.
 func (d *Domain) awaitServers(found map[string]finding, now time.Time) {
 	if found[delegationSeen] == present && found[delegated] == unknown && d.checks[delegated].Status == Failed {
 		d.checks[delegated] = check{Status: Pending, Since: now.UnixMicro()}

@@ -161,12 +161,12 @@ type Tag struct {
 // bounced. The tag has no effect on emails sent by teams.
 var Private = Tag{"postrider", "private"}
 
-// Forwarded is the tag of emails that a rule forwarded, so that receivers of webhooks can tell them from the team's
-// own. The tag decides nothing.
+// Forwarded is the tag of emails that a rule forwarded. It lets receivers of webhooks distinguish them from the team's
+// own emails, and has no other effect.
 var Forwarded = Tag{"postrider", "forwarded"}
 
-// forwardRule returns the id of the rule that forwarded an email, or "". The installation itself forwards; its other
-// emails have no id of an actor.
+// forwardRule returns the id of the rule that forwarded an email, or "". The actor of a forwarded email is the system,
+// with the id of the rule. For other emails of the system, the actor has no id.
 func forwardRule(by teams.ActorRef) string {
 	if by.Kind == teams.SystemActor {
 		return by.ID

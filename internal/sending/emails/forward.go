@@ -21,16 +21,16 @@ type Forward struct {
 	RuleID   string // the rule that forwards
 	From     string // the author, as shown in lists
 	Subject  string
-	// MessageID is that of the message, with angle brackets, or "" if it has none. Nothing is added to the message.
+	// MessageID is the id of the message, with angle brackets, or "" if the message has none. Forward adds no id.
 	MessageID string
 	To        message.Address
 	Added     []byte // header fields to write above the message, each ended by CRLF
 	Message   []byte // as it was received
-	UTF8      bool   // the message arrived with SMTPUTF8, and may not go on without if its header has UTF-8
+	UTF8      bool   // the message arrived with SMTPUTF8; if its header has UTF-8, only hosts with SMTPUTF8 may get it
 }
 
 // needsUTF8 reports whether only hosts that support SMTPUTF8 accept the message. A header with bytes outside ASCII that
-// arrived without SMTPUTF8 goes on in the same way, because most hosts accept it.
+// arrived without SMTPUTF8 is forwarded without it, because most hosts accept that.
 func (in *Forward) needsUTF8() bool {
 	header, _, _ := bytes.Cut(in.Message, []byte("\r\n\r\n"))
 	outside := func(r rune) bool { return r > 0x7e }
@@ -44,7 +44,7 @@ var ErrTooLarge = fault.Invalidf("", "The message is larger than emails may be."
 // the added fields, and not signed again. It counts in the team's quota; if that is used up, the error is the fault of
 // package quotas. Addresses that were suppressed for bounces receive it, because their owners asked for it.
 //
-// The callback then runs in the transaction that accepts the email, and may be called more than once.
+// Forward calls the function then in the transaction that accepts the email, possibly more than once.
 func (s *Service) Forward(ctx context.Context, in Forward,
 	then func(ctx context.Context, tx *db.Tx, emailID string) error) (string, error) {
 	if int64(len(in.Added)+len(in.Message)) > s.c.MaxSize {

@@ -106,8 +106,8 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// Remove deletes the settled ones of at most 100 emails, with all their rows and files. The metrics still include their
-// events. Remove returns the ids of the given emails that exist no longer.
+// Remove deletes those of the given emails that are settled, with all their rows and files. The metrics still include
+// their events. The caller gives at most 100 ids. Remove returns the ids of the given emails that no longer exist.
 func (s *Service) Remove(ctx context.Context, teamID string, emailIDs []string) (gone []string, err error) {
 	some, err := removableOf(ctx, s.DB.Reader, teamID, emailIDs)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// matchedEmail is an email that has the erased address among its recipients, or that a rule forwarded for its author.
+// matchedEmail is an email with the erased address among its recipients, or a forwarded email whose author has the
+// address.
 type matchedEmail struct {
 	id, teamID string
 	others     int // number of recipients with other addresses

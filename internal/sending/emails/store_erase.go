@@ -82,7 +82,7 @@ func readRemovable(ctx context.Context, r db.Reader, query, teamID, after, befor
 	return db.Collect(rows, err, scanRemovable)
 }
 
-// removableOf returns those of the given emails of a team that exist.
+// removableOf returns the given emails of a team, except those that do not exist.
 func removableOf(ctx context.Context, r db.Reader, teamID string, emailIDs []string) ([]removable, error) {
 	rows, err := r.Query(ctx, selectThese, db.ID(teamID), db.IDs(emailIDs), removeEmails)
 	return db.Collect(rows, err, scanRemovable)

@@ -171,7 +171,8 @@ func (m *ReplyMeaning) ofRelay(local bool) {
 const unknownPolicy = "this installation could not find out the MTA-STS policy"
 
 // byRule changes the meaning of an attempt that ended because a connection proved less than a rule demands, or because
-// the rule is unknown. The text is the reply. Only the owner of the recipient's domain can change a rule of that domain.
+// the rule is unknown. The text is the reply. Only the owner of the recipient's domain can change a rule of that
+// domain.
 func (m *ReplyMeaning) byRule(rule evidence.Rule, text string) {
 	if m.Class != TLS {
 		return

@@ -299,10 +299,10 @@ func isNetwork(text string, six bool) bool {
 	return err == nil && addr.Is6() == six
 }
 
-// SPFReport is what an evaluation of an SPF record needs, for a sender that no term matches.
+// SPFReport describes the evaluation of an SPF record for a sender that no term matches.
 type SPFReport struct {
 	Host    string
-	Records []string // the SPF records at the host; receivers use none of several
+	Records []string // the SPF records at the host; if there are several, receivers use none
 	Terms   int      // terms with look-ups, of which 10 are allowed
 	Void    int      // look-ups without a result, of which 2 are allowed
 	Anybody bool     // whether the record allows everyone to send

@@ -37,8 +37,8 @@ func (f *fixture) expectTold(n int, last events.Type) {
 	}
 }
 
-// Each kind of breakage is reported once: not by the first check that finds it, and not again while it lasts. It ends
-// when it has been mended for an hour.
+// Each kind of breakage is reported once. The first check that finds it does not report it, and later checks do not
+// repeat the report. The breakage ends when no problem was found for an hour.
 func TestBreakages(t *testing.T) {
 	t.Parallel()
 	for kind, breakIt := range map[string]func(f *fixture){
@@ -106,7 +106,7 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// A problem that a single check finds is no breakage, and neither is one of a policy that has never worked.
+// A problem that only one check finds is not a breakage. A problem of a policy that has never worked is not one either.
 func TestNoBreakage(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -151,7 +151,7 @@ func TestDNSOutage(t *testing.T) {
 	})
 }
 
-// If the text changes but the owner does not publish the new id, the team is told which one to publish.
+// If the text changes but the owner does not publish the new id, the team gets a notice with the new id.
 func TestChangedTextWithFormerID(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

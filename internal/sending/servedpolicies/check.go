@@ -48,7 +48,7 @@ func (s *Service) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkOne checks a policy. It first postpones the next check, so that the policy is not due any more, whatever happens.
+// checkOne checks a policy. It first postpones the next check, so that a failure does not leave the policy due.
 func (s *Service) checkOne(ctx context.Context, p *row) error {
 	if ok, err := s.postpone(ctx, p, s.c.Now().Add(retryCheck)); err != nil || !ok {
 		return err
@@ -213,7 +213,8 @@ func (s *Service) leadsHere(ctx context.Context, name string) (bool, error) {
 	return slices.ContainsFunc(at, func(a netip.Addr) bool { return slices.Contains(ours, a) }), nil
 }
 
-// lookUpMX returns the MX records of a domain, or none if they cannot be had now. The next check looks again.
+// lookUpMX returns the MX records of a domain, or none if they cannot be looked up now. The next check repeats the
+// look-up.
 func (s *Service) lookUpMX(ctx context.Context, domain string) []resolve.MX {
 	if s.c.TrustRecords {
 		return nil
@@ -227,7 +228,8 @@ func (s *Service) lookUpMX(ctx context.Context, domain string) []resolve.MX {
 	return mx
 }
 
-// judge returns the problems of a policy. If too little is known, ok is false, and nothing changes.
+// judge returns the problems of a policy. ok is false if too little is known; the state of the policy must then stay as
+// it is.
 func (r *row) judge(d *domains.Domain, f *findings, publicHost string, now time.Time) (problems []Problem, ok bool) {
 	if f.silent || f.hostErr != nil || f.textErr != nil || r.ID != f.id {
 		return nil, false
@@ -264,7 +266,7 @@ func (r *row) judge(d *domains.Domain, f *findings, publicHost string, now time.
 	}
 	if r.Mode == mtasts.Enforce && f.certErr != nil {
 		add(CertificateProblem, "Senders do not accept the certificate of %s, so they keep their mail: %v. Choose the "+
-			"mode testing until the operator has mended it.", r.Hosts[0].Name, f.certErr)
+			"mode testing until the operator has corrected it.", r.Hosts[0].Name, f.certErr)
 	}
 	return problems, true
 }
@@ -304,7 +306,7 @@ func failureText(name string, mode mtasts.Mode, problems []Problem) string {
 		b.WriteString("\n- " + p.Message + "\n")
 	}
 	if mode == mtasts.Enforce {
-		b.WriteString("\nThe policy is enforced. Senders that know it may keep mail for the domain until this is mended.\n")
+		b.WriteString("\nThe policy is enforced. Senders that know it may keep mail for the domain until this is corrected.\n")
 	}
 	b.WriteString("\nPostrider checks again every 15 minutes, and tells you when the policy works again.\n")
 	return b.String()

@@ -50,7 +50,8 @@ func mergeHosts(before []host, own string, mx []resolve.MX, now time.Time) []hos
 	return all
 }
 
-// nameHosts returns hosts of which exactly the given ones are named by the team.
+// nameHosts returns the hosts with exactly the given names marked as named by the team. It adds the names that are
+// missing.
 func nameHosts(before []host, names []string) []host {
 	all := slices.Clone(before)
 	for i := range all {

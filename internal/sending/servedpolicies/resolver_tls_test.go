@@ -20,9 +20,9 @@ import (
 // inLab is set in the process that has a network of its own, in which only the lab can be reached.
 const inLab = "POSTRIDER_TEST_SERVED_LAB"
 
-// The command mta-sts-query of postfix-mta-sts-resolver reads each policy that is served, with the id of our record. The
-// command looks up names with the machine's settings and connects to port 443, so the test runs again in a network
-// namespace with its own resolv.conf, for which it needs root privileges.
+// The command mta-sts-query of postfix-mta-sts-resolver reads each served policy, with the id of our record. The
+// command looks up names with the machine's settings and connects to port 443. The test therefore runs again in a
+// network namespace with its own resolv.conf, which needs root privileges.
 func TestResolverReadsPolicies(t *testing.T) {
 	if os.Getenv(inLab) == "" {
 		isolate(t)

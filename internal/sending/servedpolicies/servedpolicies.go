@@ -1,4 +1,4 @@
-// Package servedpolicies publishes MTA-STS policies (RFC 8461) for the receiving domains of teams, and checks each day
+// Package servedpolicies publishes MTA-STS policies (RFC 8461) for the receiving domains of teams, and checks regularly
 // that senders can obtain them.
 //
 // A policy lists the hosts to which the domain's MX records lead. The installation serves it at
@@ -8,10 +8,10 @@
 // # Invariants
 //
 // The text of a policy changes before its id: all nodes serve the new text for [announceAfter] before the record should
-// have the new id (RFC 8461 section 8.1). A policy that is removed is first replaced by one of mode none, which is served
-// until no sender can have a copy of an earlier policy (section 8.3). A host that leaves the MX records stays in the
-// policy for [keepHost], so that senders with older DNS answers can deliver. A host that appears is added at the next
-// check. The inbound host of the installation is always in the policy.
+// have the new id (RFC 8461 section 8.1). A policy that is removed is first replaced by one of mode none. That one is
+// served until no sender can have a copy of an earlier policy (section 8.3). A host that leaves the MX records stays in
+// the policy for [keepHost], so that senders with older DNS answers can deliver. A new host is added at the next check.
+// The inbound host of the installation is always in the policy.
 //
 // Only a domain that may receive mail, and whose team is not suspended, has a policy for strangers. The policy of a
 // domain that is deleted or stops receiving is removed in the way above, too: at once, senders get a policy of mode none.
@@ -75,7 +75,8 @@ const MaxNamed = 10
 
 // Config is the part of the configuration that concerns served policies.
 type Config struct {
-	// PublicHost is the name of the HTTPS listener that serves the policies. It is "" if other servers cannot look it up.
+	// PublicHost is the host name of the HTTPS listener that serves the policies. It is "" if other servers cannot look
+	// it up.
 	PublicHost string
 	// TrustRecords says that domains count as published without a look-up, as in development.
 	TrustRecords bool
@@ -97,8 +98,8 @@ type Deps struct {
 	// Certificate returns the certificate that SMTP clients get for a host of this installation, or an error that says
 	// why no sender would accept it.
 	Certificate func(ctx context.Context, host string) (*x509.Certificate, error)
-	// Reports returns the numbers of TLS sessions and of failures in the TLS reports about a domain since a time. If it is
-	// nil, nothing is known.
+	// Reports returns the numbers of TLS sessions and of failures in the TLS reports about a domain since a time. If it
+	// is nil, the numbers are unknown.
 	Reports func(ctx context.Context, teamID, domain string, since time.Time) (sessions, failures int64, err error) `deps:"optional"`
 }
 
@@ -212,7 +213,7 @@ func (r *row) mode() Mode {
 	return Off
 }
 
-// defaultAge returns the lifetime of a policy for which the team chooses none.
+// defaultAge returns the chosen lifetime of a policy, or the default of the mode if chosen is 0.
 func defaultAge(m Mode, chosen time.Duration) time.Duration {
 	if m == Enforce {
 		return cmp.Or(chosen, enforceAge)

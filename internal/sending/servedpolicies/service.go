@@ -121,7 +121,7 @@ func (s *Service) Set(ctx context.Context, teamID, domainID string, c Change) (P
 	return s.describe(ctx, &d, p)
 }
 
-// apply changes a row as a team asks.
+// apply applies a change that a team requested to a row.
 func (r *row) apply(c Change, own string, mx []resolve.MX, now time.Time) {
 	if c.Mode != r.mode() {
 		r.TestingSince, r.ChangedAt = time.Time{}, now
@@ -143,7 +143,7 @@ func (r *row) apply(c Change, own string, mx []resolve.MX, now time.Time) {
 	r.Hosts = mergeHosts(r.Hosts, own, mx, now)
 }
 
-// check returns a fault if a team may not have what it asks for, and normalizes the host names.
+// check returns a fault if the requested change is not allowed. It normalizes the host names in c.
 func (s *Service) check(ctx context.Context, d *domains.Domain, own string, c *Change) error {
 	switch c.Mode {
 	case Off:
@@ -211,7 +211,7 @@ func checkNamed(c *Change) error {
 	return nil
 }
 
-// changed tells all nodes, and the zones of name servers, that the policy of a domain has changed.
+// changed notifies all nodes that the policy of a domain has changed. The zones of the name servers are then updated.
 func (s *Service) changed(tx *db.Tx, domainID string) {
 	tx.AfterCommit(func() { s.p.DB.Hint(domains.HintTopic, domainID) })
 }
@@ -270,8 +270,8 @@ func (r *row) lastSeen() (last time.Time) {
 	return last
 }
 
-// advise decides whether to recommend the mode enforce. Reports are needed for it: without them, nobody knows whether
-// senders could have delivered.
+// advise decides whether to recommend the mode enforce. It does so only if TLS reports show that senders could have
+// delivered.
 func (s *Service) advise(ctx context.Context, d *domains.Domain, p *row, x *Policy, now time.Time) error {
 	if s.p.Reports == nil || p.mode() != Testing || x.State != Working || x.EnforceBlocked != "" ||
 		now.Sub(p.TestingSince) < cleanFor {

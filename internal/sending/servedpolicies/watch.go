@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/mtasts"
 )
 
-// Problem is what keeps senders from obeying the policy of a domain.
+// Problem is a reason why senders cannot obey the policy of a domain.
 type Problem struct {
 	Type    string `json:"type"`
 	Message string `json:"message"` // what is wrong and what to do
@@ -33,11 +33,11 @@ type watch struct {
 	Worked    bool      `json:"worked,omitzero"`    // a check since the policy was switched on has found no problem
 	BadSince  int64     `json:"bad_since,omitzero"` // in Unix microseconds; 0 if the last check found no problem
 	GoodSince int64     `json:"good_since,omitzero"`
-	Broken    bool      `json:"broken,omitzero"` // the team was told of a breakage that is not over
+	Broken    bool      `json:"broken,omitzero"` // the team got a notice of a breakage that is not over
 	BrokenAt  int64     `json:"broken_at,omitzero"`
 }
 
-// change is what a check means for a breakage.
+// change says whether a breakage begins or ends with a check.
 type change string
 
 const (

@@ -149,8 +149,8 @@ func (s *Service) get(ctx context.Context, address string) (body string, err err
 	return string(text), nil
 }
 
-// Probe fetches the policy of a domain as [Service.For] does, without the record, the cache and the limits of fetches.
-// A failed fetch has a result and a reason. The caller must limit the number of calls.
+// Probe fetches the policy of a domain over HTTPS like [Service.For], but ignores the record, the cache and the limits
+// of fetches. A failed fetch has a result and a reason. The caller must limit the number of calls.
 func (s *Service) Probe(ctx context.Context, domain string) (p mtasts.Policy, r mtasts.Result, reason string) {
 	f := s.fetch(ctx, domain)
 	return f.policy, f.result, f.reason

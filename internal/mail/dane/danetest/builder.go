@@ -50,8 +50,8 @@ const (
 	rare   mark = false
 )
 
-// make adds a domain to a zone with f, unless only the sample is made and the domain does not belong to it. The parameter
-// about says in a few words what the domain shows; it is also the domain's label.
+// make adds a domain to a zone and calls f, which adds its records. It does nothing if the lab has only the sample and
+// the domain is not in it. The parameter about describes the domain in a few words, and becomes its label.
 func (b *builder) make(z *zone, m mark, want Verdict, about string, f func(d *domain)) {
 	if m == rare && !b.all {
 		return
@@ -69,7 +69,7 @@ func (b *builder) make(z *zone, m mark, want Verdict, about string, f func(d *do
 // rr adds a record to the zone of the domain.
 func (d *domain) rr(format string, args ...any) { d.z.add(fmt.Sprintf(format, args...)) }
 
-// address starts a host at an address of its own, which it returns.
+// address adds a host at a new address, and returns the address. The host starts with the lab.
 func (d *domain) address(s server) string {
 	n := d.b.addresses
 	d.b.addresses++

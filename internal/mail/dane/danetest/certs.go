@@ -26,12 +26,12 @@ type pair struct {
 // option changes a certificate before it is signed.
 type option func(*x509.Certificate)
 
-// expired makes a certificate that is valid no more.
+// expired gives a certificate a validity that has ended.
 func expired(c *x509.Certificate) {
 	c.NotBefore, c.NotAfter = time.Now().AddDate(0, 0, -3), time.Now().AddDate(0, 0, -2)
 }
 
-// future makes a certificate that is not valid yet.
+// future gives a certificate a validity that has not begun.
 func future(c *x509.Certificate) {
 	c.NotBefore, c.NotAfter = time.Now().AddDate(0, 0, 2), time.Now().AddDate(0, 0, 3)
 }
@@ -41,7 +41,7 @@ func clientOnly(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.E
 
 func anyUse(c *x509.Certificate) { c.ExtKeyUsage = nil }
 
-// noAuthority takes the right to issue certificates from an authority.
+// noAuthority makes a certificate that is not one of an authority.
 func noAuthority(c *x509.Certificate) { c.IsCA = false }
 
 // noIssuing leaves an authority the right to sign data, but not certificates.

@@ -15,8 +15,8 @@
 //
 // # Out of scope
 //
-// Loopback addresses other than 127.0.0.1 exist only on Linux. Postfix needs port 25, port 53 and a resolv.conf, which
-// [Isolate] provides in namespaces of their own.
+// Loopback addresses other than 127.0.0.1 exist only on Linux. Postfix needs port 25, port 53 and a resolv.conf.
+// [Isolate] provides them in separate namespaces.
 package danetest
 
 import (

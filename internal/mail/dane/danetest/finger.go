@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Verdicts returns the verdicts of Postfix about all domains, and what posttls-finger said. The process must be isolated.
+// Verdicts returns the verdicts of Postfix about all domains, and the output of posttls-finger. The process must be
+// isolated (see Isolate).
 //
-// The program tries the hosts until one of them holds a conversation. Postfix's delivery agent goes on to the next host
-// if the certificate does not match, so Verdicts asks for each host of a domain.
+// posttls-finger stops at the first host that holds a conversation. Postfix's delivery agent continues with the next
+// host if a certificate does not match. Verdicts therefore runs the program once for each host.
 func (l *Lab) Verdicts() (verdicts map[string]Verdict, said map[string]string) {
 	l.t.Helper()
 	write(l.t, filepath.Join(l.dir, "main.cf"), "compatibility_level = 3.6\ninet_protocols = ipv4\n"+
@@ -61,7 +62,7 @@ func (l *Lab) finger(program, domain string) (Verdict, string, error) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "-c", "-l", "dane",
-		"-p", ">=TLSv1.2", // older ones are not used any more (RFC 8996)
+		"-p", ">=TLSv1.2", // older versions are deprecated (RFC 8996)
 		"-M", "may", // no DANE if the MX records are not authenticated (RFC 7672 section 2.2.1)
 		"-L", "summary,certmatch,verbose", "-t", "5", "-T", "5", domain)
 	cmd.Env = append(cmd.Environ(), "MAIL_CONFIG="+l.dir)
@@ -83,7 +84,7 @@ func (l *Lab) finger(program, domain string) (Verdict, string, error) {
 	case has("TLS connection established"):
 		return Encrypted, said, nil
 	case found:
-		return Waits, said, nil // as smtp(8) says, TLS is demanded
+		return Waits, said, nil // if all TLSA records are unusable, smtp(8) demands TLS
 	}
 	return Clear, said, nil
 }

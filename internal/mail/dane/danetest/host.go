@@ -15,7 +15,7 @@ import (
 type server struct {
 	cert   tls.Certificate // without one, the host offers no STARTTLS
 	max    uint16          // highest TLS version; 0 means all
-	strip  bool            // something on the way overwrites STARTTLS in the reply to EHLO
+	strip  bool            // as if a middlebox overwrote STARTTLS in the reply to EHLO
 	refuse bool            // answers 454 to STARTTLS
 	breaks bool            // ends the connection in place of the handshake
 	down   bool            // takes no connections
@@ -151,7 +151,7 @@ func (h *host) serve(c net.Conn) {
 	}
 }
 
-// note remembers a line that was not encrypted, unless it may be sent in clear to any host.
+// note records an unencrypted line, unless it is a command that every client sends before TLS.
 func (h *host) note(verb, line string) {
 	switch verb {
 	case "EHLO", "HELO", "STARTTLS", "QUIT":

@@ -15,9 +15,9 @@ const isolated = "POSTRIDER_TEST_DANE_LAB"
 // Isolated reports whether Isolate started this process.
 func Isolated() bool { return os.Getenv(isolated) != "" }
 
-// Isolate runs the test in another process, which has a network of its own and a resolv.conf that names the resolver of
-// the lab. The test must call Isolate first, and end if the result is true. The result is false in that other process,
-// and if this process may not have such namespaces; why then says how it could.
+// Isolate runs the test again in another process, which has its own network and a resolv.conf that names the lab's
+// resolver. The test must call Isolate first, and return if done is true. In the other process, done is false. If this
+// process may not create namespaces, done is false too, and why says how to allow them.
 func Isolate(t testing.TB) (done bool, why string) {
 	t.Helper()
 	if Isolated() {
@@ -54,8 +54,8 @@ const (
 	sysAdmin    = 21
 )
 
-// attributes returns how to start a process in a network and mount namespace of its own. Without root privileges, it
-// also gets a user namespace.
+// attributes returns the settings that start a process in its own network and mount namespaces. Without root
+// privileges, the process also gets a user namespace.
 func attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() == 0 {

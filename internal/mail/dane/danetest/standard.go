@@ -124,7 +124,7 @@ func (b *builder) authorities() {
 	})
 }
 
-// chains makes domains whose hosts send chains that are wrong or in disorder.
+// chains makes domains whose hosts send wrong or unordered chains.
 func (b *builder) chains() {
 	root := b.authority(nil, "root")
 	stranger := b.authority(nil, "stranger")

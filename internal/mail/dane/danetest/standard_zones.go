@@ -8,7 +8,7 @@ func (b *builder) zones(self *pair) {
 		about string
 		zone  *zone
 		m     mark
-		// A span of names that NSEC3 opted out proves no absence, and so nothing about wildcards (RFC 5155 section 6).
+		// An opt-out span of NSEC3 proves no absence, so it proves nothing about wildcards (RFC 5155 section 6).
 		wildRight, wildWrong Verdict
 	}{
 		{"nsec", b.lab0, sample, Verified, Waits}, {"nsec3", b.hashed, rare, Verified, Waits},

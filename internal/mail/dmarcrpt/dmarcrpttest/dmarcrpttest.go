@@ -2,8 +2,8 @@
 //
 // # Invariants
 //
-// A dialect writes every model. What a dialect cannot express, it removes from the model. The counts of rows never
-// change.
+// A dialect can write every model. It removes from the model what it cannot express, but never changes the counts of
+// rows.
 //
 // # Failures
 //
@@ -36,7 +36,8 @@ type Model struct {
 	Rows []dmarcrpt.Row
 }
 
-// Dialect writes reports as a certain program or provider does. A dialect may change the model to what its file says.
+// Dialect writes reports like a certain program or provider. File removes from the model what the dialect cannot
+// express.
 type Dialect struct {
 	Name string
 	File func(m *Model) []byte

@@ -402,7 +402,7 @@ func (c *collector) ask(ctx context.Context) (a look.Answer, err error) {
 	return a, nil
 }
 
-// tlsa compares TLSA records with certificates. An error means that nothing is known, and other findings say why.
+// tlsa compares TLSA records with certificates. It ignores errors, because other findings report their causes.
 func (c *collector) tlsa(ctx context.Context) {
 	if c.TLSA != nil {
 		c.f.TLSA, _ = c.TLSA(ctx)

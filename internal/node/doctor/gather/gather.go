@@ -88,7 +88,7 @@ type Sources struct {
 	TLSA func(ctx context.Context) ([]doctor.TLSA, error)
 	// Port returns the address of an open listener of this process by the name of its setting, or "".
 	Port func(setting string) string
-	// AuthorityPort is the port of the servers of DNS zones; 0 means 53.
+	// AuthorityPort is the port of authoritative name servers; 0 means 53.
 	AuthorityPort uint16
 
 	From *From // the installation that looks from outside; may be nil

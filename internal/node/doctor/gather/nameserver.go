@@ -23,11 +23,11 @@ import (
 const (
 	nameServerTime = 5 * time.Second
 	dnsPort        = 53
-	// foreignName is a name that no zone of this installation contains.
+	// foreignName is a name outside all zones of this installation.
 	foreignName = "a.root-servers.net."
 )
 
-// nameServers asks the parent zone of dns_zone, and each address of the name servers.
+// nameServers queries the parent zone of dns_zone and each address of the name servers.
 func (c *collector) nameServers(ctx context.Context) {
 	if c.Config.DNSZone == "" {
 		return
@@ -57,7 +57,7 @@ func (c *collector) addressesOf(ctx context.Context, s config.NameServer) (all [
 		if slices.ContainsFunc(all, func(x doctor.NameServer) bool { return x.Addr == a }) {
 			continue
 		}
-		// If the DNS does not answer, nothing is known to be wrong.
+		// If the look-up failed, the address counts as found, so that doctor reports no difference.
 		unknown := err != nil && !errors.Is(err, resolve.ErrNotFound)
 		all = append(all, doctor.NameServer{Name: s.Name, Addr: a, Configured: slices.Contains(s.Addrs, a),
 			InDNS: unknown || slices.Contains(found, a)})
@@ -65,7 +65,7 @@ func (c *collector) addressesOf(ctx context.Context, s config.NameServer) (all [
 	return all
 }
 
-// askNameServer asks an address for the SOA record of a zone, or for the address of a foreign name.
+// askNameServer queries an address for the SOA record of a zone, or for the A record of foreignName.
 func (c *collector) askNameServer(ctx context.Context, a netip.Addr, network, name string) (r doctor.NameAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, nameServerTime)
 	defer cancel()
@@ -84,7 +84,7 @@ func (c *collector) askNameServer(ctx context.Context, a netip.Addr, network, na
 		r.Err = err
 		return r
 	case m.Rcode != dns.RcodeSuccess && m.Rcode != dns.RcodeRefused:
-		r.Err = fmt.Errorf("the answer is %s", dns.RcodeToString[m.Rcode])
+		r.Err = fmt.Errorf("the response code is %s", dns.RcodeToString[m.Rcode])
 	}
 	for _, rr := range m.Answer {
 		switch rr := rr.(type) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/dmarcrpt/dmarcrpttest"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
+	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/sending/domainreports"
 )
 
@@ -123,6 +124,42 @@ func wide(text []byte, order binary.AppendByteOrder) (out []byte) {
 		out = order.AppendUint16(out, u)
 	}
 	return out
+}
+
+// Repeated reports and those beyond the limits of a day leave no file.
+func TestFloodStoresNoFiles(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		d, to := f.domain("shop.example")
+		c := dial(t, f.listen(t))
+		files := func(want int) {
+			t.Helper()
+			n := 0
+			f.Must(f.Blobs.List(t.Context(), "reports/", func(blob.Info) error { n++; return nil }))
+			if n != want {
+				t.Errorf("%d files are stored, not %d", n, want)
+			}
+		}
+		r := row(d.Name, ownSource, 1, "s", true, true)
+		for range 3 {
+			f.send(c, to, "mail.example", f.day(d.Name, "a", 1, r))
+		}
+		files(1)
+		if all := f.list(d); len(all) != 1 || all[0].Repeats != 2 || !all[0].HasFile {
+			t.Errorf("%+v", all)
+		}
+		f.Exec(`UPDATE report_reporters SET bytes = 10 << 20`)
+		f.send(c, to, "mail.example", f.day(d.Name, "b", 2, r))
+		f.Exec(`UPDATE report_days SET bytes = 6 << 20`)
+		accept(t, c, to, f.compose(&mail{from: "mail.example", file: f.day(d.Name, "c", 3, r).xml()})) // not signed
+		files(1)
+		f.Exec(`UPDATE report_days SET reports = 2000, others = 200`)
+		f.send(c, to, "google.com", f.day(d.Name, "d", 3, r))
+		accept(t, c, to, f.compose(&mail{from: "mail.example", file: f.day(d.Name, "e", 4, r).xml()}))
+		files(1)
+		if n := f.Count(`SELECT dropped FROM report_days`); n != 2 || len(f.list(d)) != 3 {
+			t.Errorf("%d are dropped", n)
+		}
+	})
 }
 
 // A report with very many different rows keeps all counts, and the details of the largest.

@@ -45,6 +45,13 @@ func (c *dayCounts) admits(x *draft, by *usage) bool {
 	return c.others < maxDayUnproven
 }
 
+// mayAdmit reports whether a report that was not read yet could be stored.
+func (c *dayCounts) mayAdmit(x *draft, by *usage) bool {
+	asProven := *x
+	asProven.Proven, asProven.State = x.by != "", Counted
+	return c.admits(x, by) || c.admits(&asProven, by)
+}
+
 // keeps reports whether the file of a report is stored. Files without proof can use a tenth of the limit.
 func (c *dayCounts) keeps(x *draft, by *usage) bool {
 	if x.Size == 0 {

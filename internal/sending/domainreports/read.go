@@ -50,6 +50,8 @@ type draft struct {
 	claimed  []string // domains that the report names as its reporter
 	rows     []row
 	sessions []sessions
+
+	isDropped bool // the report was not read, because the limits of the day are used up
 }
 
 // Read reads the reports in a message. An error means that the client must try again later.
@@ -60,8 +62,12 @@ func (s *Service) Read(ctx context.Context, t Target, m Message) (*Draft, error)
 	defer s.reading.Release(1)
 	d := &Draft{target: t}
 	sender := senderOf(&m)
+	c, err := countsOf(ctx, s.p.DB.Reader, &t, today(s.c.Now()))
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range reportFiles(m.Parsed) {
-		x, err := s.readFile(ctx, &t, &m, &sender, &f)
+		x, err := s.readFile(ctx, &t, &c, &m, &sender, &f)
 		if err != nil {
 			return nil, err
 		}
@@ -80,13 +86,20 @@ func UnreadableDraft(t Target) *Draft {
 		Reason: "The message could not be read."}}}}
 }
 
-// readFile reads one file, and stores it as a blob.
-func (s *Service) readFile(ctx context.Context, t *Target, m *Message, by *sender, f *file) (*draft, error) {
+// readFile reads one file, and stores it as a blob if the report will be stored. Limits of the day that are used up
+// already save the work; Store applies them again.
+func (s *Service) readFile(ctx context.Context, t *Target, c *dayCounts, m *Message, by *sender, f *file) (*draft, error) {
 	x := &draft{Report: Report{Kind: f.kind, Reporter: by.domain, Size: int64(len(f.content))}}
 	if by.byKey || by.byPolicy && f.kind == DMARC {
 		x.by = identity(by.domain)
 	}
-	var err error
+	u, err := usageOf(ctx, s.p.DB.Reader, t, c.day, x.by)
+	if err != nil {
+		return nil, err
+	}
+	if x.isDropped = !c.mayAdmit(x, &u); x.isDropped {
+		return x, nil
+	}
 	if f.kind == TLS {
 		err = x.readTLS(t, m, f)
 	} else {
@@ -98,10 +111,10 @@ func (s *Service) readFile(ctx context.Context, t *Target, m *Message, by *sende
 	if err == nil {
 		err = x.checkPeriod(s.c.Now(), min(maxAge, s.c.Retention))
 	}
-	var c contradiction
+	var wrong contradiction
 	switch {
-	case errors.As(err, &c):
-		x.State, x.Reason = Discarded, sentence(string(c))
+	case errors.As(err, &wrong):
+		x.State, x.Reason = Discarded, sentence(string(wrong))
 	case err != nil:
 		x.State, x.Reason = Unreadable, sentence(err.Error())
 	default:
@@ -118,13 +131,16 @@ func (s *Service) readFile(ctx context.Context, t *Target, m *Message, by *sende
 		x.rows, x.sessions = nil, nil
 		x.Messages, x.Failed, x.Rows, x.ownMessages, x.ownFailed = 0, 0, 0, 0, 0
 	}
-	return x, s.keepFile(ctx, x, f.content)
+	return x, s.keepFile(ctx, t, c, &u, x, f.content)
 }
 
-// keepFile stores the file of a report, unless it is large and without proof.
-func (s *Service) keepFile(ctx context.Context, x *draft, content []byte) error {
-	if !x.Proven && len(content) > maxUnproven || len(content) == 0 {
+// keepFile stores the file of a report, unless the report is a repetition or beyond the limits of the day.
+func (s *Service) keepFile(ctx context.Context, t *Target, c *dayCounts, u *usage, x *draft, content []byte) error {
+	if !c.admits(x, u) || !c.keeps(x, u) {
 		return nil
+	}
+	if repeated, err := isStored(ctx, s.p.DB.Reader, t, x.dedupe); err != nil || repeated {
+		return err
 	}
 	x.blobKey = blobPrefix + id.New()
 	if _, err := s.p.Blobs.Put(ctx, x.blobKey, bytes.NewReader(content)); err != nil {
@@ -330,11 +346,9 @@ func (x *draft) contradicts(m *Message, f *file, r *tlsrpt.Report) string {
 	for i := range r.Policies {
 		names[cleanName(r.Policies[i].Policy.Domain)] = true
 	}
-	if m.Parsed != nil {
-		if found := subjectForm.FindStringSubmatch(m.Parsed.Subject); found != nil {
-			if name := cleanName(found[1]); !names[name] && !x.isHeaderDomain(m, name) {
-				return fmt.Sprintf("The subject names the domain %s, and the report is about %s", name, x.PolicyDomain)
-			}
+	if found := subjectForm.FindStringSubmatch(m.Parsed.Subject); found != nil {
+		if name := cleanName(found[1]); !names[name] && !x.isHeaderDomain(m, name) {
+			return fmt.Sprintf("The subject names the domain %s, and the report is about %s", name, x.PolicyDomain)
 		}
 	}
 	parts := strings.Split(f.name, "!")

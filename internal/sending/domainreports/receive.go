@@ -30,6 +30,10 @@ func (s *Service) Store(ctx context.Context, tx *db.Tx, d *Draft) error {
 }
 
 func (s *Service) storeOne(ctx context.Context, tx *db.Tx, t *Target, c *dayCounts, x *draft) error {
+	if x.isDropped {
+		c.dropped++
+		return nil
+	}
 	if x.dedupe != "" {
 		if repeated, err := noteRepeat(ctx, tx, t, x.dedupe); err != nil || repeated {
 			return err

@@ -141,6 +141,20 @@ func saveUsage(ctx context.Context, tx *db.Tx, t *Target, day int64, reporter st
 		db.ID(t.TeamID), day, reporter, u.reports, u.rows, u.bytes)
 }
 
+// isStored reports whether a report with a key is stored. The empty key is that of no report.
+func isStored(ctx context.Context, r db.Reader, t *Target, dedupe string) (bool, error) {
+	var one int
+	err := r.QueryRow(ctx, `SELECT 1 FROM received_reports WHERE domain_id = $1 AND dedupe = $2 AND dedupe <> ''
+		AND team_id = $3`, db.ID(t.DomainID), dedupe, db.ID(t.TeamID)).Scan(&one)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for an earlier copy of a report: %w", err)
+	}
+	return true, nil
+}
+
 // noteRepeat increases the number of repetitions of a stored report. It returns false if the report is not stored.
 func noteRepeat(ctx context.Context, tx *db.Tx, t *Target, dedupe string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE received_reports SET repeats = repeats + 1 WHERE domain_id = $1 AND dedupe = $2

@@ -74,6 +74,9 @@ func (c *classifier) problem(k *key, class Class, name string) (p problem, ok bo
 	return p, true
 }
 
+// manySources stands for the sources of problems beyond the limit of a view.
+const manySources = "many sources"
+
 // weight returns the number of messages of which findings need a part. It leaves out the largest reporter that is not
 // well-known, if others remain, because any domain can hide findings by a report about many good messages.
 func (a *analysis) weight() int64 {

@@ -73,7 +73,7 @@ func (s *Service) TLS(ctx context.Context, d *domains.Domain, p Period) (*TLSVie
 		days[x.day].Failed += x.count
 		reporters[who].Failed += x.count
 		f := TLSFailure{Host: x.host, Type: x.result, Policy: x.policyType, Reporter: who}
-		if len(failures) >= groupsMax {
+		if _, found := failures[f]; !found && len(failures) >= groupsMax {
 			f.Host, f.Reporter = "", ""
 		}
 		failures[f] += x.count

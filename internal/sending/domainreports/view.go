@@ -196,11 +196,19 @@ func (s *Service) analyze(ctx context.Context, d *domains.Domain, p Period, c *c
 	err := dmarcTotals(ctx, s.p.DB.Reader, d.TeamID, d.ID, today(p.From), today(p.To), func(x total) {
 		class, name := c.class(&x.key)
 		a.add(&x, class, name)
-		if pr, ok := c.problem(&x.key, class, name); ok && len(a.problems) < groupsMax {
-			a.problems[pr] += x.messages
+		if pr, ok := c.problem(&x.key, class, name); ok {
+			a.count(pr, x.messages)
 		}
 	})
 	return a, err
+}
+
+// count adds messages to a problem. Beyond the limit, the problems of each kind are added up without their sources.
+func (a *analysis) count(p problem, messages int64) {
+	if _, found := a.problems[p]; !found && len(a.problems) >= groupsMax {
+		p = problem{kind: p.kind, source: manySources}
+	}
+	a.problems[p] += messages
 }
 
 func (a *analysis) add(x *total, class Class, name string) {

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
@@ -54,7 +53,8 @@ func (c *call) forwardingPage(status int, f *web.Form) error {
 		ids = append(ids, all[i].ID)
 	}
 	data.Pager = c.pager(p, ids, more)
-	return c.show(status, forwardingPage, data, web.Crumbs(d.Name, domainPath(d.ID), "Forwarding"))
+	return c.show(status, forwardingPage, data, web.Crumbs("Domains", "/app/domains", d.Name,
+		domainPath(d.ID), "Forwarding"))
 }
 
 // mayForward reports whether the visitor may create rules. Rules disclose received mail, so they need receiving:read.
@@ -97,28 +97,31 @@ func (c *call) switchForward() error {
 		return err
 	}
 	on := c.form.Get("enabled") == "1"
-	return c.changeForward("The rule is switched on.", "The rule is switched off.", on, func() error {
+	done := "The rule is switched off."
+	if on {
+		done = "The rule is switched on."
+	}
+	return c.changeForward(done, func() error {
 		_, err := c.Forwards.Update(c.ctx(), c.team.TeamID, c.id(), c.ruleID(), forwards.Change{Enabled: &on})
 		return err
 	})
 }
 
 func (c *call) deleteForward() error {
-	return c.changeForward("The rule is deleted.", "", true, func() error {
+	return c.changeForward("The rule is deleted.", func() error {
 		return c.Forwards.Delete(c.ctx(), c.team.TeamID, c.id(), c.ruleID())
 	})
 }
 
 func (c *call) askForward() error {
-	return c.changeForward("The owner gets another email. An address gets at most one a day.", "", true, func() error {
+	return c.changeForward("The owner gets another email. An address gets at most one a day.", func() error {
 		_, err := c.Forwards.Ask(c.ctx(), c.team.TeamID, c.id(), c.ruleID())
 		return err
 	})
 }
 
-// changeForward changes a rule and redirects to the list. The list shows the message yes if which is true, and no
-// otherwise.
-func (c *call) changeForward(yes, no string, which bool, change func() error) error {
+// changeForward changes a rule and redirects to the list, which shows the message done.
+func (c *call) changeForward(done string, change func() error) error {
 	if err := change(); err != nil {
 		text, ok := refused(err)
 		if !ok {
@@ -128,8 +131,5 @@ func (c *call) changeForward(yes, no string, which bool, change func() error) er
 		f.Problem = text
 		return c.forwardingPage(http.StatusUnprocessableEntity, f)
 	}
-	if !which {
-		yes = no
-	}
-	return c.redirect("/app/domains/"+url.PathEscape(c.id())+"/forwarding", yes)
+	return c.redirect(forwardingPath(c.id()), done)
 }

@@ -41,15 +41,19 @@ func (c *call) mtaSTS(d *domains.Domain, refused string) (*mtaSTSView, error) {
 		Value: string(p.Mode), Options: mtaSTSChoices, Hint: hint}}, nil
 }
 
-// saveMTASTS changes the mode of a domain's policy.
+// saveMTASTS changes the mode of a domain's policy. If the mode stays, so does the lifetime that the API has set.
 func (c *call) saveMTASTS() error {
-	_, err := c.ServedPolicies.Set(c.ctx(), c.team.TeamID, c.id(),
-		servedpolicies.Change{Mode: servedpolicies.Mode(c.form.Get("mode"))})
+	change := servedpolicies.Change{Mode: servedpolicies.Mode(c.form.Get("mode")), KeepAge: true}
+	_, err := c.ServedPolicies.Set(c.ctx(), c.team.TeamID, c.id(), change)
 	if text, ok := refused(err); err != nil && ok {
 		return c.domainPage(http.StatusUnprocessableEntity, domainView{Settings: true, PolicyRefused: text})
 	}
 	if err != nil {
 		return err
 	}
-	return c.redirect(domainPath(c.id())+"/settings", "Policy saved. Publish its records.")
+	done := "Policy saved. Publish its records."
+	if change.Mode == servedpolicies.Off {
+		done = "The policy is being withdrawn. Publish the new id, and keep both records for now."
+	}
+	return c.redirect(domainPath(c.id())+"/settings", done)
 }

@@ -6,16 +6,13 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/postrider/postrider/internal/lib/lograte"
+	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/sending/servedpolicies"
 )
 
-const (
-	policyPrefix = "mta-sts."
-	policyPath   = "/.well-known/mta-sts.txt"
-)
+const policyPath = "/.well-known/mta-sts.txt"
 
 // Policies serves the MTA-STS policies of receiving domains (RFC 8461 section 3.3). A host whose name begins with
 // mta-sts. serves its policy and nothing else. The status is 404 if the host has no policy, and 503 if the database is
@@ -32,7 +29,10 @@ func NewPolicies(s *servedpolicies.Service, log *slog.Logger) *Policies {
 }
 
 // Serves reports whether the host of a request begins with mta-sts.
-func (p *Policies) Serves(r *http.Request) bool { return strings.HasPrefix(host(r), policyPrefix) }
+func (p *Policies) Serves(r *http.Request) bool {
+	_, ok := mtasts.CutHost(host(r))
+	return ok
+}
 
 // ServeHTTP serves a policy. Senders must not use HTTP caches (RFC 8461 section 3.3), so the response forbids caching.
 func (p *Policies) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -106,9 +106,15 @@ func Domain(name string) (string, error) {
 // RecordName returns the name of the TXT record for a policy domain.
 func RecordName(domain string) string { return recordPrefix + domain }
 
+// HostName returns the name of the host that serves the policy of a policy domain.
+func HostName(domain string) string { return hostPrefix + domain }
+
+// CutHost returns the policy domain whose policy a host serves. If the host has another name, ok is false.
+func CutHost(host string) (domain string, ok bool) { return strings.CutPrefix(host, hostPrefix) }
+
 // PolicyURL returns the URL of the policy for a policy domain.
 func PolicyURL(domain string) string {
-	return "https://" + hostPrefix + domain + "/.well-known/mta-sts.txt"
+	return "https://" + HostName(domain) + "/.well-known/mta-sts.txt"
 }
 
 // CheckMediaType returns an error unless a Content-Type is that of a policy. Parameters are ignored. The check protects

@@ -58,10 +58,7 @@ func (s *Service) call(ctx context.Context, j jobs.Job) error {
 		return context.Cause(ctx)
 	}
 	if fault.KindOf(err) == fault.Unavailable {
-		return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(callWaits[0])), err.Error())
-			return nil
-		})
+		return s.wait(ctx, &w, callWaits[0], stopped("the URL could not be called for a day: "+err.Error()))
 	}
 	why, again := judge(status, err)
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 )
@@ -72,6 +73,25 @@ func TestCall(t *testing.T) {
 		f.run(0)
 		if got := f.get(r); got.Stopped != 1 || len(bodies) != 4 {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A message whose URL cannot be called for a reason of our own waits for a day, and is then stopped.
+func TestCallsWaitForADay(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		f.calls = fault.New(fault.Unavailable, "", "The DNS does not answer.")
+		r := f.rule("sales", "http://127.0.0.1:9/x")
+		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
+		f.run(1)
+		if got := f.get(r); got.Stopped+got.Failed != 0 {
+			t.Errorf("%+v", got)
+		}
+		f.exec(`UPDATE jobs SET run_at = 0, created_at = $1`, f.DB.Now().Add(-25*time.Hour).UnixMicro())
+		f.run(0)
+		if got := f.get(r); got.Stopped != 1 || !strings.Contains(got.Reason, "for a day: The DNS does not answer") {
+			t.Errorf("after a day: %+v", got)
 		}
 	})
 }

@@ -60,6 +60,9 @@ func (s *Service) Ask(ctx context.Context, teamID, domainID, ruleID string) (r R
 		if r.State() != Waiting {
 			return fault.Invalidf("", "The rule does not wait for a confirmation: its state is `%s`.", r.State())
 		}
+		if s.p.Mail == nil {
+			return cannotAsk("")
+		}
 		t, err := lockTarget(ctx, tx, teamID, r.target, r.Address)
 		if err != nil {
 			return err

@@ -48,7 +48,8 @@ type fixture struct {
 	reply    string // of the host to RCPT; "" accepts
 
 	mu    sync.Mutex
-	reads int // of received messages
+	reads int   // of received messages
+	calls error // of calls, instead of calling
 	mails []mail
 	told  []string // texts of notices to teams
 }
@@ -131,6 +132,9 @@ func (f *fixture) deps() forwards.Deps {
 			return payload, err
 		},
 		Call: func(ctx context.Context, teamID, id, url string, body []byte) (int, error) {
+			if f.calls != nil {
+				return 0, f.calls
+			}
 			return f.webhooks.Call(ctx, teamID, id, url, nil, body)
 		},
 		Notify: func(_ context.Context, tx *db.Tx, teamID, subject, text string) error {

@@ -73,11 +73,16 @@ func (s *Service) check(in NewRule, d *domains.Domain) (r Rule, err error) {
 		return r, fault.Invalidf("address", "The address is at the same domain, so that the mail would go in a circle. Give "+
 			"an address at another domain.")
 	case s.p.Mail == nil:
-		return r, fault.Invalidf("address", "This installation cannot ask the owner of the address for confirmation. The "+
-			"operator must set `notice_from`. Rules with a `url` need no confirmation.")
+		return r, cannotAsk("address")
 	}
 	r.Address, r.target = a.Addr(), a.Key()
 	return r, s.p.Emails.CheckMailable("address", a)
+}
+
+// cannotAsk returns the fault of requests that need a confirmation mail, if this installation sends none.
+func cannotAsk(field string) error {
+	return fault.Invalidf(field, "This installation cannot ask the owner of the address for confirmation. The operator must "+
+		"set `notice_from`. Rules with a `url` need no confirmation.")
 }
 
 // Create creates a rule. A rule with an address waits until the owner of the address confirms it; Create enqueues the

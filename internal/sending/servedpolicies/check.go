@@ -174,7 +174,7 @@ func (s *Service) lookUp(ctx context.Context, d *domains.Domain, p *row) (findin
 	if errors.Is(f.textErr, resolve.ErrNotFound) {
 		f.textErr = nil
 	}
-	f.leadsHere, f.hostErr = s.leadsHere(within, "mta-sts."+d.Name)
+	f.leadsHere, f.hostErr = s.leadsHere(within, mtasts.HostName(d.Name))
 	if f.hostErr != nil {
 		f.leadsHere = p.LeadsHere
 	}
@@ -239,7 +239,7 @@ func (r *row) judge(d *domains.Domain, f *findings, publicHost string, now time.
 	}
 	switch served := r.policy(); {
 	case !f.leadsHere:
-		add(HostProblem, "mta-sts.%s does not lead to %s. Publish the CNAME record.", d.Name, publicHost)
+		add(HostProblem, "%s does not lead to %s. Publish the CNAME record.", mtasts.HostName(d.Name), publicHost)
 	case f.result == mtasts.WebPKIInvalid:
 		add(PolicyProblem, "Senders do not accept the certificate of mta-sts.%s: %s.", d.Name, f.reason)
 	case f.result != "":

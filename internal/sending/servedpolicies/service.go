@@ -1,6 +1,7 @@
 package servedpolicies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,8 @@ type Policy struct {
 type Change struct {
 	Mode   Mode
 	MaxAge time.Duration // 0 means the default of the mode
+	// KeepAge keeps the lifetime if the mode stays the same, and MaxAge is 0.
+	KeepAge bool
 	// Hosts are hosts that the policy lists before the MX records lead to them. Nil leaves them as they are.
 	Hosts []string
 }
@@ -123,6 +126,9 @@ func (s *Service) Set(ctx context.Context, teamID, domainID string, c Change) (P
 
 // apply applies a change that a team requested to a row.
 func (r *row) apply(c Change, own string, mx []resolve.MX, now time.Time) {
+	if c.KeepAge && c.Mode == r.mode() {
+		c.MaxAge = cmp.Or(c.MaxAge, r.MaxAge)
+	}
 	if c.Mode != r.mode() {
 		r.TestingSince, r.ChangedAt = time.Time{}, now
 		if c.Mode == Testing {
@@ -159,7 +165,7 @@ func (s *Service) check(ctx context.Context, d *domains.Domain, own string, c *C
 	case s.c.PublicHost == "":
 		return fault.Invalidf("mode", "The `mode` field must be `off`, because other servers cannot look up the host of "+
 			"`public_url`, which would serve the policy. Ask the operator to set it to a full host name such as mail.example.com.")
-	case strings.HasPrefix(d.Name, "mta-sts."), len("_mta-sts."+d.Name) > 253:
+	case isPolicyHost(d.Name), len(mtasts.RecordName(d.Name)) > 253:
 		return fault.Invalidf("mode", "The `mode` field must be `off`, because the name of `%s` does not allow a policy.", d.Name)
 	case d.TrackingSubdomain == "mta-sts", slices.Contains(d.Tracked, "mta-sts"):
 		return fault.Invalidf("mode", "The `mode` field must be `off`, because the host mta-sts.%s has or had tracked links.", d.Name)
@@ -177,6 +183,11 @@ func (s *Service) check(ctx context.Context, d *domains.Domain, own string, c *C
 		return fault.Invalidf("mode", "%s", s.blocked(own, err))
 	}
 	return nil
+}
+
+func isPolicyHost(name string) bool {
+	_, ok := mtasts.CutHost(name)
+	return ok
 }
 
 // blocked returns why a policy must not be enforced.
@@ -287,7 +298,7 @@ func (s *Service) advise(ctx context.Context, d *domains.Domain, p *row, x *Poli
 
 // records returns the records that a domain with a policy needs.
 func (s *Service) records(d *domains.Domain, p *row, now time.Time) []Record {
-	return []Record{{"mta-sts." + d.Name, "CNAME", s.c.PublicHost},
+	return []Record{{mtasts.HostName(d.Name), "CNAME", s.c.PublicHost},
 		{mtasts.RecordName(d.Name), "TXT", mtasts.Record(p.recordID(now))}}
 }
 
@@ -324,7 +335,7 @@ func (s *Service) MayHaveCertificate(ctx context.Context, name string) (bool, er
 
 // at returns the row of the policy that a host serves, or ErrNoPolicy.
 func (s *Service) at(ctx context.Context, name string) (*row, error) {
-	domain, ok := strings.CutPrefix(name, "mta-sts.")
+	domain, ok := mtasts.CutHost(name)
 	if !ok || !mtasts.IsHost(name) {
 		return nil, ErrNoPolicy
 	}

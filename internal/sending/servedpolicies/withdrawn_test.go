@@ -10,6 +10,24 @@ import (
 	"github.com/postrider/postrider/internal/sending/servedpolicies"
 )
 
+// Saving the same mode again keeps the lifetime if that is asked for; another mode has its own default.
+func TestKeepAge(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, dbtest.SQLite(t))
+	first := f.set(servedpolicies.Change{Mode: servedpolicies.Testing, MaxAge: 48 * time.Hour})
+	f.pass(time.Hour)
+	if p := f.set(servedpolicies.Change{Mode: servedpolicies.Testing, KeepAge: true}); p.MaxAge != 48*time.Hour ||
+		p.ID != first.ID {
+		t.Errorf("the policy is %+v", p)
+	}
+	if p := f.set(servedpolicies.Change{Mode: servedpolicies.Enforce, KeepAge: true}); p.MaxAge != 7*24*time.Hour {
+		t.Errorf("the enforced policy is %+v", p)
+	}
+	if p := f.set(servedpolicies.Change{Mode: servedpolicies.Enforce}); p.MaxAge != 7*24*time.Hour {
+		t.Errorf("the policy with the default is %+v", p)
+	}
+}
+
 // The policy of a domain that is deleted or stops receiving is withdrawn: senders get a policy of mode none at once, and
 // until none of them can have a copy of the last policy. Another team that adds the domain has its own policy at once.
 func TestWithdrawnWithTheDomain(t *testing.T) {

@@ -203,9 +203,9 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	}
 	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
 		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince, OnSendingLost: h.OnDomainLost,
-		Advised: []func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error){r.policyRecords,
-			func(ctx context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
-				return r.Reports.Advised(ctx, d)
+		Advised: []domains.AdvisedSource{r.policyRecords,
+			func(ctx context.Context, all []*domains.Domain) (map[string][]domains.AdvisedRecord, error) {
+				return r.Reports.AdvisedOfAll(ctx, all)
 			}},
 		LookUpAdvised: func(ctx context.Context, d *domains.Domain, ours bool) error { return r.Reports.LookUp(ctx, d, ours) },
 		Delegation:    r.authority().Delegation, Authoritative: authoritative, AskServers: askOwn,
@@ -242,16 +242,20 @@ func (r *Resources) newServedPolicies(c Config, h Hooks) (err error) {
 	return err
 }
 
-// policyRecords returns the DNS records of a domain's MTA-STS policy as advised records.
-func (r *Resources) policyRecords(ctx context.Context, d *domains.Domain) (all []domains.AdvisedRecord, err error) {
-	records, err := r.ServedPolicies.Records(ctx, d)
-	for _, x := range records {
-		why := "Senders fetch the MTA-STS policy of the domain from this host."
-		if x.Type == "TXT" {
-			why = "Senders fetch the MTA-STS policy again if the id changes. Publish the new id after each change."
+// policyRecords returns the DNS records of the MTA-STS policies of domains as advised records.
+func (r *Resources) policyRecords(ctx context.Context,
+	of []*domains.Domain) (map[string][]domains.AdvisedRecord, error) {
+	records, err := r.ServedPolicies.Records(ctx, of)
+	all := make(map[string][]domains.AdvisedRecord, len(records))
+	for id, list := range records {
+		for _, x := range list {
+			why := "Senders fetch the MTA-STS policy of the domain from this host."
+			if x.Type == "TXT" {
+				why = "Senders fetch the MTA-STS policy again if the id changes. Publish the new id after each change."
+			}
+			all[id] = append(all[id], domains.AdvisedRecord{Purpose: domains.PurposeMTASTS, Name: x.Name, Type: x.Type,
+				Value: x.Value, Why: why})
 		}
-		all = append(all, domains.AdvisedRecord{Purpose: domains.PurposeMTASTS, Name: x.Name, Type: x.Type, Value: x.Value,
-			Why: why})
 	}
 	return all, err
 }

@@ -70,6 +70,26 @@ func (s *Service) Advised(ctx context.Context, d *domains.Domain) (all []domains
 	if err != nil {
 		return nil, err
 	}
+	return s.advised(d, &stored), nil
+}
+
+// AdvisedOfAll is like Advised for domains, which may belong to several teams. The result is by the id of the domain.
+func (s *Service) AdvisedOfAll(ctx context.Context, of []*domains.Domain) (map[string][]domains.AdvisedRecord, error) {
+	stored, err := recordsOfAll(ctx, s.p.DB.Reader, of)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string][]domains.AdvisedRecord, len(of))
+	for _, d := range of {
+		if x, ok := stored[d.ID]; ok {
+			all[d.ID] = s.advised(d, &x)
+		}
+	}
+	return all, nil
+}
+
+// advised returns the advised records from what is stored of a domain.
+func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domains.AdvisedRecord) {
 	target := "mailto:" + stored.token + "@" + s.c.HostOf(d.Region)
 	if stored.dmarc != "" {
 		r := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT",
@@ -86,7 +106,7 @@ func (s *Service) Advised(ctx context.Context, d *domains.Domain) (all []domains
 			Type: "TXT", Value: withTarget(stored.tls, target),
 			Why: "Other mail systems then report each day whether they reached your mail hosts over TLS."})
 	}
-	return all, nil
+	return all
 }
 
 // LookUp looks up the records of a domain that name addresses for reports, and stores the advised records. An advised

@@ -71,6 +71,28 @@ func recordsOf(ctx context.Context, r db.Reader, teamID, domainID string) (x sto
 	return x, nil
 }
 
+// recordsOfAll returns what is stored of domains, which may belong to several teams, by the id of the domain.
+func recordsOfAll(ctx context.Context, r db.Reader, of []*domains.Domain) (map[string]storedRecords, error) {
+	ids, teams := make([]string, len(of)), make([]string, len(of))
+	for i, d := range of {
+		ids[i], teams[i] = d.ID, d.TeamID
+	}
+	all := make(map[string]storedRecords, len(of))
+	rows, err := r.Query(ctx, `SELECT domain_id, token, dmarc, dmarc_records, tls FROM report_addresses
+		WHERE domain_id = ANY($1) AND team_id = ANY($2)`, db.IDs(ids), db.IDs(teams))
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var id string
+		var x storedRecords
+		err = r.Scan((*db.ID)(&id), &x.token, &x.dmarc, &x.dmarcRecords, &x.tls)
+		all[id] = x
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the stored records for reports of domains: %w", err)
+	}
+	return all, nil
+}
+
 func (s *Service) saveRecords(ctx context.Context, d *domains.Domain, x *storedRecords) error {
 	err := s.p.DB.Update(db.WithoutAddition(ctx), func(tx *db.Tx) error {
 		tx.Queue(ctx, `UPDATE report_addresses SET dmarc = $3, dmarc_records = $4, tls = $5 WHERE domain_id = $1

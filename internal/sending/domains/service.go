@@ -81,9 +81,8 @@ type Deps struct {
 	// LookUpAdvised looks up what the functions in Advised need to know from the DNS, and stores it. The parameter ours
 	// says that this installation's name servers answer for the domain.
 	LookUpAdvised func(ctx context.Context, d *Domain, ours bool) error `deps:"optional"`
-	// Advised are the sources of a domain's advised records. They make no look-ups in the DNS, because zones are built
-	// from what they return.
-	Advised []func(ctx context.Context, d *Domain) ([]AdvisedRecord, error) `deps:"optional"`
+	// Advised are the sources of advised records.
+	Advised []AdvisedSource `deps:"optional"`
 	// Advice judges the DNS of a domain for its owner.
 	Advice func(ctx context.Context, d *Domain, wanted []Record) (Advice, error) `deps:"optional"`
 }

@@ -34,6 +34,10 @@ type AdvisedRecord struct {
 	Why     string // one or two sentences for the domain's owner
 }
 
+// AdvisedSource returns the advised records of domains of any teams, by the id of the domain. It runs the same number
+// of statements for any number of domains. It makes no look-ups in the DNS, because zones are built from its results.
+type AdvisedSource func(ctx context.Context, all []*Domain) (map[string][]AdvisedRecord, error)
+
 // AdvisedState says what the last look-up of an advised record found.
 type AdvisedState string
 
@@ -53,22 +57,35 @@ type Advised struct {
 
 // advisedRecords asks all sources for the domain's advised records. If a source fails, the records of the others are
 // returned with its error.
-func (s *Service) advisedRecords(ctx context.Context, d *Domain) (all []AdvisedRecord, err error) {
-	if d.Placeholder || d.TeamID == system {
-		return nil, nil
+func (s *Service) advisedRecords(ctx context.Context, d *Domain) ([]AdvisedRecord, error) {
+	all, err := s.advisedOfAll(ctx, []*Domain{d})
+	if err != nil {
+		err = fmt.Errorf("find the advised records of %s: %w", d.Name, err)
+	}
+	return all[d.ID], err
+}
+
+// advisedOfAll is like advisedRecords for several domains.
+func (s *Service) advisedOfAll(ctx context.Context, of []*Domain) (map[string][]AdvisedRecord, error) {
+	of = slices.DeleteFunc(slices.Clone(of), func(d *Domain) bool { return d.Placeholder || d.TeamID == system })
+	all := make(map[string][]AdvisedRecord, len(of))
+	if len(of) == 0 {
+		return all, nil
 	}
 	var errs []error
 	for _, source := range s.Deps.Advised {
-		records, err := source(ctx, d)
+		found, err := source(ctx, of)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		all = append(all, records...)
+		for id, records := range found {
+			all[id] = append(all[id], records...)
+		}
 	}
-	if err = errors.Join(errs...); err != nil {
-		err = fmt.Errorf("find the advised records of %s: %w", d.Name, err)
+	for id, records := range all {
+		all[id] = records[:min(len(records), advisedMax)]
 	}
-	return all[:min(len(all), advisedMax)], err
+	return all, errors.Join(errs...)
 }
 
 // lookUpAdvised looks up the advised records of a domain. A source that fails is logged, because the records that the
@@ -165,6 +182,21 @@ func (s *Service) advised(ctx context.Context, d *Domain) (all []Advised, err er
 			}
 		}
 		all = append(all, a)
+	}
+	return all, nil
+}
+
+// knownAdvisedOfAll is knownAdvised for several domains, by their ids. If a source fails, the domains are read one by
+// one, so that the failure concerns as few of them as possible.
+func (s *Service) knownAdvisedOfAll(ctx context.Context, of []*Domain) (map[string][]AdvisedRecord, error) {
+	all, err := s.advisedOfAll(ctx, of)
+	if err == nil {
+		return all, nil
+	}
+	for _, d := range of {
+		if all[d.ID], err = s.knownAdvised(ctx, d); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }

@@ -94,7 +94,6 @@ func (s *Service) zonesOf(ctx context.Context, all []Domain, operator *zoneBuild
 	if err != nil {
 		return nil, err
 	}
-	var zones []nameserver.Zone
 	var served []*Domain
 	for i := range all {
 		d := &all[i]
@@ -102,12 +101,16 @@ func (s *Service) zonesOf(ctx context.Context, all []Domain, operator *zoneBuild
 			s.addTargets(operator, d, keys[d.ID])
 		}
 		if d.served() {
-			z, err := s.zoneOf(ctx, d, keys[d.ID])
-			if err != nil {
-				return nil, err
-			}
-			zones, served = append(zones, z), append(served, d)
+			served = append(served, d)
 		}
+	}
+	advised, err := s.knownAdvisedOfAll(ctx, served)
+	if err != nil {
+		return nil, err
+	}
+	var zones []nameserver.Zone
+	for _, d := range served {
+		zones = append(zones, s.zoneOf(d, keys[d.ID], advised[d.ID]))
 	}
 	return zones, s.number(ctx, zones, served)
 }
@@ -153,7 +156,7 @@ func (s *Service) addTargets(b *zoneBuilder, d *Domain, keys []PublishedKey) {
 }
 
 // zoneOf returns the zone of a delegated domain, without its serial number.
-func (s *Service) zoneOf(ctx context.Context, d *Domain, keys []PublishedKey) (nameserver.Zone, error) {
+func (s *Service) zoneOf(d *Domain, keys []PublishedKey, advised []AdvisedRecord) nameserver.Zone {
 	b, r := zoneBuilder{name: d.Name}, s.c.region(d.Region)
 	// Bounces go to the return-path host, so no mail has the domain itself as its return path.
 	b.add(d.Name, "TXT", "v=spf1 -all")
@@ -180,10 +183,6 @@ func (s *Service) zoneOf(ctx context.Context, d *Domain, keys []PublishedKey) (n
 	for _, label := range labels {
 		b.add(label+"."+d.Name, "CNAME", r.TrackingHost)
 	}
-	advised, err := s.knownAdvised(ctx, d)
-	if err != nil {
-		return nameserver.Zone{}, err
-	}
 	for _, rec := range advised {
 		b.add(rec.Name, rec.Type, rec.Value)
 	}
@@ -191,7 +190,7 @@ func (s *Service) zoneOf(ctx context.Context, d *Domain, keys []PublishedKey) (n
 		// The nearest CAA record counts (RFC 8659 section 3), so those of the parent domain do not matter.
 		b.add(d.Name, "CAA", s.c.caa())
 	}
-	return b.zone(nameserver.Zone{Name: d.Name, NS: s.c.nameServers(d), Mailbox: "hostmaster." + s.c.DNSZone}), nil
+	return b.zone(nameserver.Zone{Name: d.Name, NS: s.c.nameServers(d), Mailbox: "hostmaster." + s.c.DNSZone})
 }
 
 // zoneBuilder collects the records of a zone.

@@ -26,6 +26,60 @@ func lines(z nameserver.Zone, token string) string {
 	return strings.ReplaceAll(b.String(), token, "TOKEN")
 }
 
+// oneByOne returns a source of advised records that asks f about each domain.
+func oneByOne(f func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error)) domains.AdvisedSource {
+	return func(ctx context.Context, of []*domains.Domain) (map[string][]domains.AdvisedRecord, error) {
+		all := map[string][]domains.AdvisedRecord{}
+		for _, d := range of {
+			records, err := f(ctx, d)
+			if err != nil {
+				return nil, err
+			}
+			all[d.ID] = records
+		}
+		return all, nil
+	}
+}
+
+// The number of statements for all zones does not depend on the number of domains.
+func TestZonesReadInBulk(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		f := newSetups(t, d)
+		asked := 0
+		f.Advised = append(f.Advised, func(context.Context,
+			[]*domains.Domain) (map[string][]domains.AdvisedRecord, error) {
+			asked++
+			return nil, nil
+		})
+		count := func() int {
+			t.Helper()
+			_, _, err := f.Zones(t.Context()) // stores new serial numbers
+			f.must(err)
+			asked = 0
+			trace.Take()
+			_, _, err = f.Zones(t.Context())
+			f.must(err)
+			if asked != 1 {
+				t.Errorf("the source was asked %d times", asked)
+			}
+			return len(trace.Take())
+		}
+		add := func(name string) {
+			dom := f.create(team, name)
+			f.install(f.choose(team, dom.ID, domains.SetupDelegation).Records, true)
+			f.look(team, dom.ID)
+		}
+		add("mail.acme.example")
+		one := count()
+		for i := range 4 {
+			add(fmt.Sprintf("mail%d.acme.example", i))
+		}
+		if five := count(); five != one || one == 0 {
+			t.Errorf("%d statements for one domain, %d for five", one, five)
+		}
+	})
+}
+
 // The zone of a delegated domain has everything that mail needs; other domains have names in the operator's zone.
 func TestZones(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -37,12 +91,13 @@ func TestZones(t *testing.T) {
 			Value: "v=DMARC1; p=reject"}
 		beside := domains.AdvisedRecord{Purpose: domains.PurposeBIMI, Name: "links.mail.acme.example", Type: "TXT",
 			Value: "x"}
-		f.Advised = append(f.Advised, func(_ context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
+		f.Advised = append(f.Advised, oneByOne(func(_ context.Context,
+			d *domains.Domain) ([]domains.AdvisedRecord, error) {
 			if d.Name != "mail.acme.example" {
 				return nil, nil
 			}
 			return []domains.AdvisedRecord{dmarc, outside, beside}, nil
-		})
+		}))
 		dom, err := f.Create(t.Context(), team, domains.NewDomain{Name: "mail.acme.example", TrackingSubdomain: "links",
 			Capabilities: domains.Capabilities{Receiving: &yes}})
 		f.must(err)
@@ -97,9 +152,9 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 			t.Errorf("after changes the serials are %d, %d and %d, %d", zones[0].Serial, changed[0].Serial, zones[1].Serial,
 				changed[1].Serial)
 		}
-		f.Advised = append(f.Advised, func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
+		f.Advised = append(f.Advised, oneByOne(func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
 			return nil, errors.New("a source is away")
-		})
+		}))
 		failed, _, err := f.Zones(t.Context())
 		f.must(err)
 		if lines(failed[0], token) != lines(changed[0], token) || failed[0].Serial != changed[0].Serial {
@@ -138,13 +193,14 @@ func TestZonesWithoutASource(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newSetups(t, d)
 		fails := false
-		f.Advised = append(f.Advised, func(_ context.Context, d *domains.Domain) ([]domains.AdvisedRecord, error) {
+		f.Advised = append(f.Advised, oneByOne(func(_ context.Context,
+			d *domains.Domain) ([]domains.AdvisedRecord, error) {
 			if fails && d.Name == "mail.acme.example" {
 				return nil, errors.New("it is away")
 			}
 			return []domains.AdvisedRecord{{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT",
 				Value: "v=DMARC1; p=reject"}}, nil
-		})
+		}))
 		for name, of := range map[string]string{"mail.acme.example": team, "mail.other.example": otherTeam} {
 			dom := f.create(of, name)
 			f.install(f.choose(of, dom.ID, domains.SetupDelegation).Records, true)
@@ -172,11 +228,11 @@ func TestAdvisedRecords(t *testing.T) {
 		txt := func(name, value string) domains.AdvisedRecord {
 			return domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: name, Type: "TXT", Value: value}
 		}
-		f.Advised = append(f.Advised, func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
+		f.Advised = append(f.Advised, oneByOne(func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
 			return []domains.AdvisedRecord{txt("_dmarc.acme.example", "v=DMARC1; p=none"),
 				txt("_smtp._tls.acme.example", "v=TLSRPTv1; rua=mailto:a@b.test"), txt("default._bimi.acme.example", "v=BIMI1; l="),
 				{Purpose: domains.PurposeMTASTS, Name: "mta-sts.acme.example", Type: "CNAME", Value: "sts.test"}}, nil
-		})
+		}))
 		f.dns.TXTRecords["_dmarc.acme.example"] = []string{"unrelated", `"v=DMARC1;p=none;"`}
 		f.dns.TXTRecords["_smtp._tls.acme.example"] = []string{"v=TLSRPTv1; rua=mailto:old@b.test"}
 		f.dns.CNAMERecords["mta-sts.acme.example"] = "sts.test"

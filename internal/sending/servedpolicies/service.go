@@ -302,13 +302,20 @@ func (s *Service) records(d *domains.Domain, p *row, now time.Time) []Record {
 		{mtasts.RecordName(d.Name), "TXT", mtasts.Record(p.recordID(now))}}
 }
 
-// Records returns the DNS records that the policy of a domain needs; none if the domain has no policy.
-func (s *Service) Records(ctx context.Context, d *domains.Domain) ([]Record, error) {
-	p, err := find(ctx, s.p.DB.Reader, d.TeamID, d.ID)
-	if err != nil || p == nil {
+// Records returns the DNS records that the policies of domains need, by the id of the domain. Domains without a policy
+// are not in the result.
+func (s *Service) Records(ctx context.Context, of []*domains.Domain) (map[string][]Record, error) {
+	policies, err := findAll(ctx, s.p.DB.Reader, of)
+	if err != nil {
 		return nil, err
 	}
-	return s.records(d, p, s.c.Now()), nil
+	all, now := map[string][]Record{}, s.c.Now()
+	for _, d := range of {
+		if p := policies[d.ID]; p != nil {
+			all[d.ID] = s.records(d, p, now)
+		}
+	}
+	return all, nil
 }
 
 // ErrNoPolicy means that a host serves no policy.

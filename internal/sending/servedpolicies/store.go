@@ -10,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 const columns = `domain_id, team_id, mode, max_age, hosts, body, policy_id, former_id, announce_at, obsolete_at,
@@ -81,6 +82,25 @@ func findWithdrawn(ctx context.Context, r db.Reader, name string) (*row, error) 
 		return nil, fmt.Errorf("read the withdrawn policy of %s: %w", name, err)
 	}
 	return p, nil
+}
+
+// findAll returns the rows of domains, which may belong to several teams, by the id of the domain.
+func findAll(ctx context.Context, r db.Reader, of []*domains.Domain) (map[string]*row, error) {
+	ids, teams := make([]string, len(of)), make([]string, len(of))
+	for i, d := range of {
+		ids[i], teams[i] = d.ID, d.TeamID
+	}
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM served_policies WHERE domain_id = ANY($1) AND team_id = ANY($2)`,
+		db.IDs(ids), db.IDs(teams))
+	list, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("read the served policies of domains: %w", err)
+	}
+	all := make(map[string]*row, len(list))
+	for _, p := range list {
+		all[p.DomainID] = p
+	}
+	return all, nil
 }
 
 // lock serializes the transactions that change a domain's policy, because each of them writes the whole row.

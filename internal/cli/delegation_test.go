@@ -266,39 +266,46 @@ func TestOneRecordVerifiesADomain(t *testing.T) {
 				t.Errorf("the domain is verified, but %s answers %v, %v", server, a, err)
 			}
 		}
-		// A delegation that is installed long after its look-ups have ended is found by the first query.
 		ask(http.MethodPost, "/domains", `{"name":"late.acme.example"}`)
-		late := d.ID
-		if err := n.Domains.ChangeSetup(t.Context(), team, late, domains.SetupDelegation); err != nil {
-			t.Fatal(err)
-		}
-		if setup, err = n.Domains.GetSetup(t.Context(), team, late); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the first look-up has ended", func() bool {
-			v, err := n.Domains.Get(t.Context(), team, late)
-			return err == nil && !v.CheckedAt.IsZero()
-		})
-		err = n.DB.Update(t.Context(), func(tx *db.Tx) error {
-			tx.Queue(t.Context(), `UPDATE domains SET status = 'failed', checks = $2 WHERE id = $1`, db.ID(late),
-				`{"ns":{"status":"failed"}}`)
-			tx.Queue(t.Context(), `DELETE FROM jobs WHERE dedupe = $1`, late)
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range setup.Records {
-			parent.add("late.acme.example. 60 IN NS " + r.Value + ".")
-		}
+		installLate(n, team, d.ID, parent)
 		eventually(t, "the late domain is verified", func() bool {
 			_, _, err := new(dns.Client).Exchange(new(dns.Msg).SetQuestion("x.late.acme.example.", dns.TypeTXT), addr2)
-			ask(http.MethodGet, "/domains/"+late, "")
+			ask(http.MethodGet, "/domains/"+d.ID, "")
 			return err == nil && d.Status == "verified"
 		})
 		checkByUnbound(t, resolver)
 		checkByDrill(t, parent.port)
 	})
+}
+
+// installLate chooses a delegation for the domain late.acme.example, and installs it long after the look-ups of the
+// domain have ended. The first query that reaches the name servers then causes a look-up.
+func installLate(n *started, team, id string, parent *parentZone) {
+	t := n.t
+	t.Helper()
+	if err := n.Domains.ChangeSetup(t.Context(), team, id, domains.SetupDelegation); err != nil {
+		t.Fatal(err)
+	}
+	setup, err := n.Domains.GetSetup(t.Context(), team, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first look-up has ended", func() bool {
+		v, err := n.Domains.Get(t.Context(), team, id)
+		return err == nil && !v.CheckedAt.IsZero()
+	})
+	err = n.DB.Update(t.Context(), func(tx *db.Tx) error {
+		tx.Queue(t.Context(), `UPDATE domains SET status = 'failed', checks = $2 WHERE id = $1`, db.ID(id),
+			`{"ns":{"status":"failed"}}`)
+		tx.Queue(t.Context(), `DELETE FROM jobs WHERE dedupe = $1`, id)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range setup.Records {
+		parent.add("late.acme.example. 60 IN NS " + r.Value + ".")
+	}
 }
 
 // checkByUnbound asks through the resolver, which varies the case of the letters in its queries and discards answers

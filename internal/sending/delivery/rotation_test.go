@@ -129,6 +129,9 @@ func (w *keyWorld) publish() {
 	for i := range w.domains {
 		for _, k := range w.keys(&w.domains[i]) {
 			w.servers[0][k.Name] = k.Value
+			if i == 0 && k.State != domains.KeyRevoked { // as in the zones of delegated domains
+				w.servers[0][k.Name] = strings.Replace(k.Value, "p=", "s=email:tlsrpt; t=s; p=", 1)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/dkim"
@@ -55,6 +56,17 @@ func (k *key) published() PublishedKey {
 		return PublishedKey{k.selector, revokedRecord}
 	}
 	return PublishedKey{k.selector, k.record}
+}
+
+// restricted returns a DKIM record with tags for zones that only this installation fills (RFC 6376 section 3.6.1). With
+// t=s, signatures cannot name a subdomain as their identity. With s=, the key is valid for emails and TLS reports (RFC
+// 8460 section 3) and not for other services. Records of revoked keys stay as they are.
+func restricted(record string) string {
+	before, key, ok := strings.Cut(record, "p=")
+	if !ok || key == "" {
+		return record
+	}
+	return before + "s=email:tlsrpt; t=s; p=" + key
 }
 
 // selectors returns the selectors of the domain's keys that sign.

@@ -46,6 +46,20 @@ func addKey(t *testing.T, s *Service, d *Domain, selector string, state KeyState
 }
 
 // The DNS must show the keys that sign and those of rotations, and a revoked key without its public key.
+// Records of delegated zones restrict keys. Revoked keys have no further tags.
+func TestRestrictedRecords(t *testing.T) {
+	t.Parallel()
+	for record, want := range map[string]string{
+		"v=DKIM1; k=rsa; p=AAp=": "v=DKIM1; k=rsa; s=email:tlsrpt; t=s; p=AAp=",
+		"v=DKIM1; p=":            "v=DKIM1; p=",
+		"":                       "",
+	} {
+		if got := restricted(record); got != want || want != "v=DKIM1; p=" && want != "" && !verifiesLike(got, record) {
+			t.Errorf("%q becomes %q", record, got)
+		}
+	}
+}
+
 func TestPublishedKeys(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

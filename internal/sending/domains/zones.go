@@ -168,6 +168,7 @@ func (s *Service) zoneOf(d *Domain, keys []PublishedKey, advised []AdvisedRecord
 		b.add(d.returnPathHost(), "TXT", r.spf())
 	}
 	for i, k := range keys {
+		k.Record = restricted(k.Record)
 		b.add(k.Selector+"._domainkey."+d.Name, "TXT", k.Record)
 		// With the set-up cname, the key that signs may have had another selector. Mail under way still names it.
 		alias := s.c.selectorIn(SetupCNAME, k.Selector)

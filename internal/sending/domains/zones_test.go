@@ -120,8 +120,8 @@ links.mail.acme.example CNAME t.test
 mail.acme.example CAA 0 issue "ca.test"
 mail.acme.example MX 10 i.test
 mail.acme.example TXT v=spf1 -all
-postrider-ed._domainkey.mail.acme.example TXT v=DKIM1; k=ed25519; KEY
-postrider._domainkey.mail.acme.example TXT v=DKIM1; k=rsa; KEY
+postrider-ed._domainkey.mail.acme.example TXT v=DKIM1; k=ed25519; s=email:tlsrpt; t=s; KEY
+postrider._domainkey.mail.acme.example TXT v=DKIM1; k=rsa; s=email:tlsrpt; t=s; KEY
 send.mail.acme.example MX 10 b.test
 send.mail.acme.example TXT v=spf1 include:s.test ~all
 `; got != want {

@@ -25,20 +25,20 @@ import (
 //     are longer than required by at least that interval. A clock that jumps forward once during a waiting time therefore
 //     does not end it early. Clocks that jump back, and stopped nodes, lengthen it.
 const (
-	unknownTTL   = time.Hour          // TTL of records of which the servers tell no TTL
+	unknownTTL   = time.Hour          // TTL of records for which the servers report no TTL
 	maxTTL       = 7 * 24 * time.Hour // resolvers keep no record longer
 	retiredFor   = 7 * 24 * time.Hour
 	afterRetries = 24 * time.Hour // how long retired keys stay after the end of the retry schedule, for mail under way
 	revokedFor   = 30 * 24 * time.Hour
-	// resigned is how long a key stays published in an emergency after it has signed for the last time. Emails are signed
-	// at each attempt to deliver them. A node may sign with the key until its cached data is 30 seconds old, and an attempt
-	// lasts at most 30 minutes.
+	// resigned is how long the record of a former key stays published in an emergency. Each attempt to deliver an email
+	// signs it again. A node may sign with the former key for 30 seconds more, from its cache. An attempt lasts at most 30
+	// minutes.
 	resigned = time.Hour
 
 	minInterval = 5 * time.Second
 	maxInterval = 6 * time.Hour
-	intervals   = 8  // number of steps in a waiting time, if the steps are not too frequent or too rare then
-	keysMax     = 20 // of one domain, without those that sign
+	intervals   = 8  // planned steps in a waiting time, within the limits minInterval and maxInterval
+	keysMax     = 20 // maximum number of keys per domain, not counting those that sign
 
 	examineOften   = 24 * time.Hour // interval between examinations of a domain whose keys are old enough
 	examineSeldom  = 7 * 24 * time.Hour

@@ -79,6 +79,16 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 		defer f.mu.Unlock()
 		return f.reply
 	}})
+	f.build(f.host.Addr)
+	on, off := true, false
+	f.domain = f.Verified(f.Acme.TeamID, domains.NewDomain{Name: "in.acme.example",
+		Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
+	return f
+}
+
+// build builds the services, which deliver to a host at an address.
+func (f *fixture) build(host string) {
+	n, d := f.Node, f.DB
 	f.webhooks = testnode.Must(webhooks.New(webhooks.Config{AllowHTTP: true}, webhooks.Deps{DB: d, Queue: n.Queue,
 		Keys: n.Keys, Guard: n.Guard, Domains: n.Domains, Log: n.Log, Notify: n.Quotas.Notify}))
 	f.rules = testnode.Must(forwards.New(forwards.Config{Hostname: "mx.postrider.test", PublicURL: testnode.PublicURL},
@@ -98,11 +108,7 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 			}
 			return f.rules.Arrived(ctx, tx, to)
 		}}))
-	f.deliverTo(d)
-	on, off := true, false
-	f.domain = f.Verified(f.Acme.TeamID, domains.NewDomain{Name: "in.acme.example",
-		Capabilities: domains.Capabilities{Sending: &off, Receiving: &on}})
-	return f
+	f.deliverTo(host)
 }
 
 func (f *fixture) deps() forwards.Deps {
@@ -155,10 +161,11 @@ func (f *fixture) deps() forwards.Deps {
 		}}
 }
 
-// deliverTo builds the service that delivers to the host of the fixture.
-func (f *fixture) deliverTo(d *db.DB) {
+// deliverTo builds the service that delivers to the host at an address.
+func (f *fixture) deliverTo(host string) {
 	f.t.Helper()
-	_, port, err := net.SplitHostPort(f.host.Addr)
+	d := f.DB
+	_, port, err := net.SplitHostPort(host)
 	f.Must(err)
 	number, err := strconv.Atoi(port)
 	f.Must(err)

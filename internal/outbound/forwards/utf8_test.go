@@ -32,15 +32,13 @@ func TestInternationalMessages(t *testing.T) {
 			{"raw bytes without SMTPUTF8", text, "zoe@author.example", "sales@in.acme.example",
 				smtpserver.MailOptions{}, false},
 		} {
-			f.host = modern
-			f.deliverTo(f.DB)
+			f.deliverTo(modern.Addr)
 			f.deliverWith(c.options, c.raw, c.from, c.to)
 			f.run(0)
 			if m := modern.Wait(i + 1)[i]; m.UTF8 != c.needs || !bytes.HasSuffix(m.Data, []byte(c.raw)) {
 				t.Errorf("%s: SMTPUTF8 is %v, the message is\n%s", c.name, m.UTF8, m.Data)
 			}
-			f.host = old
-			f.deliverTo(f.DB)
+			f.deliverTo(old.Addr)
 			before, had := f.get(r), len(old.Messages())
 			f.deliverWith(c.options, c.raw, c.from, c.to)
 			f.run(0)

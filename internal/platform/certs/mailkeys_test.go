@@ -107,54 +107,9 @@ func TestKeysOfMailHosts(t *testing.T) {
 		second.run()
 		covered(t, second.https, mailHost, a)
 
-		if err := m.ChangeKey(ctx, mailHost, time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		step := func() MailKey {
-			t.Helper()
-			m.manageKeys(ctx)
-			return keyOf(t, m)
-		}
-		look.set(Published{}, errors.New("no answer"))
-		if k := step(); k.ChangeAsked.IsZero() || !k.UseAfter.IsZero() || k.InUse.String() != first.InUse.String() {
-			t.Errorf("while the DNS is silent: %+v", k)
-		}
-		look.set(Published{Records: []dane.Record{first.InUse}}, nil)
-		if k := step(); !k.UseAfter.IsZero() {
-			t.Errorf("without the next record: %+v", k)
-		}
-		both := Published{Records: []dane.Record{first.InUse, first.Next}}
-		look.set(both, nil)
-		k := step()
-		if wait := time.Until(k.UseAfter); wait < time.Hour || wait > 3*time.Hour || k.InUse.String() != first.InUse.String() {
-			t.Errorf("with the next record: %+v", k)
-		}
-		look.set(Published{Records: []dane.Record{first.InUse}}, nil)
-		if k = step(); !k.UseAfter.IsZero() {
-			t.Errorf("after the next record disappeared: %+v", k)
-		}
-		both.TTL = 3 * time.Hour
-		look.set(both, nil)
-		if k = step(); k.TTL != 3*time.Hour || time.Until(k.UseAfter) < 5*time.Hour {
-			t.Errorf("with a longer lifetime in the DNS: %+v", k)
-		}
-		look.set(Published{}, nil)
-		if k = step(); k.InUse.String() != first.InUse.String() || time.Until(k.UseAfter) < 2*time.Hour {
-			t.Errorf("after all records disappeared: %+v", k)
-		}
-		both.TTL = time.Minute // the remaining lifetime in a cache
-		look.set(both, nil)
-		if k = step(); k.InUse.String() != first.InUse.String() || time.Until(k.UseAfter) < 5*time.Hour {
-			t.Errorf("after the records came back: %+v", k)
-		}
-		err = m.changeNext(ctx, mailHost, func(k *nextKey) error { // as if two lifetimes had passed
-			k.SeenSince = k.SeenSince.Add(-6 * time.Hour)
-			return m.storeNext(ctx, mailHost, k)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		k = step()
+		waitForRecord(t, m, look, first)
+		m.manageKeys(ctx)
+		k := keyOf(t, m)
 		if k.InUse.String() != first.Next.String() || !k.ChangeAsked.IsZero() || k.Next.String() == first.Next.String() {
 			t.Errorf("after the change: %+v", k)
 		}
@@ -165,6 +120,60 @@ func TestKeysOfMailHosts(t *testing.T) {
 			})
 		}
 	})
+}
+
+// waitForRecord starts a change of a key, and checks that it waits until the record of the next key was published for two
+// of its lifetimes. In the end, it has waited for long enough.
+func waitForRecord(t *testing.T, m *member, look *tlsaRecords, first MailKey) {
+	t.Helper()
+	ctx := t.Context()
+	if err := m.ChangeKey(ctx, mailHost, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	step := func() MailKey {
+		t.Helper()
+		m.manageKeys(ctx)
+		return keyOf(t, m)
+	}
+	look.set(Published{}, errors.New("no answer"))
+	if k := step(); k.ChangeAsked.IsZero() || !k.UseAfter.IsZero() || k.InUse.String() != first.InUse.String() {
+		t.Errorf("while the DNS is silent: %+v", k)
+	}
+	look.set(Published{Records: []dane.Record{first.InUse}}, nil)
+	if k := step(); !k.UseAfter.IsZero() {
+		t.Errorf("without the next record: %+v", k)
+	}
+	both := Published{Records: []dane.Record{first.InUse, first.Next}}
+	look.set(both, nil)
+	k := step()
+	if wait := time.Until(k.UseAfter); wait < time.Hour || wait > 3*time.Hour || k.InUse.String() != first.InUse.String() {
+		t.Errorf("with the next record: %+v", k)
+	}
+	look.set(Published{Records: []dane.Record{first.InUse}}, nil)
+	if k = step(); !k.UseAfter.IsZero() {
+		t.Errorf("after the next record disappeared: %+v", k)
+	}
+	both.TTL = 3 * time.Hour
+	look.set(both, nil)
+	if k = step(); k.TTL != 3*time.Hour || time.Until(k.UseAfter) < 5*time.Hour {
+		t.Errorf("with a longer lifetime in the DNS: %+v", k)
+	}
+	look.set(Published{}, nil)
+	if k = step(); k.InUse.String() != first.InUse.String() || time.Until(k.UseAfter) < 2*time.Hour {
+		t.Errorf("after all records disappeared: %+v", k)
+	}
+	both.TTL = time.Minute // the remaining lifetime in a cache
+	look.set(both, nil)
+	if k = step(); k.InUse.String() != first.InUse.String() || time.Until(k.UseAfter) < 5*time.Hour {
+		t.Errorf("after the records came back: %+v", k)
+	}
+	err := m.changeNext(ctx, mailHost, func(k *nextKey) error { // as if two lifetimes had passed
+		k.SeenSince = k.SeenSince.Add(-6 * time.Hour)
+		return m.storeNext(ctx, mailHost, k)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // If senders ignore the records of a host, a change of its key does not wait. A change that was cancelled is not made.

@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"iter"
 	"net/url"
 )
@@ -169,8 +170,9 @@ func (s *DomainsService) AllForwards(ctx context.Context, domainID string, param
 	}, func(item *ForwardItem) string { return item.ID })
 }
 
-// CreateForward creates a rule that forwards mail, which arrives at the domain, to an address or to a URL. An
-// address gets mail only after its owner has opened the link in a confirmation mail, which this operation sends.
+// CreateForward creates a rule that forwards mail for the domain to an address or a URL. An address gets mail only
+// after its owner has confirmed it by the link in a confirmation email, which this operation sends. The caller
+// also needs the scope receiving:read.
 //
 // A second request fails, because the rule exists, unless both have the same Idempotency-Key.
 //
@@ -178,7 +180,7 @@ func (s *DomainsService) AllForwards(ctx context.Context, domainID string, param
 //
 // Errors:
 //
-//   - 403 validation_error: The owner of the address has refused mail of this team.
+//   - 403 validation_error: The owner of the address has refused forwarded mail of this team.
 //   - 422 validation_error: The domain does not receive mail, the rule exists, the match, address or URL is not
 //     valid, or there are too many rules.
 //
@@ -218,7 +220,7 @@ func (s *DomainsService) UpdateForward(ctx context.Context, domainID, forwardID 
 	return call[Forward](ctx, s.client, o, options)
 }
 
-// DeleteForward deletes a forwarding rule. Messages that it has passed on for delivery are still delivered.
+// DeleteForward deletes a forwarding rule. Messages that it has accepted for delivery are still delivered.
 //
 // A second request fails with not_found.
 //
@@ -231,10 +233,10 @@ func (s *DomainsService) DeleteForward(ctx context.Context, domainID, forwardID 
 	return call[Gone](ctx, s.client, o, options)
 }
 
-// ResendForwardConfirmation sends another confirmation mail to the address of a rule that waits for its
-// confirmation. An address gets at most one such mail a day; a mail that comes too early is sent later.
+// ResendForwardConfirmation sends another confirmation email to the address of a rule that waits for confirmation.
+// An address gets at most one such email a day. If the last one is too recent, the next one is sent later.
 //
-// A second request sends no further mail while one is waiting.
+// A second request sends no further email while one is waiting.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:write.
 //
@@ -249,14 +251,13 @@ func (s *DomainsService) ResendForwardConfirmation(ctx context.Context, domainID
 	return call[Forward](ctx, s.client, o, options)
 }
 
-// RotateKeys begins a rotation of the DKIM keys of a domain, and returns all keys with their records. Publish the
-// records of keys in the state next. Emails are signed with a new key after its record is seen at all name servers
-// of the domain and two lifetimes (TTL) of the record have passed. Keep the record of a retired key until it is
-// revoked, at least 7 days later. In an emergency, somebody else may have a private key: then the new keys sign as
-// soon as their records are seen, and the old ones are revoked an hour later. An emergency rotation replaces keys
-// that wait.
+// RotateKeys starts a rotation of the DKIM keys of a domain, and returns all keys with their records. Publish the
+// records of keys in the state next. A new key signs emails after all name servers of the domain have shown its
+// record for two lifetimes (TTL). Keep the record of a retired key until the key is revoked, at least 7 days
+// later. Set emergency if somebody else may have a private key. New keys then sign as soon as their records are
+// seen, and the old keys are revoked an hour later. An emergency rotation also replaces keys in the state next.
 //
-// A second request fails with resource_locked while the rotation is under way, except the first one with
+// A second request fails with resource_locked while the rotation is under way, unless it is the first one with
 // emergency.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:write.
@@ -273,8 +274,8 @@ func (s *DomainsService) RotateKeys(ctx context.Context, domainID string, in Rot
 	return call[RotateKeysResponse](ctx, s.client, o, options)
 }
 
-// GetMTASTS returns the MTA-STS policy that Postrider serves for a receiving domain, with its DNS records and what
-// the last check found. A domain without a policy has the mode off.
+// GetMTASTS returns the MTA-STS policy that Postrider serves for a receiving domain, with its DNS records and the
+// problems that the last check found. A domain without a policy has the mode off.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:read.
 //
@@ -286,8 +287,8 @@ func (s *DomainsService) GetMTASTS(ctx context.Context, domainID string,
 }
 
 // SetMTASTS sets the MTA-STS policy of a verified receiving domain. Begin with testing, and choose enforce after
-// 14 days without failures in TLS reports. The mode off withdraws the policy; it is served as a policy of mode
-// none until keep_until.
+// 14 days without failures in TLS reports. The mode off withdraws the policy. Until keep_until, Postrider serves a
+// policy with the mode none.
 //
 // A second request with the same settings starts a check of the records and changes nothing else.
 //
@@ -307,7 +308,7 @@ func (s *DomainsService) SetMTASTS(ctx context.Context, domainID string, in Doma
 }
 
 // ListReports lists the DMARC and TLS reports that other mail systems sent about the domain, newest first, with
-// what became of each. Counts are kept for 90 days, unless the operator has set another time.
+// the state of each. Counts are kept for 90 days, unless the operator has set another time.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:read.
 //
@@ -330,8 +331,8 @@ func (s *DomainsService) AllReports(ctx context.Context, domainID string, params
 	}, func(item *Report) string { return item.ID })
 }
 
-// DMARCReports adds up what DMARC reports say: messages by day, source and reporter, who else sends as the domain,
-// and whether it may take the next step of its policy. Only reports whose reporter is authenticated count.
+// DMARCReports summarizes the DMARC reports about a domain: messages by day, source and reporter, unknown sources,
+// and whether a stricter policy is safe. Only reports of authenticated reporters count.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:read.
 //
@@ -348,9 +349,9 @@ func (s *DomainsService) DMARCReports(ctx context.Context, domainID string, para
 
 // DomainsDMARCReportsParams are the parameters of [DomainsService.DMARCReports]. Zero values are left out.
 type DomainsDMARCReportsParams struct {
-	// The first day (UTC). Without it, 14 days before the last one. A view has at most 31 days.
+	// The first day (UTC). Default: 14 days before the last one. At most 31 days are allowed.
 	StartDate string
-	// The last day (UTC), which is included. Without it, today.
+	// The last day (UTC), which is included. Default: today.
 	EndDate string
 }
 
@@ -361,8 +362,8 @@ func (p DomainsDMARCReportsParams) values() url.Values {
 	return url.Values(q)
 }
 
-// TLSReports adds up what TLS reports say: sessions by day, and failures by mail host, type and sender, each with
-// what to do.
+// TLSReports summarizes the TLS reports about a domain: sessions by day, and failures by mail host, type and
+// reporter, each with advice.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:read.
 //
@@ -379,9 +380,9 @@ func (s *DomainsService) TLSReports(ctx context.Context, domainID string, params
 
 // DomainsTLSReportsParams are the parameters of [DomainsService.TLSReports]. Zero values are left out.
 type DomainsTLSReportsParams struct {
-	// The first day (UTC). Without it, 14 days before the last one. A view has at most 31 days.
+	// The first day (UTC). Default: 14 days before the last one. At most 31 days are allowed.
 	StartDate string
-	// The last day (UTC), which is included. Without it, today.
+	// The last day (UTC), which is included. Default: today.
 	EndDate string
 }
 
@@ -392,9 +393,28 @@ func (p DomainsTLSReportsParams) values() url.Values {
 	return url.Values(q)
 }
 
-// GetSetup returns how the owner of a domain puts its records into the DNS: the set-ups that can be chosen, the
-// records of the chosen one with what was found instead, the DKIM keys with their records, advised records, and
-// mistakes in the DNS.
+// ReportFile downloads the file of a received report, as it came: gzip, ZIP, XML or JSON. Files are kept for 30
+// days. The field has_file of the list says whether a report has one.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:read.
+//
+// Errors:
+//
+//   - 404 not_found: There is no such report, or its file is not kept.
+//
+// The caller must close the file.
+//
+// GET /domains/{domain_id}/reports/{received_report_id}/file
+func (s *DomainsService) ReportFile(ctx context.Context, domainID, receivedReportID string,
+	options ...RequestOption) (io.ReadCloser, error) {
+	o := operation{method: "GET", path: "/domains/{domain_id}/reports/{received_report_id}/file", args: []string{domainID, receivedReportID}}
+	o.accept = "*/*"
+	return download(ctx, s.client, o, options)
+}
+
+// GetSetup returns how the owner of a domain publishes its DNS records. The response has the set-ups that can be
+// chosen, the records of the chosen one with the values that were found, the DKIM keys, advised records, and
+// problems with the records.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:read.
 //
@@ -408,8 +428,8 @@ func (s *DomainsService) GetSetup(ctx context.Context, domainID string, options 
 	return call[Setup](ctx, s.client, o, options)
 }
 
-// ChangeSetup changes the set-up of a domain and starts checking the records of the new one. The domain works with
-// its former set-up as long as the records of that one are found.
+// ChangeSetup changes the set-up of a domain and starts checking the records of the new one. The domain also works
+// with its previous set-up as long as the records of that set-up are found.
 //
 // A second request with the same set-up changes nothing.
 //
@@ -621,17 +641,17 @@ type ForwardItem struct {
 	// The state of the rule. It forwards mail if it is active or failing; failing means that no message has succeeded
 	// since a permanent failure. One of: waiting_for_confirmation, refused, active, failing, disabled.
 	State string `json:"state"`
-	// How many messages it has forwarded.
+	// How many messages the rule has forwarded.
 	Forwarded int `json:"forwarded"`
 	// How many messages bounced, were reported as spam, or could not be posted.
 	Failed int `json:"failed"`
-	// How many messages were not forwarded on purpose, such as spam or mail that goes in a circle.
+	// How many messages were deliberately not forwarded, such as spam or messages in a mail loop.
 	Stopped int `json:"stopped"`
 	// Why the last message failed or was stopped; null if none was.
 	LastReason *string `json:"last_reason"`
 	// When the last message failed or was stopped; null if none was.
 	LastReasonAt Time `json:"last_reason_at"`
-	// When the owner of the address was last asked for confirmation; null if no mail was sent yet.
+	// When the last confirmation email was sent to the address; null if none was sent yet.
 	AskedAt Time `json:"asked_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -643,7 +663,7 @@ type CreateForward struct {
 	Match string `json:"match"`
 	// The address to which mail is forwarded. Give either address or url.
 	Address string `json:"address,omitzero"`
-	// The https URL to which the payload of email.received is posted. Give either url or address.
+	// The https URL to which the payload of the event email.received is posted. Give either url or address.
 	URL string `json:"url,omitzero"`
 }
 
@@ -666,17 +686,17 @@ type Forward struct {
 	// The state of the rule. It forwards mail if it is active or failing; failing means that no message has succeeded
 	// since a permanent failure. One of: waiting_for_confirmation, refused, active, failing, disabled.
 	State string `json:"state"`
-	// How many messages it has forwarded.
+	// How many messages the rule has forwarded.
 	Forwarded int `json:"forwarded"`
 	// How many messages bounced, were reported as spam, or could not be posted.
 	Failed int `json:"failed"`
-	// How many messages were not forwarded on purpose, such as spam or mail that goes in a circle.
+	// How many messages were deliberately not forwarded, such as spam or messages in a mail loop.
 	Stopped int `json:"stopped"`
 	// Why the last message failed or was stopped; null if none was.
 	LastReason *string `json:"last_reason"`
 	// When the last message failed or was stopped; null if none was.
 	LastReasonAt Time `json:"last_reason_at"`
-	// When the owner of the address was last asked for confirmation; null if no mail was sent yet.
+	// When the last confirmation email was sent to the address; null if none was sent yet.
 	AskedAt Time `json:"asked_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -684,7 +704,7 @@ type Forward struct {
 
 // UpdateForward is the request of [DomainsService.UpdateForward].
 type UpdateForward struct {
-	// Whether the rule forwards mail. Switching it on forgets its failures.
+	// Whether the rule is switched on. Switching it on resets its failures.
 	Enabled Field[bool] `json:"enabled,omitzero"`
 	// The part of the address before the @, or * for all.
 	Match Field[string] `json:"match,omitzero"`
@@ -692,7 +712,8 @@ type UpdateForward struct {
 
 // RotateKeys is the request of [DomainsService.RotateKeys].
 type RotateKeys struct {
-	// Somebody else may have a private key of the domain: replace and revoke the keys as soon as possible.
+	// Whether somebody else may have a private key of the domain. The keys are then replaced and revoked as soon as
+	// possible.
 	Emergency bool `json:"emergency,omitzero"`
 }
 
@@ -702,17 +723,17 @@ type RotateKeysResponse struct {
 	Object string `json:"object"`
 	// The ID of the domain.
 	ID string `json:"id"`
-	// The DKIM keys of the domain: those that sign, and those of rotations.
+	// The DKIM keys of the domain, including those of rotations.
 	Keys []DkimKey `json:"keys"`
 }
 
 // DkimKey is part of other types.
 type DkimKey struct {
-	// The selector, which signatures name.
+	// The DKIM selector.
 	Selector string `json:"selector"`
 	// The algorithm of signatures. One of: rsa-sha256, ed25519-sha256.
 	Algorithm string `json:"algorithm"`
-	// next: publish the record; the key does not sign yet. signing: the key signs. retired: the key signs no more;
+	// next: the key does not sign yet; publish the record. signing: the key signs. retired: the key no longer signs;
 	// keep the record. revoked: delete the record, or replace its value. One of: next, signing, retired, revoked.
 	State string `json:"state"`
 	// The full name of the TXT record.
@@ -723,11 +744,11 @@ type DkimKey struct {
 	Emergency bool `json:"emergency"`
 	// When the state began; null if that is unknown.
 	Since Time `json:"since"`
-	// For a key in the state next, since when all name servers show its record; null if they do not.
+	// Since when all name servers have shown the record of a key in the state next; null if they do not.
 	SeenAt Time `json:"seen_at"`
-	// About when the state ends; null if that is unknown.
+	// The approximate end of the state; null if that is unknown.
 	Until Time `json:"until"`
-	// The next step for you if you publish the records yourself; empty if you need not do anything.
+	// What to do next if you publish the records yourself; empty if nothing is to be done.
 	Advice string `json:"advice"`
 }
 
@@ -741,14 +762,15 @@ type DomainPolicy struct {
 	Domain string `json:"domain"`
 	// The mode that was chosen. One of: off, testing, enforce.
 	Mode string `json:"mode"`
-	// The status pending means that the records were not found yet, and ending that the policy is withdrawn but still
-	// served, as one of mode none. One of: off, pending, working, failing, ending.
+	// pending: the records were not found yet. working: senders can use the policy. failing: the last check found
+	// problems. ending: the policy is withdrawn, but still served with the mode none. One of: off, pending, working,
+	// failing, ending.
 	Status string `json:"status"`
 	// How long senders may keep the policy, in seconds.
 	MaxAge *int `json:"max_age"`
 	// The id that the TXT record should have.
 	PolicyID *string `json:"policy_id"`
-	// The text that is served.
+	// The text of the policy, as it is served.
 	Policy *string `json:"policy"`
 	// The mail hosts that the policy lists.
 	Hosts []DomainPolicyHost `json:"hosts"`
@@ -758,9 +780,10 @@ type DomainPolicy struct {
 	Problems []DomainPolicyProblem `json:"problems"`
 	// When the records and the hosts were last checked; null before the first check.
 	CheckedAt Time `json:"checked_at"`
-	// Since when the policy is tested; null if it is not.
+	// Since when the mode has been testing; null in other modes.
 	TestingSince Time `json:"testing_since"`
-	// Keep the records until then after the policy was withdrawn, because senders may have a copy of it.
+	// Until when the records must stay after the policy was withdrawn, because senders may have copies of it; null in
+	// other modes.
 	KeepUntil Time `json:"keep_until"`
 	// Why the mode enforce would be refused; null if it would be accepted.
 	EnforceBlockedReason *string `json:"enforce_blocked_reason"`
@@ -772,9 +795,9 @@ type DomainPolicy struct {
 type DomainPolicyHost struct {
 	// The name of the mail host.
 	Host string `json:"host"`
-	// Why the policy lists the host. The value installation means that it receives mail for this installation, mx
-	// that the MX records lead to it, named that the team has named it, and earlier that the MX records led to it
-	// until recently. One of: installation, mx, named, earlier.
+	// Why the policy lists the host. installation: the host receives mail for this installation. mx: the MX records
+	// name it. named: the team has named it. earlier: the MX records named it until recently. One of: installation,
+	// mx, named, earlier.
 	Source string `json:"source"`
 }
 
@@ -799,13 +822,14 @@ type DomainPolicyRecord struct {
 
 // DomainPolicyRequest is the request of [DomainsService.SetMTASTS].
 type DomainPolicyRequest struct {
-	// testing asks senders to deliver and to report failures. enforce forbids them to deliver to hosts that they
-	// cannot verify. off withdraws the policy. One of: off, testing, enforce.
+	// testing: senders deliver in any case, and report failures. enforce: senders do not deliver to hosts that they
+	// cannot verify. off: the policy is withdrawn. One of: off, testing, enforce.
 	Mode string `json:"mode"`
-	// Mail hosts that the policy lists before the MX records lead to them. If absent, they stay as they are.
+	// Mail hosts that the policy lists before the MX records name them. If absent, the list stays as it is. An empty
+	// list removes all.
 	Hosts []string `json:"hosts,omitzero"`
-	// How long senders may keep the policy, in seconds: 86400 to 31557600 in the mode testing, where the default is
-	// 86400, and 604800 to 31557600 in the mode enforce, where the default is 604800.
+	// How long senders may keep the policy, in seconds. The mode testing allows 86400 (the default) to 31557600, and
+	// the mode enforce 604800 (the default) to 31557600.
 	MaxAge int `json:"max_age,omitzero"`
 }
 
@@ -815,9 +839,9 @@ type Report struct {
 	ID string `json:"id"`
 	// Null if the message had no report. One of: dmarc, tls.
 	Kind *string `json:"kind"`
-	// Only counted reports change the views. overlapping: another report of the reporter covers a part of the same
-	// time. discarded: the report contradicts itself, or is about another domain. One of: counted, overlapping,
-	// unreadable, discarded.
+	// Only counted reports are included in the totals. overlapping: another report of the reporter covers part of the
+	// same period. unreadable: the report has an error or is too large. discarded: the report contradicts itself, or
+	// is about another domain. One of: counted, overlapping, unreadable, discarded.
 	State string `json:"state"`
 	// Why the report does not count, or why a report of an authenticated sender proves nothing.
 	Reason *string `json:"reason"`
@@ -825,26 +849,28 @@ type Report struct {
 	Proven bool `json:"proven"`
 	// The domain of the sender.
 	Reporter *string `json:"reporter"`
-	// The reporter's name, as the report says.
+	// The reporter's name in the report.
 	Organization *string `json:"organization"`
-	// The ID that the reporter gave the report.
+	// The reporter's ID of the report.
 	ReportID *string `json:"report_id"`
 	// The domain that the report is about.
 	PolicyDomain *string `json:"policy_domain"`
-	// The start of the time that the report covers.
+	// The start of the period that the report covers.
 	Begin Time `json:"begin"`
-	// The end of the time that the report covers.
+	// The end of the period that the report covers.
 	End Time `json:"end"`
-	// Messages of a DMARC report, or sessions of a TLS report.
+	// The number of messages in a DMARC report, or of sessions in a TLS report.
 	Total int `json:"total"`
-	// Messages that passed neither DKIM nor SPF for the domain, or sessions that failed.
+	// The number of messages that passed neither DKIM nor SPF for the domain, or of failed sessions.
 	Failed int `json:"failed"`
-	// Rows in the report.
+	// The number of rows in the report.
 	Rows int `json:"rows"`
-	// How many times the report came again.
+	// How many further times the report was received.
 	Repeats int `json:"repeats"`
-	// Bytes of the file.
+	// The size of the file in bytes.
 	Size int `json:"size"`
+	// Whether the file is kept and can be downloaded.
+	HasFile bool `json:"has_file"`
 	// When the report was received.
 	CreatedAt Time `json:"created_at"`
 }
@@ -855,13 +881,13 @@ type DmarcView struct {
 	Object string `json:"object"`
 	// The ID of the domain.
 	DomainID string `json:"domain_id"`
-	// The address for reports, which belongs into the tag rua of the DMARC record.
+	// The address for reports. Add it to the tag rua of the DMARC record.
 	Address string `json:"address"`
 	// The first day.
 	StartDate string `json:"start_date"`
 	// The last day, which is included.
 	EndDate string `json:"end_date"`
-	// Messages of the days.
+	// All messages of the period.
 	Messages int `json:"messages"`
 	// Messages that passed DMARC.
 	Passed int `json:"passed"`
@@ -869,17 +895,17 @@ type DmarcView struct {
 	Days []DmarcDay `json:"days"`
 	// The 200 largest sources.
 	Sources []Source `json:"sources"`
-	// How many sources are left out of sources.
+	// The number of further sources, which the field sources leaves out.
 	MoreSources int `json:"more_sources"`
 	// The mail systems that sent the reports.
 	Reporters []Reporter `json:"reporters"`
-	// Unknown sources that send as the domain.
+	// The unknown sources that send as the domain.
 	Others []Source `json:"others"`
 	// The mistakes that the reports show, each with advice.
 	Findings []Finding `json:"findings"`
 	// The counts of reports whose reporter is not authenticated. No other field includes them.
 	Unproven Unproven `json:"unproven"`
-	// Whether DNS did not answer, so that sources may be shown as unknown.
+	// Whether a DNS look-up failed, so that known sources may appear as unknown.
 	Incomplete bool `json:"incomplete"`
 	// Whether the domain may take the next step of its policy. It is always about the last 14 full days, and about
 	// the reports of well-known reporters if there are any.
@@ -894,18 +920,18 @@ type DmarcDay struct {
 	Passed int `json:"passed"`
 	// Messages that failed DMARC.
 	Failed int `json:"failed"`
-	// All messages by the class of their source.
+	// The number of messages by the class of their source.
 	Classes map[string]int `json:"classes"`
 }
 
 // Finding is part of other types.
 type Finding struct {
-	// own_signature, old_selector, missing_in_spf, unaligned, impostor or forwarder. In the view of TLS reports, a
-	// result type of RFC 8460, or unspecified.
+	// The kind of finding. For DMARC reports: own_signature, old_selector, missing_in_spf, unaligned, impostor or
+	// forwarder. For TLS reports: a result type of RFC 8460, or unspecified.
 	Kind string `json:"kind"`
 	// An IP address, the name of a provider, or a mail host.
 	Source *string `json:"source"`
-	// The DKIM selector, if the finding is about one.
+	// The DKIM selector; null if the finding is not about one.
 	Selector *string `json:"selector"`
 	// Messages or sessions.
 	Total int `json:"total"`
@@ -918,9 +944,9 @@ type Finding struct {
 // Source is part of other types.
 type Source struct {
 	// ours: an address of this installation. provider: in an include of the domain's SPF record. listed: in the SPF
-	// record itself. unlisted: signs with a key of the domain, but is not in the SPF record. forwarded: a valid
-	// signature of a known source, from another address. rest: sources whose details were not kept. One of: ours,
-	// provider, listed, unlisted, forwarded, unknown, rest.
+	// record itself. unlisted: a source that signs with a key of the domain, but is not in the SPF record. forwarded:
+	// mail with a valid signature of a known source, from another address. unknown: all others. rest: sources whose
+	// details were not kept. One of: ours, provider, listed, unlisted, forwarded, unknown, rest.
 	Class string `json:"class"`
 	// An IP address, or the name of a provider.
 	Name *string `json:"name"`
@@ -932,7 +958,7 @@ type Source struct {
 	DKIMPassed int `json:"dkim_passed"`
 	// Messages that passed SPF for the domain.
 	SPFPassed int `json:"spf_passed"`
-	// Messages that receivers put into quarantine, such as a spam folder.
+	// Messages that receivers quarantined, for example in a spam folder.
 	Quarantined int `json:"quarantined"`
 	// Messages that receivers refused.
 	Rejected int `json:"rejected"`
@@ -940,7 +966,7 @@ type Source struct {
 
 // Readiness is part of other types.
 type Readiness struct {
-	// Whether the domain may take the next step.
+	// Whether the domain is ready for the next stricter policy.
 	Ready bool `json:"ready"`
 	// Why the domain is not ready.
 	Reasons []string `json:"reasons"`
@@ -955,7 +981,7 @@ type Readiness struct {
 	// Days since the first report, at most 14. If no reporter is well-known, the first report of a second reporter
 	// counts.
 	Days int `json:"days"`
-	// Messages of the days.
+	// All messages of these days.
 	Messages int `json:"messages"`
 	// Messages from known sources.
 	Known int `json:"known"`
@@ -991,7 +1017,7 @@ type TlsView struct {
 	Object string `json:"object"`
 	// The ID of the domain.
 	DomainID string `json:"domain_id"`
-	// The address for reports, which belongs into the tag rua of the record at _smtp._tls.
+	// The address for reports. Add it to the tag rua of the TXT record at _smtp._tls.
 	Address string `json:"address"`
 	// The first day.
 	StartDate string `json:"start_date"`
@@ -1005,7 +1031,7 @@ type TlsView struct {
 	Days []TlsDay `json:"days"`
 	// The 200 most frequent failures.
 	Failures []TlsFailure `json:"failures"`
-	// How many kinds of failures are left out of failures.
+	// The number of further kinds of failures, which the field failures leaves out.
 	MoreFailures int `json:"more_failures"`
 	// The mail systems that sent the reports.
 	Reporters []TlsReporter `json:"reporters"`
@@ -1034,7 +1060,7 @@ type TlsFailure struct {
 	// The kind of policy that the sender applied; null if the reports do not name it. One of: tlsa, sts,
 	// no-policy-found.
 	Policy *string `json:"policy"`
-	// The sender that failed.
+	// The mail system that reported the failure.
 	Reporter *string `json:"reporter"`
 	// Sessions that failed in this way.
 	Sessions int `json:"sessions"`
@@ -1062,9 +1088,9 @@ type Setup struct {
 	Name string `json:"name"`
 	// The chosen set-up. One of: records, cname, delegation.
 	Setup string `json:"setup"`
-	// The set-up before, while its records are still found. The domain also works with them.
+	// The previous set-up, as long as its records are found. The domain also works with these records.
 	FormerSetup *string `json:"former_setup"`
-	// The status of the domain. It counts the records of the chosen set-up. One of: not_started, pending, verified,
+	// The status of the domain, based on the records of the chosen set-up. One of: not_started, pending, verified,
 	// failed, partially_verified, partially_failed.
 	Status string `json:"status"`
 	// The set-ups, and whether each can be chosen.
@@ -1073,13 +1099,13 @@ type Setup struct {
 	Records []SetupRecord `json:"records"`
 	// The records of former_setup that the chosen set-up does not have.
 	FormerRecords []SetupRecord `json:"former_records"`
-	// The DKIM keys of the domain: those that sign, and those of rotations.
+	// The DKIM keys of the domain, including those of rotations.
 	Keys []DkimKey `json:"keys"`
-	// Records that the domain can do without. They do not count in status.
+	// Optional records. They do not affect status.
 	Advised []SetupAdvised `json:"advised"`
 	// Null if the DNS was not examined.
 	Provider SetupProvider `json:"provider"`
-	// Mistakes in the DNS of the domain.
+	// Problems with the DNS records of the domain.
 	Problems []SetupProblem `json:"problems"`
 }
 
@@ -1093,9 +1119,9 @@ type SetupAdvised struct {
 	Type string `json:"type"`
 	// The value of the record.
 	Value string `json:"value"`
-	// What the record is good for.
+	// The benefit of the record.
 	Why string `json:"why"`
-	// missing: there is no such record. different: the name has another record of this kind. One of: not_started,
+	// missing: the name has no such record. different: the name has another record of this kind. One of: not_started,
 	// verified, missing, different.
 	Status string `json:"status"`
 	// The values that the last look-up found instead of the wanted one.
@@ -1128,15 +1154,15 @@ type SetupRecord struct {
 
 // SetupProblem is part of other types.
 type SetupProblem struct {
-	// The kind of mistake, such as name_doubled. New kinds may be added.
+	// The kind of problem, such as name_doubled. New kinds may be added.
 	Code string `json:"code"`
-	// The name at which the mistake is.
+	// The name with the problem.
 	FullName string `json:"full_name"`
 	// The type of the record.
 	Type string `json:"type"`
-	// The values there.
+	// The values that were found at the name.
 	Found []string `json:"found"`
-	// A sentence about the mistake, and advice.
+	// A description of the problem, with advice.
 	Text string `json:"text"`
 }
 
@@ -1146,11 +1172,11 @@ type SetupProvider struct {
 	Name *string `json:"name"`
 	// The provider's page with the records of the domain.
 	Link *string `json:"link"`
-	// A page at which the provider installs the records by itself.
+	// A page on which the provider can add the records automatically (Domain Connect).
 	ApplyLink *string `json:"apply_link"`
-	// What to know about the form of the provider.
+	// Notes about the provider's form.
 	Notes []string `json:"notes"`
-	// The records as they are entered in the provider's form.
+	// The records in the format of the provider's form.
 	Forms []SetupForm `json:"forms"`
 }
 
@@ -1168,7 +1194,7 @@ type SetupForm struct {
 
 // SetupField is part of other types.
 type SetupField struct {
-	// The provider's word for the field. Empty if it is not known.
+	// The label of the field in the provider's form. Empty if it is not known.
 	Label string `json:"label"`
 	// What to enter into the field.
 	Value string `json:"value"`
@@ -1178,9 +1204,9 @@ type SetupField struct {
 type SetupChoice struct {
 	// The set-up. One of: records, cname, delegation.
 	Setup string `json:"setup"`
-	// Whether the domain can be set up in this way.
+	// Whether the set-up can be chosen.
 	Available bool `json:"available"`
-	// Why the set-up cannot be chosen.
+	// Why the set-up cannot be chosen; null if it can.
 	Reason *string `json:"reason"`
 	// What to consider before choosing the set-up.
 	Warning *string `json:"warning"`
@@ -1188,7 +1214,7 @@ type SetupChoice struct {
 
 // ChangeSetup is the request of [DomainsService.ChangeSetup].
 type ChangeSetup struct {
-	// How the owner puts the records into the DNS. records: each record. cname: three CNAME records for sending.
+	// How the owner publishes the records. records: each record separately. cname: three CNAME records for sending.
 	// delegation: one set of NS records. One of: records, cname, delegation.
 	Setup string `json:"setup"`
 }

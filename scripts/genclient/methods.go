@@ -19,6 +19,7 @@ const (
 	mediaCSV    = "text/csv"
 	mediaNDJSON = "application/x-ndjson"
 	mediaEvents = "text/event-stream"
+	mediaFile   = "application/*"
 )
 
 // generate returns the generated files by name.
@@ -214,6 +215,10 @@ func (m *method) write(b *bytes.Buffer) {
 		m.comment(b, m.name, "")
 		head(m.name, "", "iter.Seq2["+m.out+", error]")
 		fmt.Fprintf(b, "%sreturn messages[%s](ctx, s.client, o, options)\n}\n\n", call, m.out)
+	case m.streams(mediaFile):
+		m.comment(b, m.name, "The caller must close the file.")
+		head(m.name, "", "(io.ReadCloser, error)")
+		fmt.Fprintf(b, "%so.accept = \"*/*\"\nreturn download(ctx, s.client, o, options)\n}\n\n", call)
 	case m.streams(mediaCSV):
 		m.comment(b, m.name, "The result is a CSV file, which the caller must close.")
 		head(m.name, "", "(io.ReadCloser, error)")

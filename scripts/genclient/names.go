@@ -29,6 +29,7 @@ var methodNames = map[string]string{
 	"GET /domains/{domain_id}/claim":                                "GetClaim",
 	"POST /domains/{domain_id}/keys/rotate":                         "RotateKeys",
 	"GET /domains/{domain_id}/reports":                              "ListReports",
+	"GET /domains/{domain_id}/reports/{received_report_id}/file":    "ReportFile",
 	"GET /domains/{domain_id}/reports/dmarc":                        "DMARCReports",
 	"GET /domains/{domain_id}/reports/tls":                          "TLSReports",
 	"POST /domains/{domain_id}/claim/verify":                        "VerifyClaim",

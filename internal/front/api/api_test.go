@@ -418,10 +418,10 @@ func (f *fixture) receive(t *testing.T, text string) string {
 // Requests have the format that fixture.do reads. A command that prepares data can take the place of a request. RECEIVE
 // delivers an email by SMTP. VERIFIED verifies a domain without DNS. SEGMENT creates a segment with the given
 // addresses. MEMBER creates a team member with an address and a role. QUOTA sets the daily and monthly quotas.
-// BROADCASTS sends the broadcasts. RUNS runs the due automation jobs. GRANT creates an OAuth grant with the given
-// scopes; its access token has the name "granted". Responses are compared byte for byte after IDs, tokens and times
-// have been replaced with names. The first ID in a file becomes <id1>, and later requests can use that name. Run the
-// test with -update to write the responses to the files, and review the diff.
+// REPORTED stores two reports about a domain. BROADCASTS sends the broadcasts. RUNS runs the due automation jobs. GRANT
+// creates an OAuth grant with the given scopes; its access token has the name "granted". Responses are compared byte
+// for byte after IDs, tokens and times have been replaced with names. The first ID in a file becomes <id1>, and later
+// requests can use that name. Run the test with -update to write the responses to the files, and review the diff.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")
@@ -526,6 +526,11 @@ func play(t *testing.T, d *db.DB, text string) (f *fixture, got string) {
 		if words, ok := strings.CutPrefix(request, "MEMBER "); ok {
 			email, role, _ := strings.Cut(strings.TrimSpace(words), " ")
 			got += n.hide(f.Member(f.Acme.TeamID, email, teams.Role(role)).ID) + "\n"
+			continue
+		}
+		if domainID, ok := strings.CutPrefix(request, "REPORTED "); ok {
+			f.reported(t, f.Acme.TeamID, strings.TrimSpace(domainID))
+			got += "stored\n"
 			continue
 		}
 		if quota, ok := strings.CutPrefix(request, "QUOTA "); ok {

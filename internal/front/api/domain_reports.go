@@ -2,6 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
+	"io"
+	"iter"
 	"time"
 
 	"github.com/postrider/postrider/internal/front/api/wire"
@@ -28,6 +31,7 @@ type reportWire struct {
 	Rows         int64         `json:"rows" doc:"The number of rows in the report."`
 	Repeats      int64         `json:"repeats" doc:"How many further times the report was received."`
 	Size         int64         `json:"size" doc:"The size of the file in bytes."`
+	HasFile      bool          `json:"has_file" doc:"Whether the file is kept and can be downloaded."`
 	CreatedAt    wire.ISOTime  `json:"created_at" doc:"When the report was received."`
 }
 
@@ -41,7 +45,7 @@ func isoOrNull(t time.Time) *wire.ISOTime {
 func reportToWire(r domainreports.Report) reportWire {
 	return reportWire{r.ID, orNull(string(r.Kind)), string(r.State), orNull(r.Reason), r.Proven, orNull(r.Reporter),
 		orNull(r.Organization), orNull(r.ReportID), orNull(r.PolicyDomain), isoOrNull(r.Begin), isoOrNull(r.End), r.Messages,
-		r.Failed, r.Rows, r.Repeats, r.Size, wire.ISOTime(r.ReceivedAt)}
+		r.Failed, r.Rows, r.Repeats, r.Size, r.HasFile, wire.ISOTime(r.ReceivedAt)}
 }
 
 type findingWire struct {
@@ -219,6 +223,45 @@ func (a *API) listDomainReports(ctx context.Context, c *wire.Call, _ wire.None) 
 	}
 	read := func(p page.Page) ([]domainreports.Report, bool, error) { return a.Services.Reports.Reports(ctx, &d, p) }
 	return wire.FullList(p, read, func(r domainreports.Report) string { return r.ID }, reportToWire)
+}
+
+// domainReportFile streams the file of a report as it was received.
+func (a *API) domainReportFile(ctx context.Context, c *wire.Call) (wire.Stream, error) {
+	domainID, err := c.ID("domain_id")
+	if err != nil {
+		return wire.Stream{}, err
+	}
+	reportID, err := c.ID("received_report_id")
+	if err != nil {
+		return wire.Stream{}, err
+	}
+	d, err := a.Services.Domains.Get(ctx, c.TeamID, domainID)
+	if err != nil {
+		return wire.Stream{}, err
+	}
+	f, err := a.Services.Reports.File(ctx, &d, reportID)
+	if err != nil {
+		return wire.Stream{}, err
+	}
+	return wire.Stream{MediaType: f.MediaType, FileName: f.Name, Parts: partsOf(f)}, nil
+}
+
+// partsOf yields a file in parts, and closes it.
+func partsOf(f io.ReadCloser) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		defer f.Close()
+		part := make([]byte, 64<<10)
+		for {
+			n, err := f.Read(part)
+			if n > 0 && !yield(part[:n], nil) || errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
 }
 
 func (a *API) dmarcReports(ctx context.Context, c *wire.Call, _ wire.None) (dmarcViewWire, error) {

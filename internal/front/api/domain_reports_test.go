@@ -26,6 +26,7 @@ func (f *fixture) reported(t testing.TB, teamID, domainID string) {
 	target, _, err := f.Reports.Find(t.Context(), local)
 	f.Must(err)
 	begin := f.DB.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
+	const iso = "2006-01-02T15:04:05.000Z"
 	row := func(ip string, n int, dkim, spf string) string {
 		return fmt.Sprintf(`<record><row><source_ip>%s</source_ip><count>%d</count><policy_evaluated><disposition>none`+
 			`</disposition><dkim>%s</dkim><spf>%s</spf></policy_evaluated></row><identifiers><header_from>%s</header_from>`+
@@ -39,7 +40,7 @@ func (f *fixture) reported(t testing.TB, teamID, domainID string) {
 		fmt.Sprintf(`{"organization-name":"Example Mail","contact-info":"a@mail.example","report-id":"815","date-range":{"start-datetime":%q,"end-datetime":%q},`+
 			`"policies":[{"policy":{"policy-type":"sts","policy-domain":%q},"summary":{"total-successful-session-count":200,`+
 			`"total-failure-session-count":12},"failure-details":[{"result-type":"certificate-expired","receiving-mx-hostname":`+
-			`"mx.%[3]s","failed-session-count":12}]}]}`, begin.Format(time.RFC3339), begin.Add(time.Hour).Format(time.RFC3339),
+			`"mx.%[3]s","failed-session-count":12}]}]}`, begin.Format(iso), begin.Add(time.Hour).Format(iso),
 			d.Name)} {
 		m := domainreports.Message{Parsed: mailparse.Parse([]byte("From: reports@mail.example\r\nContent-Type: " +
 			"application/" +
@@ -102,7 +103,27 @@ func TestDomainReports(t *testing.T) {
 		if len(list.Data) != 1 || list.HasMore || list.Data[0].Total != 135 {
 			t.Errorf("%+v", list)
 		}
-		for _, path := range []string{"", "/dmarc", "/tls"} {
+		w2 := f.do(t, "GET /domains/"+id+"/reports/"+list.Data[0].ID+"/file")
+		if h := w2.Header(); w2.Code != 200 || !strings.HasPrefix(w2.Body.String(), "<feedback>") ||
+			h.Get("Content-Type") != "application/xml" || h.Get("X-Content-Type-Options") != "nosniff" ||
+			h.Get("Content-Disposition") != `attachment; filename="report-`+list.Data[0].ID+`.xml"` {
+			t.Errorf("the file: %d %v %s", w2.Code, h, w2.Body)
+		}
+		other := f.verified("other.example").ID
+		for _, path := range []string{other + "/reports/" + list.Data[0].ID, id + "/reports/" + other} {
+			if w := f.do(t, "GET /domains/"+path+"/file"); w.Code != 404 {
+				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			}
+		}
+		f.Update(func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE received_reports SET blob_key = ''`)
+			return err
+		})
+		if w := f.do(t, "GET /domains/"+id+"/reports/"+list.Data[0].ID+"/file"); w.Code != 404 ||
+			!strings.Contains(w.Body.String(), "not kept") {
+			t.Errorf("a file that is not kept: %d %s", w.Code, w.Body)
+		}
+		for _, path := range []string{"", "/dmarc", "/tls", "/" + list.Data[0].ID + "/file"} {
 			if w := f.do(t, "GET /domains/"+id+"/reports"+path+"\nAuthorization: other"); w.Code != 404 {
 				t.Errorf("another team: %s: %d %s", path, w.Code, w.Body)
 			}

@@ -437,7 +437,10 @@ var preparations = map[string]func(x *exampleRun){
 		x.find("received_email_id", "GET /emails/receiving", "data.0.id")
 		x.find("received_attachment_id", "GET /emails/receiving", "data.0.attachments.0.id")
 	},
-	"GET /domains/{domain_id}/reports": func(x *exampleRun) { x.reported(x.t, x.Acme.TeamID, x.ids["domain_id"]) },
+	"GET /domains/{domain_id}/reports": func(x *exampleRun) {
+		x.reported(x.t, x.Acme.TeamID, x.ids["domain_id"])
+		x.find("received_report_id", "GET /domains/"+x.ids["domain_id"]+"/reports", "data.1.id")
+	},
 	"GET /webhooks/{webhook_id}/events": func(x *exampleRun) {
 		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "Thank you.")

@@ -389,6 +389,8 @@ func (a *API) routes() []route {
 			wire.Endpoint(a.rotateKeys)},
 		{get, "/domains/{domain_id}/reports", teams.DomainsRead, 200, "Domains", "List received reports about a domain",
 			paging, wire.Endpoint(a.listDomainReports)},
+		{get, "/domains/{domain_id}/reports/{received_report_id}/file", teams.DomainsRead, 200, "Domains",
+			"Download the file of a received report", nil, wire.Streaming[string](a.domainReportFile, wire.MediaFile)},
 		{get, "/domains/{domain_id}/reports/dmarc", teams.DomainsRead, 200, "Domains",
 			"Retrieve the DMARC reports about a domain", []string{"start_date", "end_date"},
 			wire.Endpoint(a.dmarcReports)},

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -107,6 +108,33 @@ func (c *call) domainReports() error {
 	data.fill()
 	return c.show(http.StatusOK, domainReportsPage, data, web.Crumbs("Domains", "/app/domains", d.Name,
 		"/app/domains/"+d.ID, "Reports"))
+}
+
+// domainReportFile responds with the file of a report, which a browser must save.
+func (c *call) domainReportFile() error {
+	d, err := c.Domains.Get(c.ctx(), c.team.TeamID, c.id())
+	if err != nil {
+		return err
+	}
+	f, err := c.Reports.File(c.ctx(), &d, validID(c.r.PathValue("report")))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	release, err := c.ReserveMemory(c.ctx(), c.team.TeamID, f.Size)
+	if err != nil {
+		return err
+	}
+	defer release()
+	content, err := io.ReadAll(f)
+	if err != nil {
+		return fmt.Errorf("read the file of a report: %w", err)
+	}
+	h := c.w.Header()
+	web.FileHeaders(h)
+	h.Set("Content-Type", f.MediaType)
+	h.Set("Content-Disposition", `attachment; filename="`+f.Name+`"`)
+	return c.write(content)
 }
 
 // fill prepares the chart and the table of sources.

@@ -44,6 +44,10 @@ func TestDomainReports(t *testing.T) {
 		if strings.Contains(page, "<script>alert") || strings.Contains(page, "<b>&lt;script") {
 			t.Error("a text of a report is not escaped")
 		}
+		_, rest, _ := strings.Cut(page, `href="`+at+"/")
+		file, _, _ := strings.Cut(rest, `"`)
+		v.shows(at+"/"+file, 200, "<feedback>")
+		b.visitorOf(b.other.TeamID, teams.Admin).shows(at+"/"+file, 404)
 		v.shows(at+"?after="+d.ID, 200, "This is the end of the list.")
 		v.shows(at+"?after=nonsense", 404)
 		v.shows("/app/domains/"+d.ID, 200, at)

@@ -62,6 +62,7 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /app/domains/{id}", scope: teams.DomainsRead, serve: (*call).domain},
 		{pattern: "GET /app/domains/{id}/settings", scope: teams.DomainsRead, serve: (*call).domainSettings},
 		{pattern: "GET /app/domains/{id}/reports", scope: teams.DomainsRead, serve: (*call).domainReports},
+		{pattern: "GET /app/domains/{id}/reports/{report}/file", scope: teams.DomainsRead, serve: (*call).domainReportFile},
 		{pattern: "POST /app/domains/{id}/settings", scope: teams.DomainsWrite, action: "domain.updated",
 			serve: (*call).saveDomain},
 		{pattern: "POST /app/domains/{id}/mta-sts", scope: teams.DomainsWrite, action: "domain.mta_sts_updated",

@@ -23,6 +23,7 @@ const (
 	MediaCSV    = "text/csv"
 	MediaNDJSON = "application/x-ndjson"
 	MediaEvents = "text/event-stream"
+	MediaFile   = "application/*" // a file whose type the response says
 )
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
@@ -110,7 +111,7 @@ func (s *Server) describe(schemas huma.Registry, o *Operation) *huma.Operation {
 			response = map[string]*huma.MediaType{}
 		}
 		response[media] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-		if media != MediaCSV {
+		if media != MediaCSV && media != MediaFile {
 			response[media] = content(o.out)[MediaJSON]
 		}
 	}

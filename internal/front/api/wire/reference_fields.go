@@ -15,7 +15,7 @@ import (
 const depthMax = 6
 
 // mediaNames has the names of response formats besides JSON.
-var mediaNames = map[string]string{MediaCSV: "CSV file", MediaNDJSON: "lines of JSON objects",
+var mediaNames = map[string]string{MediaCSV: "CSV file", MediaNDJSON: "lines of JSON objects", MediaFile: "file",
 	MediaEvents: "stream of server-sent events", mediaForm: "form with a file"}
 
 // content returns the type and the fields of a request or response body.
@@ -29,7 +29,7 @@ func content(r huma.Registry, media map[string]*huma.MediaType) (string, []Refer
 		} else {
 			names = append(names, cmp.Or(mediaNames[m], m))
 		}
-		if resolved := resolve(r, s); m != MediaCSV && resolved != nil {
+		if resolved := resolve(r, s); m != MediaCSV && m != MediaFile && resolved != nil {
 			of = s
 		}
 	}

@@ -99,7 +99,7 @@ func Check(f Facts) []Finding {
 	var all []Finding
 	for _, check := range []func(*Facts) []Finding{checkHost, checkSource, checkOutside, checkInbound, checkPort25In,
 		checkSubmission, checkMailHosts, checkTLSA, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkReports,
-		checkNameServers, checkNotices, checkDomains,
+		checkNameServers, checkNotices, checkDomains, checkPolicies,
 		checkWeb, checkRequests, checkDestinations, checkClock, checkDisks, checkBlobs, checkDatabase, checkKey,
 		checkSecretFiles, checkBackup, checkLists} {
 		all = append(all, check(&f)...)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
 )
 
 // Notices is about the sender of notices.
@@ -32,6 +33,7 @@ type Domain struct {
 	Records []domains.Record
 	Late    bool // there was no time to look the domain up
 	DMARC   DMARC
+	Policy  *servedpolicies.Examined // the MTA-STS policy that is served; nil for none
 }
 
 func checkNotices(f *Facts) []Finding {

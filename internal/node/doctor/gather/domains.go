@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/node/doctor"
 	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/servedpolicies"
 )
 
 // domains looks up the records of the teams' domains, and the domain of notice_from first.
@@ -66,6 +67,8 @@ func (c *collector) domain(ctx context.Context, d *domains.Domain, names *teamNa
 	if d.Sending {
 		x.DMARC = c.policy(ctx, d.Name)
 	}
+	// An error of the database has findings of its own.
+	x.Policy, _ = servedpolicies.Examine(ctx, c.DB.Reader, d)
 	x.Late = ctx.Err() != nil
 	return x
 }

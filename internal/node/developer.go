@@ -63,7 +63,7 @@ func (n *Node) newPages() error {
 	board, err := dashboard.New(dashboard.Deps{Site: n.site, Members: n.Members, Teams: n.Teams, Emails: n.Emails,
 		Domains: n.Domains, Reports: n.Reports, ServedPolicies: n.ServedPolicies, Live: n.EventStream,
 		Explain: n.Explanations.Explain, Now: n.DB.Now,
-		PublicURL: n.Config.PublicURL, Submission: n.submissionPorts, Webhooks: n.Webhooks,
+		PublicURL: n.Config.PublicURL, Submission: n.submissionPorts, MailHosts: n.mailHosts, Webhooks: n.Webhooks,
 		Suppressions: n.Suppressions, Forwards: n.Forwards, Logs: n.RequestLog,
 		Exports: n.Exports, ExportRuns: n.ExportRuns, Audit: n.Audit,
 		ScopeOf:       func(method, path string) (teams.Scope, bool) { return n.api.ScopeOf(method, path) },

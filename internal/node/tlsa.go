@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/front/dashboard"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/mail/dane"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -168,6 +169,29 @@ func (n *Node) tlsaFacts(ctx context.Context) (facts []doctor.TLSA, err error) {
 		facts = append(facts, doctor.TLSA{Host: x.Host, Zone: x.Zone, Published: len(x.Published), Problem: x.Problem})
 	}
 	return facts, err
+}
+
+// mailHostsTime limits the look-ups for a page. Later look-ups find the answers in the cache.
+const mailHostsTime = time.Second
+
+// mailHosts returns the hosts that receive mail for the settings page of the operator's team, or none for other teams.
+func (n *Node) mailHosts(ctx context.Context, teamID string) (hosts []dashboard.MailHost, err error) {
+	team, err := n.Teams.Operator(ctx, n.Config.OperatorTeam)
+	if err != nil || team.ID != teamID {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, mailHostsTime)
+	defer cancel()
+	all, err := n.MailTLSA(ctx)
+	for _, x := range all {
+		h := dashboard.MailHost{Host: x.Host, Published: len(x.Published), Problem: x.Problem,
+			Signed: x.Zone == ZoneSigned, Unsigned: x.Zone == ZoneUnsigned}
+		if x.Source != "" {
+			h.InUse, h.Next = x.InUse, x.Next
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, err
 }
 
 // checksTLSA reports whether this node compares TLSA records with its certificates.

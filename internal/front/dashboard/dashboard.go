@@ -137,6 +137,9 @@ type Deps struct {
 
 	// Submission returns the ports at which apps submit emails by SMTP. The first one works with most programs.
 	Submission func() []SubmissionPort
+
+	// MailHosts returns the hosts that receive mail with their TLSA records, or none for teams other than the operator's.
+	MailHosts func(ctx context.Context, teamID string) ([]MailHost, error)
 }
 
 // Pages serves the dashboard.

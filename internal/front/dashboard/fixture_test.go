@@ -63,12 +63,13 @@ func newBoard(t *testing.T, vars map[string]string) *board {
 		t.Fatal(err)
 	}
 	public := "http://" + l.Addr().String()
-	maps.Copy(vars, map[string]string{"public_url": public, "http_listen": "127.0.0.1:0", "roles": "api,delivery,jobs",
+	settings := map[string]string{"public_url": public, "http_listen": "127.0.0.1:0", "roles": "api,delivery,jobs",
 		"transport": "capture", "trust_domains": "true", "hostname": "mail.postrider.test", "log_level": "error",
 		"rate_limit": "1000", "allow_loopback": "true", "dns_zone": "dns.postrider.test",
 		"dns_names":     "ns1.dns.postrider.test,ns2.dns.postrider.test",
-		"dns_addresses": "ns1.dns.postrider.test=127.0.0.1,ns2.dns.postrider.test=127.0.0.2"})
-	c, err := config.Load(config.Source{Defaults: vars, Environ: func() []string { return nil }})
+		"dns_addresses": "ns1.dns.postrider.test=127.0.0.1,ns2.dns.postrider.test=127.0.0.2"}
+	maps.Copy(settings, vars)
+	c, err := config.Load(config.Source{Defaults: settings, Environ: func() []string { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ type settingsView struct {
 	Retention []retentionRow
 	Managed   string // the host at which the team receives emails, or ""
 	SMTP      []SubmissionPort
+	MailHosts []MailHost
 	Theme     string
 	Path      string
 	Keys      bool // whether single keys are shortcuts
@@ -63,6 +64,9 @@ func (c *call) settingsPage(status int, name *web.Form) error {
 		MayName: c.actor.Scopes.Has(teams.MembersWrite), MayAudit: c.actor.Scopes.Has(teams.AuditRead)}
 	if data.Rate == 0 {
 		data.Rate = c.RateLimit()
+	}
+	if data.MailHosts, err = c.mailHosts(c.ctx(), data.MayName); err != nil {
+		return err
 	}
 	if name == nil {
 		data.Name = nameForm(t.Name)

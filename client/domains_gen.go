@@ -881,7 +881,8 @@ type DmarcView struct {
 	Object string `json:"object"`
 	// The ID of the domain.
 	DomainID string `json:"domain_id"`
-	// The address for reports. Add it to the tag rua of the DMARC record.
+	// The address for reports. Add it to the tag rua of the DMARC record. The address is empty until the domain has
+	// one; domains of earlier versions get it within an hour.
 	Address string `json:"address"`
 	// The first day.
 	StartDate string `json:"start_date"`
@@ -1017,7 +1018,8 @@ type TlsView struct {
 	Object string `json:"object"`
 	// The ID of the domain.
 	DomainID string `json:"domain_id"`
-	// The address for reports. Add it to the tag rua of the TXT record at _smtp._tls.
+	// The address for reports. Add it to the tag rua of the TXT record at _smtp._tls. The address is empty until the
+	// domain has one; domains of earlier versions get it within an hour.
 	Address string `json:"address"`
 	// The first day.
 	StartDate string `json:"start_date"`

@@ -121,7 +121,7 @@ type readinessWire struct {
 type dmarcViewWire struct {
 	Object      string         `json:"object"`
 	DomainID    string         `json:"domain_id"`
-	Address     string         `json:"address" doc:"The address for reports. Add it to the tag rua of the DMARC record."`
+	Address     string         `json:"address" doc:"The address for reports. Add it to the tag rua of the DMARC record. The address is empty until the domain has one; domains of earlier versions get it within an hour."`
 	StartDate   string         `json:"start_date" doc:"The first day." format:"date"`
 	EndDate     string         `json:"end_date" doc:"The last day, which is included." format:"date"`
 	Messages    int64          `json:"messages" doc:"All messages of the period."`
@@ -161,7 +161,7 @@ type tlsReporterWire struct {
 type tlsViewWire struct {
 	Object       string            `json:"object"`
 	DomainID     string            `json:"domain_id"`
-	Address      string            `json:"address" doc:"The address for reports. Add it to the tag rua of the TXT record at _smtp._tls."`
+	Address      string            `json:"address" doc:"The address for reports. Add it to the tag rua of the TXT record at _smtp._tls. The address is empty until the domain has one; domains of earlier versions get it within an hour."`
 	StartDate    string            `json:"start_date" doc:"The first day." format:"date"`
 	EndDate      string            `json:"end_date" doc:"The last day, which is included." format:"date"`
 	Successful   int64             `json:"successful" doc:"Sessions that succeeded."`

@@ -185,6 +185,7 @@ func New(b Base, c Config, h Hooks) (*Resources, error) {
 	r.Recorder.Listen(r.Emails)
 	r.Recorder.Listen(r.Suppressions)
 	r.Recorder.Listen(r.Contacts)
+	r.Recorder.Listen(r.Reports)
 	return r, nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -50,16 +52,27 @@ func (s *Service) Find(ctx context.Context, local string) (t Target, ok bool, er
 	return targetOf(ctx, s.p.DB.Reader, local)
 }
 
-// Address returns the address for reports about a domain. The first call creates it.
+// Address returns the address for reports about a domain, or "" if the domain has none yet. Domains get their address
+// when they are created or looked up, and older ones by [Service.Sweep].
 func (s *Service) Address(ctx context.Context, d *domains.Domain) (string, error) {
 	token, err := tokenOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
-	if err == nil && token == "" {
-		token, err = s.createToken(ctx, d)
-	}
 	if err != nil {
 		return "", fmt.Errorf("address for reports about %s: %w", d.Name, err)
 	}
+	if token == "" {
+		return "", nil
+	}
 	return token + "@" + s.c.HostOf(d.Region), nil
+}
+
+// Recorded implements events.Listener: it gives new domains their addresses.
+func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	for _, e := range all {
+		if e.Type == events.DomainCreated {
+			insertToken(ctx, tx, e.TeamID, e.DomainID)
+		}
+	}
+	return nil
 }
 
 // Advised returns the records with which reports about a domain arrive: its DMARC record, and its record for TLS
@@ -116,13 +129,12 @@ func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domai
 // If ours is true, this installation's name servers answer for the domain with the stored records. A stored record then
 // stays. A record that is not stored is looked up only at the domains above.
 func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) error {
-	address, err := s.Address(ctx, d)
-	if err != nil {
-		return err
-	}
 	stored, err := recordsOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
+	if err == nil && stored.token == "" {
+		stored.token, err = s.createToken(ctx, d)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("address for reports about %s: %w", d.Name, err)
 	}
 	own := []string{"_dmarc." + d.Name, tlsrpt.RecordName(d.Name)}
 	look := func(ctx context.Context, name string) ([]string, error) {
@@ -131,7 +143,7 @@ func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) erro
 		}
 		return s.p.DNS.TXT(ctx, name)
 	}
-	now, target := stored, "mailto:"+address
+	now, target := stored, "mailto:"+stored.token+"@"+s.c.HostOf(d.Region)
 	var errs []error
 	if !ours || stored.dmarc == "" {
 		found, err := dmarc.NewWalker(look).Discover(ctx, d.Name)

@@ -146,8 +146,9 @@ func (s *Service) policyStep(ctx context.Context, d *domains.Domain, r *Readines
 		if err != nil {
 			return err
 		}
-		r.Record, r.Policy = found.Text, string(found.Policy)
-		r.Next = nextStep(adviseRecord(&found, d.Name, "mailto:"+address))
+		if r.Record, r.Policy = found.Text, string(found.Policy); address != "" {
+			r.Next = nextStep(adviseRecord(&found, d.Name, "mailto:"+address))
+		}
 	}
 	r.Ready = len(r.Reasons) == 0 && r.Next != ""
 	return nil

@@ -40,6 +40,35 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
+// Domains get their addresses when they are created, or by the sweep, and no view writes one.
+func TestViewsDoNotWrite(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		d, to := f.domain("shop.example")
+		if to == "" {
+			t.Error("a new domain has no address")
+		}
+		f.Exec(`DELETE FROM report_addresses`)
+		f.dns.TXTRecords["_dmarc.shop.example"] = []string{"v=DMARC1; p=none"}
+		v := f.dmarc(d, 20)
+		f.tls(d)
+		if address, err := f.Reports.Address(t.Context(), d); address != "" || err != nil || v.Readiness.Next != "" {
+			t.Errorf("without an address: %q, %v, %q", address, err, v.Readiness.Next)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM report_addresses`); n != 0 {
+			t.Error("a view wrote an address")
+		}
+		f.Must(f.Reports.Sweep(t.Context()))
+		if address, err := f.Reports.Address(t.Context(), d); address == "" || err != nil {
+			t.Errorf("after the sweep: %q, %v", address, err)
+		}
+		f.Exec(`DELETE FROM report_addresses`)
+		f.Must(f.Reports.LookUp(t.Context(), d, false))
+		if all, err := f.Reports.Advised(t.Context(), d); err != nil || len(all) != 2 {
+			t.Errorf("after a look-up: %+v, %v", all, err)
+		}
+	})
+}
+
 // A report counts once. A second report about the same time is listed, but not added up. Reports that prove nothing are
 // apart, and do not keep the genuine report with the same id from counting.
 func TestTrust(t *testing.T) {

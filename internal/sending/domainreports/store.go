@@ -37,13 +37,16 @@ func tokenOf(ctx context.Context, r db.Reader, teamID, domainID string) (token s
 	return token, err
 }
 
+// insertToken adds the address of a domain, unless it has one.
+func insertToken(ctx context.Context, tx *db.Tx, teamID, domainID string) {
+	tx.Queue(ctx, `INSERT INTO report_addresses (domain_id, team_id, token, noticed_at, dmarc)
+		VALUES ($1, $2, $3, 0, '') ON CONFLICT (domain_id) DO NOTHING`, db.ID(domainID), db.ID(teamID), newToken())
+}
+
+// createToken returns the token of a domain, which it creates if needed.
 func (s *Service) createToken(ctx context.Context, d *domains.Domain) (token string, err error) {
 	err = s.p.DB.Update(db.WithoutAddition(ctx), func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO report_addresses (domain_id, team_id, token, noticed_at, dmarc)
-			VALUES ($1, $2, $3, 0, '') ON CONFLICT (domain_id) DO NOTHING`, db.ID(d.ID), db.ID(d.TeamID), newToken())
-		if err != nil {
-			return err
-		}
+		insertToken(ctx, tx, d.TeamID, d.ID)
 		token, err = tokenOf(ctx, tx.Reader, d.TeamID, d.ID)
 		return err
 	})

@@ -20,7 +20,7 @@ const (
 // addressed is a domain with an address for reports.
 type addressed struct {
 	domainID, teamID string
-	gone             bool // whether the domain was deleted
+	gone             bool // whether the domain or the address is missing
 }
 
 func scanAddressed(r db.Row) (a addressed, err error) {
@@ -30,10 +30,39 @@ func scanAddressed(r db.Row) (a addressed, err error) {
 	return a, err
 }
 
-// Sweep deletes files after 30 days, counts after the retention time, and everything about deleted domains. The
-// scheduler calls it periodically. It covers all teams.
+// addMissing gives addresses to domains that have none, which an earlier version created.
+func (s *Service) addMissing(ctx context.Context) error {
+	for after := ""; ; {
+		rows, err := s.p.DB.Query(ctx, `SELECT d.id, d.team_id, CASE WHEN a.domain_id IS NULL THEN 1 ELSE 0 END
+			FROM domains d LEFT JOIN report_addresses a ON a.domain_id = d.id WHERE d.id > $1 ORDER BY d.id LIMIT $2`,
+			db.OrNoID(after), sweepPage)
+		some, err := db.Collect(rows, err, scanAddressed)
+		if err != nil {
+			return fmt.Errorf("list domains without an address for reports: %w", err)
+		}
+		missing := slices.DeleteFunc(slices.Clone(some), func(a addressed) bool { return !a.gone })
+		if len(missing) > 0 {
+			err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
+				for _, a := range missing {
+					insertToken(ctx, tx, a.teamID, a.domainID)
+				}
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("add addresses for reports: %w", err)
+			}
+		}
+		if len(some) < sweepPage {
+			return nil
+		}
+		after = some[len(some)-1].domainID
+	}
+}
+
+// Sweep deletes files after 30 days, counts after the retention time, and everything about deleted domains. It
+// also adds missing addresses. The scheduler calls it periodically. It covers all teams.
 func (s *Service) Sweep(ctx context.Context) error {
-	var failed error
+	failed := s.addMissing(ctx)
 	for after := ""; ; {
 		rows, err := s.p.DB.Query(ctx, `SELECT a.domain_id, a.team_id, CASE WHEN d.id IS NULL THEN 1 ELSE 0 END
 			FROM report_addresses a LEFT JOIN domains d ON d.id = a.domain_id WHERE a.domain_id > $1

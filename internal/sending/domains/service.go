@@ -335,6 +335,9 @@ func (s *Service) foundAll(d *Domain) map[string]finding {
 	for _, r := range s.c.recordsInUse(d) {
 		found[r.Key] = present
 	}
+	if d.setup() != SetupDelegation {
+		found[delegationSeen] = absent // the owner counts as having removed the NS records
+	}
 	return found
 }
 

@@ -187,17 +187,38 @@ type sender struct {
 	byPolicy bool   // DMARC passes
 }
 
+// senderOf returns the domain in From. A message with several From fields is not authenticated: a signature covers the
+// last one, and the first one is read.
+//
+// The signature for a well-known reporter must have its domain or a name below it, because others have mailboxes in the
+// same organization. With a signature of the organization, the organization is the sender.
 func senderOf(m *Message) (by sender) {
 	if len(m.Parsed.From) != 1 {
 		return by
 	}
 	by.domain = db.Text(strings.ToLower(m.Parsed.From[0].Domain), nameMax)
-	if m.Results == nil || by.domain == "" {
+	fields := 0
+	for _, f := range m.Parsed.Header {
+		if strings.EqualFold(strings.TrimSpace(f.Name), "From") {
+			fields++
+		}
+	}
+	if m.Results == nil || by.domain == "" || fields != 1 || m.Results.DMARC.Result == "permerror" ||
+		m.Results.DMARC.Domain != "" && m.Results.DMARC.Domain != by.domain {
 		return by
 	}
-	by.byPolicy = m.Results.DMARC.Result == "pass"
+	exact := false
 	for _, v := range m.Results.DKIM {
-		by.byKey = by.byKey || v.Result == "pass" && related(v.Domain, by.domain)
+		if v.Result == "pass" {
+			by.byKey = by.byKey || related(v.Domain, by.domain)
+			exact = exact || isWithin(strings.ToLower(v.Domain), by.domain)
+		}
+	}
+	by.byPolicy = m.Results.DMARC.Result == "pass"
+	if isWellKnown(by.domain) && !exact {
+		by.byPolicy = false
+		by.domain = organization(by.domain)
+		by.byKey = by.byKey && !isWellKnown(by.domain)
 	}
 	return by
 }

@@ -19,6 +19,9 @@ var wellKnown = []string{
 	"sicher.gmx.net", "amazonses.com", "linkedin.com", "mimecastreport.com",
 }
 
+// otherNames are domains that reports of an organization name, and the domain from which the organization sends them.
+var otherNames = map[string]string{"yahooinc.com": "yahoo.com", "oath.com": "yahoo.com"}
+
 func isWellKnown(reporter string) bool {
 	return slices.Contains(wellKnown, reporter) || strings.HasSuffix(reporter, ".mimecastreport.com") // one for each region
 }
@@ -79,8 +82,9 @@ func claims(texts ...string) (all []string) {
 // organizational domain is the sender's. Well-known reporters may use other names, as Yahoo does.
 func (by *sender) misnamed(claimed []string) string {
 	switch {
-	case isWellKnown(by.domain),
-		slices.ContainsFunc(claimed, func(name string) bool { return related(name, by.domain) }):
+	case isWellKnown(by.domain), slices.ContainsFunc(claimed, func(name string) bool {
+		return related(name, by.domain) || organization(by.domain) == otherNames[organization(name)]
+	}):
 		return ""
 	case len(claimed) == 0:
 		return "The report does not name a domain of its reporter."

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/dkim"
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
@@ -157,6 +158,41 @@ func TestOwnSignatures(t *testing.T) {
 		accept(t, c, toKnown, f.compose(&mail{from: "dmarc.yahoo.com", file: r.xml(), signed: true}))
 		if all, err := f.Reports.Defects(t.Context()); err != nil || len(all) != 2 || all[1].Domain != known.Name {
 			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
+// A signature covers the last From field, so a message with a second one above it is not authenticated. Users of the
+// organization of a well-known reporter do not speak for it.
+func TestForgedFrom(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		d, to := f.domain("shop.example")
+		c := dial(t, f.listen(t))
+		bad := row(d.Name, ownSource, 500, "postrider", false, false)
+		f.reporter("comcast.net")
+		r := f.day(d.Name, "one", 1, bad)
+		r.by = "alerts.comcast.net"
+		signed := f.compose(&mail{from: "comcast.net", file: r.xml(), signed: true})
+		for _, name := range []string{"From", "from", "From "} {
+			accept(t, c, to, append([]byte(name+": x@alerts.comcast.net\r\n"), signed...))
+		}
+		f.dns.TXTRecords["_dmarc.alerts.comcast.net"] = []string{"v=DMARC1; p=reject"}
+		raw := f.compose(&mail{from: "alerts.comcast.net", file: r.xml()})
+		signature, err := dkim.Sign(raw, f.now, dkim.Signer{Domain: "comcast.net", Selector: "s1", Key: f.key})
+		f.Must(err)
+		accept(t, c, to, append(signature, raw...))
+		for i, x := range f.list(d) {
+			if x.Proven && x.Reporter != "comcast.net" {
+				t.Errorf("%d: %+v", i, x)
+			}
+		}
+		if all, err := f.Reports.Defects(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%v, %v", all, err)
+		}
+		f.reporter("alerts.comcast.net")
+		accept(t, c, to, f.compose(&mail{from: "alerts.comcast.net", file: r.xml(), signed: true}))
+		if all, err := f.Reports.Defects(t.Context()); err != nil || len(all) != 1 {
+			t.Errorf("the genuine report does not count: %v, %v", all, err)
 		}
 	})
 }

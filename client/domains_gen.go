@@ -1105,7 +1105,7 @@ type Setup struct {
 	Keys []DkimKey `json:"keys"`
 	// Optional records. They do not affect status.
 	Advised []SetupAdvised `json:"advised"`
-	// Null if the DNS was not examined.
+	// Null until the DNS was examined. The first request begins the examination, which takes some seconds.
 	Provider SetupProvider `json:"provider"`
 	// Problems with the DNS records of the domain.
 	Problems []SetupProblem `json:"problems"`
@@ -1192,6 +1192,8 @@ type SetupForm struct {
 	Name SetupField `json:"name"`
 	// The field for the value of the record.
 	Value SetupField `json:"value"`
+	// What to enter into the field for the priority of an MX record. Null if there is no such field.
+	Priority *string `json:"priority"`
 }
 
 // SetupField is part of other types.

@@ -52,6 +52,7 @@ type setupForm struct {
 	Type     string     `json:"type" doc:"The type of the DNS record."`
 	Name     setupField `json:"name" doc:"The field for the name of the record."`
 	Value    setupField `json:"value" doc:"The field for the value of the record."`
+	Priority *string    `json:"priority" doc:"What to enter into the field for the priority of an MX record. Null if there is no such field."`
 }
 
 type setupProblem struct {
@@ -82,7 +83,7 @@ type setupWire struct {
 	Former      []setupRecord  `json:"former_records" doc:"The records of former_setup that the chosen set-up does not have."`
 	Keys        []dkimKeyWire  `json:"keys" doc:"The DKIM keys of the domain, including those of rotations."`
 	Advised     []setupAdvised `json:"advised" doc:"Optional records. They do not affect status."`
-	Provider    *setupProvider `json:"provider" doc:"Null if the DNS was not examined."`
+	Provider    *setupProvider `json:"provider" doc:"Null until the DNS was examined. The first request begins the examination, which takes some seconds."`
 	Problems    []setupProblem `json:"problems" doc:"Problems with the DNS records of the domain."`
 }
 
@@ -124,7 +125,7 @@ func setupToWire(v domains.Setup) setupWire {
 		for _, r := range v.Records {
 			if r.Key == f.Key {
 				p.Forms = append(p.Forms, setupForm{r.FQDN, r.Type, setupField{f.NameLabel, f.Name},
-					setupField{f.ValueLabel, f.Value}})
+					setupField{f.ValueLabel, f.Value}, orNull(f.Priority)})
 				break
 			}
 		}

@@ -14,6 +14,7 @@ type setupView struct {
 	Advised  []advisedView
 	Advice   *domains.Advice
 	Problems []problemView
+	Pending  bool          // whether the advice is being made or renewed
 	Keys     []dkimKeyView // DKIM keys; empty if nothing was signed with them
 	KeysText string        // what a rotation means for the owner of the domain
 }
@@ -61,8 +62,9 @@ func (c *call) setupOf(domainID string) (*setupView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &setupView{Former: setupLabels[s.Domain.FormerSetup], Advice: s.Advice}
+	v := &setupView{Former: setupLabels[s.Domain.FormerSetup], Advice: s.Advice, Pending: s.Pending}
 	for _, choice := range s.Choices {
+		choice.Reason = strings.ReplaceAll(choice.Reason, "`", "")
 		v.Choices = append(v.Choices, setupChoice{choice, setupLabels[choice.Setup], setupTexts[choice.Setup]})
 	}
 	for _, a := range s.Advised {

@@ -58,7 +58,7 @@ func New(providers []Provider, d Deps) (*Service, error) {
 // Advice looks up the DNS of a domain. It returns how to enter the wanted records, and which mistakes it found. It
 // leaves out what is unknown when ctx or a time limit of some seconds ends. Callers should cache the result, because
 // Advice makes many look-ups.
-func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domains.Record) (domains.Advice, error) {
+func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domains.Record) domains.Advice {
 	list := make([]Wanted, 0, len(wanted))
 	for _, r := range wanted {
 		if r.Type != "CAA" { // needed only where there is a CAA record already, which package domains looks up
@@ -91,10 +91,10 @@ func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domain
 		}
 	}
 	for _, problem := range append(Check(facts), bimi...) {
-		a.Problems = append(a.Problems, domains.Problem{Key: problem.Key, Code: problem.Code, Name: problem.Name,
+		a.Problems = append(a.Problems, domains.Problem{Code: problem.Code, Name: problem.Name,
 			Type: problem.Type, Found: problem.Found, Text: problem.What + " " + problem.Do})
 	}
-	return a, nil
+	return a
 }
 
 // form returns a record as the owner enters it at a provider.
@@ -105,7 +105,7 @@ func form(p *Provider, zone string, r domains.Record) domains.FieldForm {
 		f.NameLabel, f.ValueLabel = strings.ReplaceAll(p.NameField, "`", ""), p.fieldOf(r.Type)
 	}
 	if r.Type == "MX" && p.Priority != priorityValue {
-		f.PriorityLabel = "Priority " + strconv.Itoa(r.Priority)
+		f.Priority = strconv.Itoa(r.Priority)
 	}
 	return f
 }

@@ -84,7 +84,7 @@ type Deps struct {
 	// Advised are the sources of advised records.
 	Advised []AdvisedSource `deps:"optional"`
 	// Advice judges the DNS of a domain for its owner.
-	Advice func(ctx context.Context, d *Domain, wanted []Record) (Advice, error) `deps:"optional"`
+	Advice func(ctx context.Context, d *Domain, wanted []Record) Advice `deps:"optional"`
 }
 
 // Service implements the operations on domains.
@@ -99,7 +99,8 @@ type Service struct {
 	signing   map[string]cached[Signing]
 	receivers map[string]cached[Receiver]
 	tracked   map[string]cached[bool] // by host
-	advices   map[string]cached[*Advice]
+
+	advices advices
 }
 
 type cached[T any] struct {
@@ -155,7 +156,7 @@ func newService(c Config, d Deps) *Service {
 	c.liveSpan.Store(int64(c.RetrySpan))
 	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key), senders: map[string]cached[Sender]{},
 		signing: map[string]cached[Signing]{}, receivers: map[string]cached[Receiver]{}, tracked: map[string]cached[bool]{},
-		advices: map[string]cached[*Advice]{}}
+		advices: advices{known: map[string]cached[*Advice]{}, busy: map[string]bool{}}}
 	d.DB.OnHint(hintTopic, s.clearCaches)
 	d.DB.OnListening(func() { s.clearCaches("") }) // hints may have been lost
 	return s
@@ -169,7 +170,6 @@ func (s *Service) clearCaches(string) {
 	clear(s.signing)
 	clear(s.receivers)
 	clear(s.tracked)
-	clear(s.advices)
 }
 
 // invalidate clears the domain caches of all nodes when the transaction commits.
@@ -231,6 +231,9 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	}
 	d.ID, d.TeamID, d.CreatedAt = id.New(), teamID, s.DB.Now()
 	if err := s.c.checkHosts(&d, Domain{}); err != nil {
+		return d, err
+	}
+	if err := s.c.checkLengths(&d); err != nil {
 		return d, err
 	}
 	return d, s.c.checkReserved(d.names())
@@ -430,42 +433,6 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 		return d, registered(d.Name).Because(errors.Join(ErrRegistered, err))
 	}
 	return d, err
-}
-
-// mayAdd returns an error if a domain cannot be added; it runs outside the transaction, so it cannot detect concurrent
-// additions.
-func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
-	owner, err := domainOwned(ctx, r, d.Name)
-	if err != nil && fault.KindOf(err) != fault.NotFound {
-		return err
-	}
-	// The hosts of an existing domain with the same name are ignored, because choosing another label would not help.
-	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
-		return err
-	}
-	if err == nil && owner.TeamID == d.TeamID {
-		return fault.Forbiddenf("name", "The domain `%s` has been registered already, by this team. GET /domains lists it.",
-			d.Name)
-	}
-	if err == nil {
-		return registered(d.Name)
-	}
-	return s.checkCount(ctx, r, d.TeamID)
-}
-
-// checkCount returns an error if a team has too many unverified domains. If a team sends requests concurrently, it may
-// exceed the limit on unverified domains.
-func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) error {
-	n, err := unprovedDomains(ctx, r, teamID, s.c.UnprovedMax)
-	if err != nil {
-		return fmt.Errorf("count domains that are not verified: %w", err)
-	}
-	if n >= s.c.UnprovedMax {
-		return fault.Forbiddenf("name",
-			"This team has %d domains that are not verified, the most it may have. Verify some of "+
-				"them, or delete them.", n)
-	}
-	return nil
 }
 
 // ErrRegistered is the cause of the fault for a name that belongs to another team, so that callers can offer a claim.

@@ -4,16 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
-)
-
-// adviceMax is the time limit for the advice about a domain's DNS, and adviceFor is how long it is cached.
-const (
-	adviceMax = 3 * time.Second
-	adviceFor = 30 * time.Second
 )
 
 // Setup describes how a domain's owner puts its records into the DNS.
@@ -25,6 +18,7 @@ type Setup struct {
 	Advised []Advised // records that the domain can do without
 	Keys    []Key     // DKIM keys: those that sign, and those of rotations
 	Advice  *Advice   // nil if there is none
+	Pending bool      // look-ups in the background make the advice, or renew it
 }
 
 // Advice says how to enter records at the domain's DNS provider, and what is wrong with those that were found.
@@ -39,15 +33,14 @@ type Advice struct {
 
 // FieldForm is a record as the owner enters it in the provider's form.
 type FieldForm struct {
-	Key                   string // of the record; see Record.Key
-	NameLabel, Name       string // the provider's word for the field, and its content
-	ValueLabel, Value     string
-	PriorityLabel, TTLTip string // "" if the provider has no such field
+	Key               string // of the record; see Record.Key
+	NameLabel, Name   string // the provider's word for the field, and its content
+	ValueLabel, Value string
+	Priority          string // content of the field for the priority; "" if there is no such field
 }
 
 // Problem is a mistake in the DNS of a domain.
 type Problem struct {
-	Key   string // of the wanted record that it concerns; "" for none
 	Code  string // such as name_doubled or spf_several
 	Name  string // the DNS name at which the mistake is
 	Type  string // type of the record
@@ -55,7 +48,8 @@ type Problem struct {
 	Text  string // what is wrong, and what to do
 }
 
-// GetSetup returns the set-up of the team's domain. If the advice about its DNS fails or takes too long, it is missing.
+// GetSetup returns the set-up of the team's domain. It does not wait for the DNS: the advice is that of earlier
+// look-ups.
 func (s *Service) GetSetup(ctx context.Context, teamID, domainID string) (Setup, error) {
 	d, err := getDomain(ctx, s.DB.Reader, teamID, domainID)
 	if err != nil {
@@ -73,29 +67,8 @@ func (s *Service) GetSetup(ctx context.Context, teamID, domainID string) (Setup,
 	if view.Keys, err = s.DKIMKeys(ctx, &d); err != nil {
 		return view, err
 	}
-	view.Advice, err = s.advice(ctx, &d, view.Records)
-	return view, err
-}
-
-// advice returns the advice about a domain's DNS, or nil if there is none. It is cached for a short time, because pages
-// that are read again and again ask for it.
-func (s *Service) advice(ctx context.Context, d *Domain, records []Record) (*Advice, error) {
-	if s.Deps.Advice == nil || d.Placeholder || s.c.TrustDomains {
-		return nil, nil
-	}
-	return look(s, s.advices, d.ID, adviceFor, func() (*Advice, error) {
-		limited, cancel := context.WithTimeout(ctx, adviceMax)
-		defer cancel()
-		a, err := s.Deps.Advice(limited, d, records)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err != nil {
-			s.Log.Warn("the DNS of a domain could not be judged", "domain", d.Name, "error", err)
-			return nil, nil
-		}
-		return &a, nil
-	}, always)
+	view.Advice, view.Pending = s.advice(ctx, &d, view.Records)
+	return view, nil
 }
 
 // ChangeSetup changes the set-up of the team's domain, and schedules a look-up of its records. The domain sends and
@@ -108,6 +81,11 @@ func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID, setup strin
 		}
 		if err := s.checkSetup(&d, setup); err != nil || setup == d.setup() {
 			return err
+		}
+		if setup == SetupDelegation {
+			if err := s.checkBelow(ctx, tx.Reader, &d); err != nil {
+				return err
+			}
 		}
 		was := d
 		d.choose(&s.c, setup, tx.Now())

@@ -2,6 +2,7 @@ package domains
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,6 +40,19 @@ const selectToDelegate = `SELECT id, team_id FROM domains WHERE name = $1 AND se
 func toDelegate(ctx context.Context, r db.Reader, name string) (o owned, err error) {
 	err = r.QueryRow(ctx, selectToDelegate, name, SetupDelegation).Scan((*db.ID)(&o.id), (*db.ID)(&o.teamID))
 	return o, err
+}
+
+// domainBelow returns the name of a team's domain below a name, or "" if the team has none.
+func domainBelow(ctx context.Context, r db.Reader, teamID, name string) (below string, err error) {
+	err = r.QueryRow(ctx, `SELECT name FROM domains WHERE team_id = $1 AND name LIKE $2 ORDER BY name LIMIT 1`,
+		db.ID(teamID), "%."+name).Scan(&below)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find domains below %s: %w", name, err)
+	}
+	return below, nil
 }
 
 // zoneVersion is the version of a zone's content.

@@ -1,0 +1,69 @@
+package domains
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	adviceMax     = 5 * time.Second  // time limit for judging the DNS of a domain
+	adviceFor     = 30 * time.Second // age from which on advice is renewed
+	adviceWorkers = 8                // domains that are judged at the same time; others are judged at the next request
+)
+
+// advices keeps advice about the DNS of domains in memory. Requests never wait for the DNS: they get the last advice,
+// and look-ups in the background renew it.
+type advices struct {
+	mu    sync.Mutex
+	known map[string]cached[*Advice]
+	busy  map[string]bool // keys whose advice is being made
+}
+
+// adviceKey identifies a domain with its wanted records, because advice about former records is of no use.
+func adviceKey(d *Domain, records []Record) string {
+	sum := sha256.New()
+	for _, r := range records {
+		fmt.Fprintf(sum, "%q %s %q %d\n", r.FQDN, r.Type, r.Value, r.Priority)
+	}
+	return d.ID + " " + hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// advice returns the last advice about a domain's DNS, or nil if there is none. If it is missing or old, pending is
+// true, and look-ups in the background renew it.
+func (s *Service) advice(ctx context.Context, d *Domain, records []Record) (a *Advice, pending bool) {
+	if s.Deps.Advice == nil || d.Placeholder || s.c.TrustDomains {
+		return nil, false
+	}
+	key, now := adviceKey(d, records), time.Now()
+	all := &s.advices
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	last := all.known[key]
+	if now.Before(last.until) {
+		return last.value, false
+	}
+	if !all.busy[key] && len(all.busy) < adviceWorkers {
+		all.busy[key] = true
+		go s.advise(context.WithoutCancel(ctx), key, *d, records)
+	}
+	return last.value, true
+}
+
+// advise makes advice about a domain's DNS, and keeps it for requests.
+func (s *Service) advise(ctx context.Context, key string, d Domain, records []Record) {
+	ctx, cancel := context.WithTimeout(ctx, adviceMax)
+	defer cancel()
+	a := s.Deps.Advice(ctx, &d, records)
+	all := &s.advices
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.busy, key)
+	if len(all.known) >= cacheMax {
+		clear(all.known)
+	}
+	all.known[key] = cached[*Advice]{&a, time.Now().Add(adviceFor)}
+}

@@ -1,0 +1,54 @@
+package domains_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// A request for the set-up never waits for the DNS. The advice is there at a later request.
+func TestAdviceIsMadeInTheBackground(t *testing.T) {
+	f := newSetups(t, dbtest.SQLite(t))
+	dom := f.create(team, "acme.example")
+	answer, made := make(chan string), make(chan bool)
+	var calls atomic.Int32
+	f.Service.Deps.Advice = func(_ context.Context, d *domains.Domain, wanted []domains.Record) domains.Advice {
+		calls.Add(1)
+		defer func() { go func() { made <- true }() }()
+		if d.Name != dom.Name || len(wanted) == 0 {
+			t.Errorf("asked about %s with %d records", d.Name, len(wanted))
+		}
+		return domains.Advice{Provider: <-answer}
+	}
+	get := func() domains.Setup {
+		t.Helper()
+		v, err := f.GetSetup(t.Context(), team, dom.ID)
+		f.must(err)
+		return v
+	}
+	for range 3 {
+		if v := get(); v.Advice != nil || !v.Pending {
+			t.Errorf("before an answer: %+v, pending %v", v.Advice, v.Pending)
+		}
+	}
+	answer <- "Provider"
+	<-made
+	deadline := time.Now().Add(10 * time.Second)
+	v := get()
+	for v.Advice == nil && time.Now().Before(deadline) {
+		v = get()
+	}
+	if v.Advice == nil || v.Advice.Provider != "Provider" || v.Pending || calls.Load() != 1 {
+		t.Errorf("then: %+v, pending %v, after %d calls", v.Advice, v.Pending, calls.Load())
+	}
+	f.must(f.ChangeSetup(t.Context(), team, dom.ID, domains.SetupCNAME))
+	if v := get(); v.Advice != nil || !v.Pending {
+		t.Errorf("for other records: %+v", v.Advice)
+	}
+	close(answer)
+	<-made
+}

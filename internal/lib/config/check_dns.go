@@ -94,7 +94,7 @@ func isFullName(name string) bool {
 // checkNameServerAddresses checks the setting dns_addresses.
 func (l *loader) checkNameServerAddresses() {
 	c := &l.config
-	counts := map[string]int{}
+	counts, names := map[string]int{}, map[netip.Addr]string{}
 	for i, entry := range c.DNSAddresses {
 		name, text, ok := strings.Cut(entry, "=")
 		a, err := netip.ParseAddr(strings.Trim(strings.TrimSpace(text), "[]"))
@@ -110,6 +110,11 @@ func (l *loader) checkNameServerAddresses() {
 		case slices.Contains(c.DNSAddresses[:i], entry):
 			l.wrong("dns_addresses", "%s is listed twice", entry)
 		}
+		if other := names[a.Unmap()]; other != "" && other != name {
+			l.wrong("dns_addresses", "%s and %s have the same address, so both would fail with one machine; give each name a "+
+				"machine of its own", other, name)
+		}
+		names[a.Unmap()] = name
 		if counts[name]++; counts[name] == maxDNSAddresses+1 {
 			l.wrong("dns_addresses", "%s has more than %d addresses", name, maxDNSAddresses)
 		}
@@ -188,6 +193,8 @@ func (l *loader) ownNames() (all []ownName) {
 			add(s[0], u.Hostname())
 		}
 	}
+	add("report_host", c.ReportHost)
+	add("domain_connect_key_domain", c.DomainConnectKeyDomain)
 	add("managed_domain", c.ManagedDomain)
 	add("acme_dns_zone", c.ACMEDNSZone)
 	return slices.CompactFunc(all, func(a, b ownName) bool { return a.name == b.name })

@@ -70,6 +70,12 @@ func TestNameServerProblems(t *testing.T) {
 		{"zone with the host", []string{"--dns-zone=example.com"}, "contains mail.example.com (hostname)"},
 		{"zone is a host", []string{"--bounce-host=dns.example.com"}, "contains dns.example.com (bounce_host)"},
 		{"zone with a page", []string{"--public-url=https://www.dns.example.com"}, "contains www.dns.example.com (tracking_host)"},
+		{"shared address", []string{"--dns-addresses=ns1.dns.example.com=203.0.113.1,ns2.dns.example.com=203.0.113.1"},
+			"ns1.dns.example.com and ns2.dns.example.com have the same address"},
+		{"zone with the host of reports", []string{"--report-host=reports.dns.example.com"},
+			"contains reports.dns.example.com (report_host)"},
+		{"zone with keys", []string{"--domain-connect-key-domain=keys.dns.example.com"},
+			"contains keys.dns.example.com (domain_connect_key_domain)"},
 		{"zone of teams", []string{"--managed-domain=example.com"}, "lies in managed_domain"},
 		{"rate", []string{"--dns-rate-limit=-1"}, "dns_rate_limit (--dns-rate-limit): is -1"},
 	} {

@@ -207,6 +207,8 @@ type Config struct {
 	DNSZone string
 	// DNSNames are the hosts of the installation's name servers. A domain can be delegated only to two or more.
 	DNSNames []string
+	// DNSAddresses are the addresses of these hosts in the operator's zone, each as name=address.
+	DNSAddresses []string
 
 	liveSpan *atomic.Int64 // RetrySpan as last set; nil in tests without a Service
 }

@@ -70,7 +70,9 @@ func (s *Service) Zones(ctx context.Context) (zones []nameserver.Zone, awaited [
 	if err != nil {
 		return nil, nil, err
 	}
-	if z.Serial, err = s.operatorSerial(ctx, version, checksumOf(&z)); err != nil {
+	// Package zones adds the addresses to the zone.
+	checksum := checksumOf(&z, s.c.DNSAddresses...)
+	if z.Serial, err = s.operatorSerial(ctx, version, checksum); err != nil {
 		return nil, nil, err
 	}
 	return append(zones, z), awaited, nil
@@ -246,9 +248,12 @@ func (b *zoneBuilder) zone(z nameserver.Zone) nameserver.Zone {
 	return z
 }
 
-// checksumOf returns a checksum of a zone without its serial number.
-func checksumOf(z *nameserver.Zone) string {
+// checksumOf returns a checksum of a zone without its serial number, and of further content of the zone.
+func checksumOf(z *nameserver.Zone, further ...string) string {
 	sum := sha256.New()
+	for _, text := range further {
+		fmt.Fprintf(sum, "%q\n", text)
+	}
 	fmt.Fprintf(sum, "%q %q %q\n", z.Name, z.NS, z.Mailbox)
 	for _, r := range z.Records {
 		fmt.Fprintf(sum, "%q %s %d %q\n", r.Name, r.Type, r.TTL, r.Value)

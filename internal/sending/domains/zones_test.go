@@ -257,3 +257,25 @@ func TestAdvisedRecords(t *testing.T) {
 		}
 	})
 }
+
+// The serial number of the operator's zone grows when the addresses of the name servers change.
+func TestSerialCoversAddresses(t *testing.T) {
+	d := dbtest.SQLite(t)
+	serial := func(address string) uint32 {
+		t.Helper()
+		s, _, _ := build(t, d, newZone(), domains.Config{DNSZone: "dns.mail.test", DNSNames: []string{"ns1.mail.test"},
+			DNSAddresses: []string{"ns1.mail.test=" + address}})
+		zones, _, err := s.Zones(t.Context())
+		if err != nil || len(zones) != 1 {
+			t.Fatalf("%v, %v", zones, err)
+		}
+		return zones[0].Serial
+	}
+	first := serial("192.0.2.1")
+	if again := serial("192.0.2.1"); again != first {
+		t.Errorf("without a change the serial number is %d, then %d", first, again)
+	}
+	if changed := serial("192.0.2.2"); changed <= first {
+		t.Errorf("after a change the serial number is %d, before %d", changed, first)
+	}
+}

@@ -334,7 +334,7 @@ func randomEvidence(r *rand.Rand, some func() time.Duration) *evidence.Evidence 
 // The text of an answer gives the meaning of a reply once, although the verdict often contains it.
 func TestTextGivesMeaningOnce(t *testing.T) {
 	for verdict, want := range map[string]string{
-		"The mail server refused the email for good. The mailbox is full.": "It means: (mailbox_full; blames: recipient)",
+		"The mail server refused the email for good. The mailbox is full.": "It means: what the first sentence says. (mailbox_full; blames: recipient)",
 		"The email was delivered.": "It means: The mailbox is full. (mailbox_full; blames: recipient)",
 	} {
 		a := Answer{Verdict: verdict, Recipients: []RecipientAnswer{{Address: "laura@example.org", Verdict: verdict,

@@ -69,7 +69,7 @@ func (r *RecipientAnswer) writeTo(b *strings.Builder, several bool) {
 	if r.Meaning != nil && r.Reply != "" {
 		means := r.Meaning.Says + " "
 		if strings.Contains(r.Verdict, r.Meaning.Says) {
-			means = ""
+			means = "what the first sentence says. "
 		}
 		fmt.Fprintf(b, "  Reply: %s\n  It means: %s(%s; blames: %s)\n", r.Reply, means, r.Meaning.Class, r.Meaning.Blames)
 		if r.Meaning.Published != "" {

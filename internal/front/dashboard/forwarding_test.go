@@ -21,6 +21,9 @@ func TestForwarding(t *testing.T) {
 		}
 		b.api("PATCH", "/domains/"+id, `{"capabilities":{"receiving":"enabled"}}`)
 		v.shows("/app/domains/"+id, 200, path)
+		if page := v.shows("/app/domains/"+id+"/settings", 200, "MTA-STS policy", "must not be “Enforce”"); strings.Contains(page, "`") {
+			t.Errorf("the settings have names of fields as the API has them:\n%s", page)
+		}
 		v.shows(path, 200, "Received mail of this domain is only stored", "Create rule")
 		for _, test := range []struct{ match, address, says string }{
 			{"", "https://hooks.example.net/x", "match"},

@@ -35,7 +35,7 @@ func (c *call) mtaSTS(d *domains.Domain, refused string) (*mtaSTSView, error) {
 	case p.EnforceAdvised:
 		hint = "The policy was tested for two weeks without failures. You can enforce it now."
 	case p.EnforceBlocked != "":
-		hint = p.EnforceBlocked
+		hint = web.InWords("mode", p.EnforceBlocked, map[string]string{"enforce": "Enforce"})
 	}
 	return &mtaSTSView{Policy: p, Refused: refused, Choice: &web.Field{Name: "mode", Label: "MTA-STS policy",
 		Value: string(p.Mode), Options: mtaSTSChoices, Hint: hint}}, nil
@@ -45,7 +45,8 @@ func (c *call) mtaSTS(d *domains.Domain, refused string) (*mtaSTSView, error) {
 func (c *call) saveMTASTS() error {
 	change := servedpolicies.Change{Mode: servedpolicies.Mode(c.form.Get("mode")), KeepAge: true}
 	_, err := c.ServedPolicies.Set(c.ctx(), c.team.TeamID, c.id(), change)
-	if text, ok := refused(err); err != nil && ok {
+	if text, ok := refusedAsIs(err); err != nil && ok {
+		text = web.InWords("mode", text, map[string]string{"enforce": "Enforce", "off": "Off"})
 		return c.domainPage(http.StatusUnprocessableEntity, domainView{Settings: true, PolicyRefused: text})
 	}
 	if err != nil {

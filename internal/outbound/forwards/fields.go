@@ -87,6 +87,9 @@ func (s *Service) addedFields(ctx context.Context, w *work, now time.Time) ([]by
 // sealWait is the maximum time for which a message waits until its ARC chain can be verified.
 const sealWait = time.Hour
 
+// sealTime is the default time limit for the verification of an ARC chain.
+const sealTime = 10 * time.Second
+
 // seal returns the ARC set for a message, or nil if it cannot be sealed. A message without a seal is still forwarded.
 // The seal only helps hosts that do not find a valid signature of the author.
 func (s *Service) seal(ctx context.Context, w *work, signing *domains.Signing, now time.Time) ([]byte, error) {
@@ -101,9 +104,18 @@ func (s *Service) seal(ctx context.Context, w *work, signing *domains.Signing, n
 		return nil, nil
 	}
 	msg := w.message.Raw[w.message.TraceBytes:]
-	chain := arc.Verify(ctx, s.p.LookupTXT, bytes.NewReader(msg))
+	within, cancel := context.WithTimeout(ctx, s.c.SealTime)
+	defer cancel()
+	chain := arc.Verify(within, s.p.LookupTXT, bytes.NewReader(msg))
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
+	}
+	if within.Err() != nil {
+		// A later try would be as slow, because strangers choose the names to look up. Few messages with long chains of slow
+		// keys would otherwise stop the forwarding of all teams.
+		s.p.Log.Info("a forwarded message gets no ARC seal, because its chain takes too long to verify", "email",
+			w.payload.EmailID, "rule", w.rule.ID)
+		return nil, nil
 	}
 	results := s.c.Hostname + "; none"
 	if a := w.message.Authentication; a != nil && a.Header != "" {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
@@ -48,8 +49,9 @@ type fixture struct {
 	reply    string // of the host to RCPT; "" accepts
 
 	mu    sync.Mutex
-	reads int   // of received messages
-	calls error // of calls, instead of calling
+	reads int         // of received messages
+	calls error       // of calls, instead of calling
+	slow  atomic.Bool // look-ups of keys never end
 	mails []mail
 	told  []string // texts of notices to teams
 }
@@ -113,7 +115,7 @@ func (f *fixture) build(host string) {
 
 func (f *fixture) deps() forwards.Deps {
 	return forwards.Deps{DB: f.DB, Queue: f.Queue, Keys: f.Keys, Domains: f.Domains, Emails: f.Emails, Teams: f.Teams,
-		Log: f.Log, LookupTXT: f.keys.lookup, CheckURL: f.webhooks.CheckURL,
+		Log: f.Log, LookupTXT: f.lookup, CheckURL: f.webhooks.CheckURL,
 		Received: func(ctx context.Context, teamID, emailID string) (m forwards.Message, err error) {
 			f.mu.Lock()
 			f.reads++
@@ -159,6 +161,15 @@ func (f *fixture) deps() forwards.Deps {
 			})
 			return nil
 		}}
+}
+
+// lookup looks up a key, or waits until the caller gives up.
+func (f *fixture) lookup(ctx context.Context, name string) ([]string, error) {
+	if f.slow.Load() {
+		<-ctx.Done()
+		return nil, fmt.Errorf("look up %s: %w: %w", name, resolve.ErrTemporary, ctx.Err())
+	}
+	return f.keys.lookup(ctx, name)
 }
 
 // deliverTo builds the service that delivers to the host at an address.

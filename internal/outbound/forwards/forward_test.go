@@ -14,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/mail/arc"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -131,6 +132,27 @@ func TestLargeMessageAndSecondHop(t *testing.T) {
 	})
 }
 
+// A message whose ARC chain takes too long to verify is forwarded at once without a further seal. Strangers could
+// otherwise stop the forwarding of all teams with slow DNS servers.
+func TestSlowChain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		f.rule("*", "bob@target.example")
+		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
+		f.run(0)
+		first := string(f.host.Wait(1)[0].Data)
+		again := regexpMark.ReplaceAllString(first[strings.Index(first, "ARC-Seal"):], "")
+		f.rules = testnode.Must(forwards.New(forwards.Config{Hostname: "mx.postrider.test", PublicURL: testnode.PublicURL,
+			SealTime: 20 * time.Millisecond}, f.deps()))
+		f.slow.Store(true)
+		f.deliver(again, "x@elsewhere.example", "next@in.acme.example")
+		f.run(0)
+		if m := f.host.Wait(2)[1]; !strings.HasSuffix(string(m.Data), again) || strings.Contains(string(m.Data), "ARC-Seal: i=2") {
+			t.Errorf("the message is\n%s", m.Data)
+		}
+	})
+}
+
 // A message goes to each target once, and to none of a rule that does not match or waits.
 func TestSeveralRules(t *testing.T) {
 	t.Parallel()
@@ -170,7 +192,7 @@ func TestStops(t *testing.T) {
 		hops := strings.Repeat("X-Postrider-Loop: 0190f6a1-0000-7000-8000-00000000000a\r\n", 5)
 		for i, test := range []struct{ name, from, header, spam, reason string }{
 			{"own mark", "a@x.example", "X-Postrider-Loop: " + r.ID + "\r\n", "", "in a circle"},
-			{"five hops", "a@x.example", hops, "", "by 5 rules before"},
+			{"five hops", "a@x.example", hops, "", "5 rules have forwarded"},
 			{"automatic reply", "a@x.example", "Auto-Submitted: auto-replied (vacation)\r\n", "", "automatic reply"},
 			{"bounce", "", "Content-Type: multipart/report; report-type=delivery-status; boundary=x\r\n", "", "a bounce"},
 			{"null path", "", "Auto-Submitted: auto-generated\r\n", "", "a bounce"},

@@ -142,8 +142,9 @@ type Message struct {
 
 // Config holds the settings of the service.
 type Config struct {
-	Hostname  string // in the fields that are added
-	PublicURL string // prefix of the links in confirmation mails
+	Hostname  string        // in the fields that are added
+	SealTime  time.Duration // time limit for the verification of an ARC chain; 0 means ten seconds
+	PublicURL string        // prefix of the links in confirmation mails
 	Now       func() time.Time
 }
 
@@ -197,6 +198,7 @@ func New(c Config, p Deps) (*Service, error) {
 	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	c.Hostname = cmp.Or(c.Hostname, "localhost")
+	c.SealTime = cmp.Or(c.SealTime, sealTime)
 	s := &Service{c: c, p: p, empty: map[string]time.Time{}}
 	p.DB.OnHint(topic, func(domainID string) {
 		s.mu.Lock()

@@ -27,7 +27,7 @@ type dkimKeyWire struct {
 
 func dkimKeyToWire(k domains.Key) dkimKeyWire {
 	return dkimKeyWire{k.Selector, k.Algorithm, string(k.State), k.Name, k.Value, k.Emergency, wire.DBTime(k.Since),
-		wire.DBTime(k.SeenAt), wire.DBTime(k.Until), k.Advice()}
+		wire.DBTime(k.SeenAt), wire.DBTime(k.Until), k.Advice}
 }
 
 func dkimKeysToWire(all []domains.Key) []dkimKeyWire {

@@ -12,7 +12,6 @@ type dkimKeyView struct {
 	Label string // the algorithm
 	Short string // the value of its record, shortened
 	Shown string // the state
-	ToDo  string // what the owner of the domain has to do; "" for nothing
 }
 
 // algorithmLabels name the algorithms of DKIM keys.
@@ -20,15 +19,11 @@ var algorithmLabels = map[string]string{"rsa-sha256": "RSA", "ed25519-sha256": "
 
 // dkimKeysOf returns the DKIM keys of a domain that has signed with them, and what a rotation means for its owner.
 func dkimKeysOf(s *domains.Setup) (all []dkimKeyView, text string) {
-	publishes := s.Domain.Setup == domains.SetupRecords
 	signs := s.Domain.MaySend()
 	for _, k := range s.Keys {
 		v := dkimKeyView{Key: k, Label: algorithmLabels[k.Algorithm], Short: shorten(k.Value), Shown: "key_" + string(k.State)}
 		if k.State == domains.KeyNext && !k.SeenAt.IsZero() {
 			v.Shown = "key_found"
-		}
-		if publishes {
-			v.ToDo = k.Advice()
 		}
 		signs = signs || k.State != domains.KeySigning
 		all = append(all, v)
@@ -37,7 +32,7 @@ func dkimKeysOf(s *domains.Setup) (all []dkimKeyView, text string) {
 		return nil, ""
 	}
 	text = "A rotation makes new keys and publishes their records. You need not do anything."
-	if publishes {
+	if s.Domain.PublishesKeys() {
 		text = "A rotation makes new keys and shows their records here. They sign after you have added the records."
 	}
 	return all, text

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,6 +105,7 @@ type Key struct {
 	Since     time.Time // when the state began; zero if that is unknown
 	SeenAt    time.Time // for a next key, since when all servers show its record; zero if they do not
 	Until     time.Time // about when the state ends if nothing is missing; zero if that is unknown
+	Advice    string    // what the domain's owner has to do; "" if it is nothing
 }
 
 // DKIMKeys returns the DKIM keys of a domain: first those that sign, and then those of rotations, oldest first.
@@ -131,15 +133,25 @@ func (s *Service) describeKeys(d *Domain, keys []key, now time.Time) []Key {
 		if k.state != KeyNext || !k.seenAt.IsZero() {
 			one.Until = now.Add(max(s.c.need(k)-k.waited, 0))
 		}
+		one.Advice = d.advice(&one)
 		all = append(all, one)
 	}
 	return all
 }
 
-// Advice says what the owner of a domain with the set-up SetupRecords must do for a key. It returns "" if nothing is to
-// be done.
-func (k *Key) Advice() string {
+// PublishesKeys reports whether the domain's owner publishes the records of its keys.
+func (d *Domain) PublishesKeys() bool { return d.keySetup() == SetupRecords }
+
+// advice says what the owner of the domain has to do for a key, or "" if it is nothing. With the set-up SetupCNAME, the
+// owner still has records of former keys.
+func (d *Domain) advice(k *Key) string {
+	former := d.keySetup() == SetupCNAME && k.State != KeyNext && !slices.Contains(cnameSelectors, k.Selector)
 	switch {
+	case !d.PublishesKeys() && !former:
+		return ""
+	case k.State == KeyNext && k.SeenAt.IsZero() && k.Emergency:
+		return "Add this record at your DNS provider now. Emails are signed with the new key as soon as the record is seen. " +
+			"Keep the records of the other keys until they are revoked, an hour later."
 	case k.State == KeyNext && k.SeenAt.IsZero():
 		return "Add this record at your DNS provider. Emails are signed with the new key some time after the record is seen. " +
 			"Keep the records of the other keys."

@@ -470,6 +470,27 @@ func TestRotationOfADomainThatDoesNotSend(t *testing.T) {
 	}
 }
 
+// Owners get advice about the records that they publish themselves, and about no others.
+func TestAdviceAboutKeys(t *testing.T) {
+	t.Parallel()
+	states := []key{{state: KeyNext, selector: "s2"}, {state: KeyNext, selector: "s2", emergency: true},
+		{state: KeyRetired, selector: "s1"}, {state: KeyRevoked, selector: "s1"}, {state: KeyRetired, selector: "single"}}
+	for setup, want := range map[string][]bool{SetupRecords: {true, true, true, true, true},
+		SetupCNAME: {false, false, false, false, true}, SetupDelegation: {false, false, false, false, false}} {
+		w := newWorld(t, setup, false)
+		for i, k := range (&Service{c: w.c}).describeKeys(&w.d, states, w.now()) {
+			if k.State == KeySigning {
+				if k.Advice != "" {
+					t.Errorf("%s: %+v", setup, k)
+				}
+				want = append([]bool{false}, want...)
+			} else if (k.Advice != "") != want[i] {
+				t.Errorf("%s: %+v", setup, k)
+			}
+		}
+	}
+}
+
 func TestJudgeAnswers(t *testing.T) {
 	t.Parallel()
 	const record = "v=DKIM1; k=rsa; p=AAAA"

@@ -9,13 +9,22 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
+// reportCron registers the job that sends reports. On nodes that send none, the job has another name and deletes old
+// ones, so that it does not take the turn of a node that sends reports.
+func (n *Node) reportCron(name string, sends bool, run func(context.Context) error) {
+	if !sends {
+		name = "old " + name
+	}
+	n.runner.Cron(jobs.Cron{Name: name, Every: 5 * time.Minute, Run: run})
+}
+
 // registerJobs registers the job kinds and recurring jobs that belong to this node's roles.
 func (n *Node) registerJobs() {
 	if n.Has("delivery") {
 		n.runner.Handle(n.Delivery.Kind())
 		// Only nodes that send mail have the addresses and the network for it.
-		n.runner.Cron(jobs.Cron{Name: "tls reports", Every: 5 * time.Minute, Run: n.TLSReports.Send})
-		n.runner.Cron(jobs.Cron{Name: "dmarc reports", Every: 5 * time.Minute, Run: n.DMARCReports.Send})
+		n.reportCron("tls reports", n.sendsTLSReports(), n.TLSReports.Send)
+		n.reportCron("dmarc reports", n.sendsDMARCReports(), n.DMARCReports.Send)
 	}
 	if n.Has("jobs") {
 		n.runner.Handle(n.Domains.Kind())

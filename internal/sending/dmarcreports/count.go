@@ -155,14 +155,18 @@ func publishedBy(f *authres.Facts) published {
 		p.Policy.P = string(dmarc.None) // such a record acts like p=none (RFC 9989 section 4.10.1)
 	}
 	for _, uri := range r.RUA[:min(len(r.RUA), maxTargets)] {
-		if scheme, address, _ := strings.Cut(uri, ":"); strings.EqualFold(scheme, "mailto") && len(address) <= maxTarget {
-			address, _, _ = strings.Cut(address, "?")
-			if !slices.Contains(p.Targets, address) {
-				p.Targets = append(p.Targets, address)
-			}
+		if address, ok := mailTarget(uri); ok && len(address) <= maxTarget && !slices.Contains(p.Targets, address) {
+			p.Targets = append(p.Targets, address)
 		}
 	}
 	return p
+}
+
+// mailTarget returns the address in a mailto URI, without its fields.
+func mailTarget(uri string) (address string, ok bool) {
+	scheme, address, _ := strings.Cut(uri, ":")
+	address, _, _ = strings.Cut(address, "?")
+	return address, strings.EqualFold(scheme, "mailto")
 }
 
 // identityOf returns the row in which a message is counted.

@@ -76,7 +76,7 @@ var (
 
 // Config configures a Service.
 type Config struct {
-	// Off means that messages are not counted, and reports about earlier messages are dropped.
+	// Off means that messages are not counted and no reports are sent. Reports that no other node sends are dropped.
 	Off       bool
 	From      message.Address // sender of reports; its domain is the submitter
 	Generator string          // name and version of the program

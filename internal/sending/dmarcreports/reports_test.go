@@ -107,7 +107,7 @@ func TestTargets(t *testing.T) {
 		{"another record", "mailto:a@other.example",
 			map[string]string{"example.net._report._dmarc.other.example": "v=spf1 -all"}, "", nil},
 		{"another address", "mailto:a@other.example",
-			map[string]string{"example.net._report._dmarc.other.example": "v=DMARC1; rua=mailto:b@other.example"}, "",
+			map[string]string{"example.net._report._dmarc.other.example": "v=DMARC1; rua=MAILTO:b@other.example?subject=x"}, "",
 			[]string{"b@other.example"}},
 		{"another host", "mailto:a@other.example",
 			map[string]string{"example.net._report._dmarc.other.example": "v=DMARC1; rua=mailto:b@third.example"}, "",
@@ -165,7 +165,7 @@ func TestNoReportsAboutFewMessages(t *testing.T) {
 	})
 }
 
-// A service that is off counts nothing, and drops what others counted. Domains without targets take no rows.
+// A service that is off counts nothing, and leaves what others counted to them, for two days. Domains without targets take no rows.
 func TestOff(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t))
@@ -183,6 +183,10 @@ func TestOff(t *testing.T) {
 	on.Count(f.facts("example.net", "192.0.2.2"))
 	f.flush(on)
 	f.at(later)
+	if got := f.send(off); len(got) > 0 || f.rows("dmarc_reports") != 1 {
+		t.Errorf("%+v", got)
+	}
+	f.at(later.Add(49 * time.Hour))
 	if got := f.send(off); len(got) > 0 || f.rows("dmarc_reports") > 0 {
 		t.Errorf("%+v", got)
 	}

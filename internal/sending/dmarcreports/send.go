@@ -15,6 +15,7 @@ import (
 const (
 	sendBatch   = 100
 	sendWorkers = 8
+	dropAfter   = 2 * retryFor     // after a report became due
 	sendTime    = 10 * time.Minute // of one run, which must end before the lease of its job
 	recordTime  = 10 * time.Second // for storing an outcome after the run was stopped
 )
@@ -23,11 +24,14 @@ const (
 func (s *Service) Send(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
+	if s.c.Off {
+		return s.dropOld(ctx)
+	}
 	if err := s.prune(ctx); err != nil {
 		return err
 	}
 	for {
-		due, err := s.due(ctx, sendBatch)
+		due, err := s.due(ctx, s.c.Now(), sendBatch)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -57,6 +61,20 @@ func (s *Service) Send(ctx context.Context) error {
 	}
 }
 
+// dropOld removes the reports that no node has sent in time. A node whose reports are off must leave the others to nodes
+// that send reports.
+func (s *Service) dropOld(ctx context.Context) error {
+	for {
+		old, err := s.due(ctx, s.c.Now().Add(-dropAfter), sendBatch)
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		if err := s.remove(ctx, old...); err != nil {
+			return err
+		}
+	}
+}
+
 // try sends a report to each of its targets that still waits for it. If over is true, the report is finished and its
 // rows can be deleted.
 func (s *Service) try(ctx context.Context, x report) (over bool, err error) {
@@ -64,8 +82,6 @@ func (s *Service) try(ctx context.Context, x report) (over bool, err error) {
 	switch {
 	case ctx.Err() != nil:
 		return false, nil
-	case s.c.Off:
-		return true, nil
 	case x.expiresAt > 0 && db.Micros(now) >= x.expiresAt:
 		s.p.Log.Warn("a DMARC report is dropped: no try was successful within 24 hours", "domain", x.domain, "day",
 			db.Time(x.day).Format(time.DateOnly))

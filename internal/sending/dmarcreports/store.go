@@ -95,10 +95,10 @@ const (
 	settled state = "settled"
 )
 
-// due returns reports whose next try is due. Those that have waited longest come first.
-func (s *Service) due(ctx context.Context, limit int) ([]report, error) {
+// due returns reports whose next try is due at a time. Those that have waited longest come first.
+func (s *Service) due(ctx context.Context, at time.Time, limit int) ([]report, error) {
 	rows, err := s.p.DB.Query(ctx, `SELECT day, domain, report_id, published, send_at, tries, expires_at, targets
-		FROM dmarc_reports WHERE send_at <= $1 ORDER BY send_at LIMIT $2`, db.Micros(s.c.Now()), limit)
+		FROM dmarc_reports WHERE send_at <= $1 ORDER BY send_at LIMIT $2`, db.Micros(at), limit)
 	all, err := db.Collect(rows, err, func(r db.Row) (x report, err error) {
 		var about, targets string
 		err = r.Scan(&x.day, &x.domain, &x.id, &about, &x.sendAt, &x.tries, &x.expiresAt, &targets)

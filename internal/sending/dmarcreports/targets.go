@@ -68,7 +68,7 @@ func (s *Service) permitted(ctx context.Context, domain, host, address string) (
 		}
 		var others []string
 		for _, uri := range r.RUA {
-			other, isMail := strings.CutPrefix(uri, "mailto:")
+			other, isMail := mailTarget(uri)
 			if to, err := message.ParseAddress(other); isMail && err == nil && strings.EqualFold(to.Domain, host) {
 				others = append(others, to.Addr())
 			}

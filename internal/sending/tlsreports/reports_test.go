@@ -419,7 +419,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// A node without reports counts nothing, and drops what was counted before.
+// A node without reports counts nothing, and leaves what others counted to them, for two days.
 func TestOff(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t))
@@ -435,6 +435,10 @@ func TestOff(t *testing.T) {
 		t.Errorf("%d rows, then %d", before, after)
 	}
 	f.at(later)
+	if all := f.send(silent); len(all) > 0 || f.rows() != before {
+		t.Errorf("%+v, %d rows", all, f.rows())
+	}
+	f.at(later.Add(49 * time.Hour))
 	if all := f.send(silent); len(all) > 0 || f.rows() != 0 {
 		t.Errorf("%+v, %d rows", all, f.rows())
 	}

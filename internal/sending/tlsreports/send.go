@@ -19,6 +19,7 @@ import (
 const (
 	sendBatch   = 100
 	sendWorkers = 16
+	dropAfter   = 2 * retryFor     // after a report became due
 	sendTime    = 10 * time.Minute // of one run, which must end before the lease of its job
 	recordTime  = 10 * time.Second // for storing an outcome after the run was stopped
 )
@@ -27,8 +28,11 @@ const (
 func (s *Service) Send(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
+	if s.c.Off {
+		return s.dropOld(ctx)
+	}
 	for {
-		due, err := s.due(ctx, sendBatch)
+		due, err := s.due(ctx, s.c.Now(), sendBatch)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -58,6 +62,20 @@ func (s *Service) Send(ctx context.Context) error {
 	}
 }
 
+// dropOld removes the reports that no node has sent in time. A node whose reports are off must leave the others to nodes
+// that send reports.
+func (s *Service) dropOld(ctx context.Context) error {
+	for {
+		old, err := s.due(ctx, s.c.Now().Add(-dropAfter), sendBatch)
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		if err := s.remove(ctx, old...); err != nil {
+			return err
+		}
+	}
+}
+
 // try tries to send a report to each of its targets that waits. If over is true, the report's rows are not needed any
 // more.
 func (s *Service) try(ctx context.Context, x report) (over bool, err error) {
@@ -65,8 +83,6 @@ func (s *Service) try(ctx context.Context, x report) (over bool, err error) {
 	switch {
 	case ctx.Err() != nil:
 		return false, nil
-	case s.c.Off:
-		return true, nil
 	case x.expiresAt > 0 && db.Micros(now) >= x.expiresAt:
 		s.giveUp(x, "no try was successful within 24 hours")
 		return true, nil

@@ -139,10 +139,10 @@ func scanReport(r db.Row) (x report, err error) {
 	return x, err
 }
 
-// due returns reports whose next try is due, the longest waiting first.
-func (s *Service) due(ctx context.Context, limit int) ([]report, error) {
+// due returns reports whose next try is due at a time, the longest waiting first.
+func (s *Service) due(ctx context.Context, at time.Time, limit int) ([]report, error) {
 	rows, err := s.p.DB.Query(ctx, `SELECT day, domain, report_id, send_at, tries, expires_at, targets FROM tls_reports
-		WHERE send_at <= $1 ORDER BY send_at LIMIT $2`, db.Micros(s.c.Now()), limit)
+		WHERE send_at <= $1 ORDER BY send_at LIMIT $2`, db.Micros(at), limit)
 	all, err := db.Collect(rows, err, scanReport)
 	if err != nil {
 		return nil, fmt.Errorf("list TLS reports to send: %w", err)

@@ -65,7 +65,7 @@ var ErrUnknown = errors.New("the email may have been sent")
 
 // Config configures a Service.
 type Config struct {
-	// Off means that sessions are not counted, and reports about earlier sessions are dropped.
+	// Off means that sessions are not counted and no reports are sent. Reports that no other node sends are dropped.
 	Off  bool
 	From message.Address // sender of reports; its domain is the submitter
 

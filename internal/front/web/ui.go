@@ -55,6 +55,7 @@ var states = map[string]State{
 	"unsubscribed":     {"suppressed", "", "Unsubscribed", ""},
 
 	"report_counted":     {"done", "ok", "Counted", ""},
+	"report_apart":       {"delayed", "", "Added up apart", ""},
 	"report_overlapping": {"delayed", "", "Overlaps, not counted", ""},
 	"report_unreadable":  {"failed", "bad", "Unreadable", ""},
 	"report_discarded":   {"canceled", "", "Discarded", ""},

@@ -217,8 +217,11 @@ func senderOf(m *Message) (by sender) {
 	by.byPolicy = m.Results.DMARC.Result == "pass"
 	if isWellKnown(by.domain) && !exact {
 		by.byPolicy = false
-		by.domain = organization(by.domain)
-		by.byKey = by.byKey && !isWellKnown(by.domain)
+		if org := organization(by.domain); by.byKey && !isWellKnown(org) {
+			by.domain = org
+		} else {
+			by.byKey = false
+		}
 	}
 	return by
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,7 +61,12 @@ func (s *Service) own(ctx context.Context) networks {
 	}
 	keep := ownFor
 	if w.failed {
-		w.found, keep = append(w.found, known[:min(len(known), spfNetworks)]...), ownAgain
+		for _, n := range known {
+			if !slices.Contains(w.found, n) {
+				w.add(n.Prefix, n.include)
+			}
+		}
+		keep = ownAgain
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +74,8 @@ func (s *Service) own(ctx context.Context) networks {
 	return s.ours
 }
 
-// listed returns the addresses that the SPF records of some names list. If a look-up failed, complete is false.
+// listed returns the addresses that the SPF records of some names list. If a look-up failed, or the records need too
+// many, complete is false.
 func (s *Service) listed(ctx context.Context, names ...string) (found networks, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, spfTime)
 	defer cancel()
@@ -76,7 +83,7 @@ func (s *Service) listed(ctx context.Context, names ...string) (found networks, 
 	for _, name := range names {
 		w.record(ctx, name, "", 0)
 	}
-	return w.found, !w.failed
+	return w.found, !w.failed && w.left >= 0
 }
 
 // walk collects the addresses that SPF records list. It ignores macros, exists and ptr.
@@ -151,8 +158,8 @@ func (w *walk) term(ctx context.Context, name, field, include string, depth int)
 			return
 		}
 	}
-	mechanism, lengths, _ := strings.Cut(field, "/")
-	bits4, bits6 := prefixLengths(lengths)
+	mechanism, _, _ := strings.Cut(field, "/")
+	bits4, bits6 := prefixLengths(field[len(mechanism):])
 	kind, host, given := strings.Cut(mechanism, ":")
 	if !given {
 		host = name
@@ -210,7 +217,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), err
 }
 
-// prefixLengths reads the end of a mechanism, such as 24 or 24//64.
+// prefixLengths reads the end of a mechanism, such as /24, //64 or /24//64.
 func prefixLengths(text string) (bits4, bits6 int) {
 	four, six, _ := strings.Cut(text, "//")
 	number := func(text string) int {
@@ -219,7 +226,7 @@ func prefixLengths(text string) (bits4, bits6 int) {
 		}
 		return -1
 	}
-	return number(four), number(strings.Trim(six, "/"))
+	return number(strings.TrimPrefix(four, "/")), number(six)
 }
 
 // providers maps the SPF names that customers include to the names of the services.

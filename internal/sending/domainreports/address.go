@@ -242,8 +242,33 @@ func textOf(all []tag) string {
 	return strings.Join(parts, "; ")
 }
 
+// cleanMax is the maximum length of the text that advised records keep of a present one, in bytes.
+const cleanMax = 2000
+
+// clean returns a record without the tags that our name servers would refuse to publish: those with control characters,
+// and those beyond cleanMax. Otherwise a delegated domain would lose its policy with such a tag.
+func clean(text string) string {
+	bad := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(text) <= cleanMax && !strings.ContainsFunc(text, bad) {
+		return text
+	}
+	left := cleanMax
+	return textOf(slices.DeleteFunc(tagsOf(text), func(t tag) bool {
+		size := len(t.name) + len(t.value) + len("=; ")
+		if slices.Contains([]string{"v", "p", "sp", "np"}, t.name) && size < 40 {
+			return strings.ContainsFunc(t.value, bad) // the policy stays, wherever it is in the record
+		}
+		if strings.ContainsFunc(t.name+t.value, bad) || size > left {
+			return true
+		}
+		left -= size
+		return false
+	}))
+}
+
 // withTarget returns a record with the target in its tag rua. All other tags stay.
 func withTarget(text, target string) string {
+	text = clean(text)
 	all := tagsOf(text)
 	for i, t := range all {
 		if t.name != "rua" {

@@ -9,14 +9,16 @@ import (
 
 // setupView is the content of the part about the set-up of a domain.
 type setupView struct {
-	Choices  []setupChoice
-	Former   string // label of the former set-up, while it is in use
-	Advised  []advisedView
-	Advice   *domains.Advice
-	Problems []problemView
-	Pending  bool          // whether the advice is being made or renewed
-	Keys     []dkimKeyView // DKIM keys; empty if nothing was signed with them
-	KeysText string        // what a rotation means for the owner of the domain
+	Choices []setupChoice
+	Former  string // label of the former set-up, while it is in use
+
+	Delegated bool // whether the former set-up is the delegation, which hides the records of the others
+	Advised   []advisedView
+	Advice    *domains.Advice
+	Problems  []problemView
+	Pending   bool          // whether the advice is being made or renewed
+	Keys      []dkimKeyView // DKIM keys; empty if nothing was signed with them
+	KeysText  string        // what a rotation means for the owner of the domain
 }
 
 type setupChoice struct {
@@ -62,7 +64,8 @@ func (c *call) setupOf(domainID string) (*setupView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &setupView{Former: setupLabels[s.Domain.FormerSetup], Advice: s.Advice, Pending: s.Pending}
+	v := &setupView{Former: setupLabels[s.Domain.FormerSetup], Advice: s.Advice, Pending: s.Pending,
+		Delegated: s.Domain.FormerSetup == domains.SetupDelegation}
 	for _, choice := range s.Choices {
 		choice.Reason = strings.ReplaceAll(choice.Reason, "`", "")
 		v.Choices = append(v.Choices, setupChoice{choice, setupLabels[choice.Setup], setupTexts[choice.Setup]})

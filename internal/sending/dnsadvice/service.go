@@ -99,7 +99,7 @@ func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domain
 
 // form returns a record as the owner enters it at a provider.
 func form(p *Provider, zone string, r domains.Record) domains.FieldForm {
-	f := domains.FieldForm{Key: r.Key, NameLabel: "Name", Name: p.EnterName(zone, r.FQDN), ValueLabel: "Value",
+	f := domains.FieldForm{Key: r.Key, Type: r.Type, NameLabel: "Name", Name: p.EnterName(zone, r.FQDN), ValueLabel: "Value",
 		Value: p.EnterValue(r.Type, r.Value, r.Priority)}
 	if p.NameField != "" {
 		f.NameLabel, f.ValueLabel = strings.ReplaceAll(p.NameField, "`", ""), p.fieldOf(r.Type)

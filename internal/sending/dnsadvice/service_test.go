@@ -49,7 +49,7 @@ func TestAdvice(t *testing.T) {
 	if a.Provider != "Cloudflare" || !strings.HasPrefix(a.Link, "https://dash.cloudflare.com/") || a.ApplyLink != "" {
 		t.Errorf("provider %q, link %q, %q", a.Provider, a.Link, a.ApplyLink)
 	}
-	if len(a.Forms) != len(records) || a.Forms[0] != (domains.FieldForm{Key: "mx", NameLabel: "Name", Name: "send",
+	if len(a.Forms) != len(records) || a.Forms[0] != (domains.FieldForm{Key: "mx", Type: "MX", NameLabel: "Name", Name: "send",
 		ValueLabel: "Content", Value: "bounce.example.net", Priority: "10"}) || a.Forms[3].ValueLabel != "Target" {
 		t.Errorf("forms %+v", a.Forms)
 	}

@@ -33,7 +33,7 @@ type Advice struct {
 
 // FieldForm is a record as the owner enters it in the provider's form.
 type FieldForm struct {
-	Key               string // of the record; see Record.Key
+	Key, Type         string // of the record; see Record.Key
 	NameLabel, Name   string // the provider's word for the field, and its content
 	ValueLabel, Value string
 	Priority          string // content of the field for the priority; "" if there is no such field

@@ -110,8 +110,7 @@ func openDKIM(t *testing.T, record string, raw []byte) {
 	t.Helper()
 	program, err := exec.LookPath("opendkim")
 	if err != nil {
-		t.Log("opendkim is not installed, so only our library has verified the signature")
-		return
+		t.Skip("opendkim is not installed, so only our library has verified the signature")
 	}
 	folder := t.TempDir()
 	write := func(name string, text []byte) string {

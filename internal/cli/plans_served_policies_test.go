@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/mtasts"
@@ -47,4 +48,8 @@ func (d *driver) servedPolicies() {
 		later += 48 * time.Hour
 	}
 	must(s.Check(ctx))
+	// The policy of a domain that is deleted is looked for by its name.
+	if _, err = s.Body(ctx, "mta-sts.withdrawn.example"); !errors.Is(err, servedpolicies.ErrNoPolicy) {
+		must(err)
+	}
 }

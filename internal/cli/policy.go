@@ -14,7 +14,7 @@ import (
 
 func policyCommand() command {
 	return command{use: "policy", group: groupInspect, source: ofNode,
-		short: "show or forget the cached MTA-STS policy of a recipient domain",
+		short: "show or forget MTA-STS policies of recipients, and manage TLSA records of mail hosts",
 		long: "Shows or forgets the MTA-STS policies of recipient domains that this installation has cached. A policy " +
 			"applies until it expires, even if the domain has withdrawn it by mistake or broken it.",
 		example: "postrider policy show example.com",
@@ -37,8 +37,9 @@ func policyCommand() command {
 				define:  beside("policy tlsa", noFlags(showTLSA))},
 			{use: "next-key HOST", short: "start to use the next key of a mail host",
 				long: "Starts the change of a mail host's key. Publish the TLSA record of the next key first, beside that of " +
-					"the key in use. A node uses the next key after the record was published for two lifetimes (TTL). If the " +
-					"host has no TLSA records that senders obey, a node uses it at once. Then remove the former key's record.",
+					"the key in use. A node uses the next key after the record was published for two lifetimes (TTL). " +
+					"Without TLSA records, a node waits for one lifetime. If the host's zone is not signed, it does not wait. " +
+					"Remove the former key's record afterwards.",
 				example: "postrider policy next-key mx.example.com --ttl 1h",
 				define:  beside("policy next-key", defineNextKey)},
 		}}

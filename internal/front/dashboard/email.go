@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -269,7 +270,8 @@ func (v *emailView) choose(u *url.URL, a *explain.Answer) {
 		v.Attempts = append(v.Attempts, attemptView{AttemptAnswer: *t, Length: millis(t.Duration), Lines: linesOf(t),
 			Open: t.Outcome != "delivered"})
 	}
-	if n := len(v.Attempts); n > 3 { // only the newest ones are open
+	v.Reply = cmp.Or(v.Chosen.Reply, v.Reply) // a bounce that came later decides, not the last attempt
+	if n := len(v.Attempts); n > 3 {          // only the newest ones are open
 		for i := range v.Attempts[:n-1] {
 			v.Attempts[i].Open = false
 		}

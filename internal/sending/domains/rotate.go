@@ -96,7 +96,8 @@ func (s *Service) mayRotate(d *Domain, keys []key, emergency bool) error {
 	}
 	if k := nextKey(keys, algorithmRSA); k != nil && (k.emergency || !emergency) {
 		return fault.New(fault.Locked, "", "The DKIM keys of %s are being rotated already. The new key has the selector %s "+
-			"and signs as soon as its record is seen. GET /domains/%s/setup shows its record.", d.Name, k.selector, d.ID)
+			"and signs after its record has been seen for twice its TTL. The keys of the domain show the record.", d.Name,
+			k.selector)
 	}
 	if s.c.selector(d, keys, emergency) == "" {
 		return fault.New(fault.Locked, "", "The record of the former DKIM key of %s must stay published for mail that is "+

@@ -25,15 +25,29 @@ const (
 // namespaces are those of reports. RFC 7489 has none; some reporters use that of an early draft.
 var namespaces = []string{"", Namespace, "http://dmarc.org/dmarc-xml/0.1"}
 
-// Read reads a report from a file: XML, or XML that is packed by gzip or as the only file of a ZIP archive. It calls
-// each with every row, in the order of the report. The header is returned in the end, because rows may come before it.
-// An error of each ends Read and is returned.
+// Budget is what the files of a message may still have together. Reading reduces it.
+type Budget struct {
+	Bytes int64 // of unpacked content
+	Rows  int64
+}
+
+// ErrBudget means that the files of a message have more content than its budget allows.
+var ErrBudget = errors.New("the files of the message have too much content")
+
+// Read is like ReadWithin with the limits of a single file only.
 func Read(file io.ReaderAt, size int64, each func(Row) error) (Header, error) {
-	m, err := unpack(file, size)
+	return ReadWithin(file, size, &Budget{Bytes: maxXML, Rows: maxRows}, each)
+}
+
+// ReadWithin reads a report from a file: XML, or XML that is packed by gzip or as the only file of a ZIP archive. It calls
+// each with every row, in the order of the report. The header is returned in the end, because rows may come before it.
+// An error of each ends ReadWithin and is returned. A file that exceeds the budget is not read to its end.
+func ReadWithin(file io.ReaderAt, size int64, left *Budget, each func(Row) error) (Header, error) {
+	m, err := unpack(file, size, left)
 	if err != nil {
 		return Header{}, err
 	}
-	r := &reader{each: each, h: Header{Policy: Policy{Percent: 100}}}
+	r := &reader{each: each, left: left, h: Header{Policy: Policy{Percent: 100}}}
 	decoder := xml.NewDecoder(m)
 	decoder.CharsetReader = m.charset
 	for !r.done {
@@ -61,6 +75,7 @@ type reader struct {
 	h    Header
 	row  Row
 	rows int
+	left *Budget
 
 	open    []frame // the open elements that are known
 	skipped int     // how many further open elements are not
@@ -179,7 +194,10 @@ func (r *reader) finishRow() error {
 	case r.rows == maxRows:
 		return fmt.Errorf("the report has more than %d records", maxRows)
 	}
-	r.rows++
+	if r.rows++; r.left.Rows == 0 {
+		return ErrBudget
+	}
+	r.left.Rows--
 	return r.each(r.row)
 }
 

@@ -27,7 +27,7 @@ const (
 var ErrNoReport = errors.New("the file is not a DMARC report")
 
 // unpack returns the XML in a file. It looks at the first bytes, because names and media types are often wrong.
-func unpack(file io.ReaderAt, size int64) (*meter, error) {
+func unpack(file io.ReaderAt, size int64, left *Budget) (*meter, error) {
 	if size > maxFile {
 		return nil, fmt.Errorf("the file has %d bytes, more than %d", size, maxFile)
 	}
@@ -47,7 +47,7 @@ func unpack(file io.ReaderAt, size int64) (*meter, error) {
 			return nil, err
 		}
 	}
-	m := &meter{r: bufio.NewReader(content), packed: size}
+	m := &meter{r: bufio.NewReader(content), packed: size, left: left}
 	return m, m.begin()
 }
 
@@ -98,6 +98,7 @@ type meter struct {
 	r          *bufio.Reader
 	packed     int64
 	total, tag int64
+	left       *Budget
 }
 
 // begin skips a byte order mark and white space before the XML.
@@ -116,6 +117,7 @@ func (m *meter) begin() error {
 			if m.total++; m.total > maxTag {
 				return fmt.Errorf("%w: it begins with white space", ErrNoReport)
 			}
+			m.left.Bytes--
 			continue
 		case b != '<':
 			return fmt.Errorf("%w: it is not XML, nor packed by gzip or ZIP", ErrNoReport)
@@ -153,11 +155,14 @@ func (m *meter) ReadByte() (byte, error) {
 	}
 	m.total++
 	m.tag++
+	m.left.Bytes--
 	switch {
 	case m.total > maxXML:
 		return 0, fmt.Errorf("the XML has more than %d bytes", maxXML)
 	case m.total > freeXML && m.total > maxRatio*m.packed:
 		return 0, fmt.Errorf("the file unpacks to more than %d times its size", maxRatio)
+	case m.left.Bytes < 0:
+		return 0, ErrBudget
 	case m.tag > maxTag:
 		return 0, fmt.Errorf("a tag or a text has more than %d bytes", maxTag)
 	}

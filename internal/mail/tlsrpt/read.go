@@ -24,8 +24,17 @@ var (
 	errTooMany  = fmt.Errorf("the lists of the report have more than %d elements", maxItems)
 )
 
+// ErrBudget means that the files of a message have more content than its budget allows.
+var ErrBudget = errors.New("the files of the message have too much content")
+
 // Read reads a report, which may be compressed by gzip.
 func Read(file []byte) (*Report, error) {
+	left := int64(MaxSize)
+	return ReadWithin(file, &left)
+}
+
+// ReadWithin is like Read, and reads at most left bytes of unpacked content. It reduces left by the bytes it read.
+func ReadWithin(file []byte, left *int64) (*Report, error) {
 	if bytes.HasPrefix(file, []byte{0x1f, 0x8b}) {
 		if len(file) > MaxPacked {
 			return nil, fmt.Errorf("the compressed report has more than %d bytes", MaxPacked)
@@ -34,18 +43,19 @@ func Read(file []byte) (*Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("unpack a TLS report: %w", err)
 		}
-		return read(unpacked)
+		return read(unpacked, left)
 	}
 	if len(file) > MaxSize {
 		return nil, errTooLarge
 	}
-	return read(bytes.NewReader(file))
+	return read(bytes.NewReader(file), left)
 }
 
-// limited returns errTooLarge after left bytes.
+// limited returns an error after left bytes.
 type limited struct {
 	r    io.Reader
 	left int
+	err  error
 }
 
 func (l *limited) Read(p []byte) (n int, err error) {
@@ -53,15 +63,22 @@ func (l *limited) Read(p []byte) (n int, err error) {
 		p = p[:l.left+1]
 	}
 	if n, err = l.r.Read(p); n > l.left {
-		return l.left, errTooLarge
+		n, l.left = l.left, 0
+		return n, l.err
 	}
 	l.left -= n
 	return n, err
 }
 
-func read(from io.Reader) (*Report, error) {
+func read(from io.Reader, left *int64) (*Report, error) {
+	l := &limited{from, MaxSize, errTooLarge}
+	if *left < MaxSize {
+		l.left, l.err = int(max(*left, 0)), ErrBudget
+	}
+	before := l.left
+	defer func() { *left -= int64(before - l.left) }()
 	// The buffer serves to skip a byte order mark.
-	b := bufio.NewReader(&limited{from, MaxSize})
+	b := bufio.NewReader(l)
 	if mark, _ := b.Peek(3); string(mark) == "\ufeff" {
 		b.Discard(3)
 	}

@@ -20,7 +20,10 @@
 //   - All counts of a report are stored. Only details are dropped: at most [maxReportRows] combinations of a report,
 //     and [maxDayRows] of a domain and day, keep them. The rest is added up by result.
 //   - A domain stores at most [maxDayReports] reports a day, and [maxDayUnproven] without proof or unreadable. One
-//     reporter can use only a part of that ([maxReporterReports]). Further reports are counted as dropped.
+//     reporter can use only a part of that ([maxReporterReports]). Further reports are counted as dropped. Repetitions
+//     without proof count too. A file that is stored is recognized by its hash and not read again.
+//   - The files of a message have at most [messageBytes] and [messageRows] when they are unpacked. Those without
+//     authentication have much less.
 //
 // # Failures
 //
@@ -161,6 +164,7 @@ type Report struct {
 
 	ownMessages, ownFailed int64 // from addresses of this installation
 	dedupe, blobKey        string
+	fingerprint            string // of the file and its sender; "" if a repetition is read again
 }
 
 func today(t time.Time) int64 { return db.Micros(t.UTC().Truncate(oneDay)) }

@@ -1,5 +1,7 @@
 package domainreports
 
+import "github.com/postrider/postrider/internal/mail/dmarcrpt"
+
 // These are the limits of a domain and day, and the part of them that one reporter can use. Reporters that are not
 // well-known can use half of the limits together, so that a flood of signed reports leaves room for others.
 const (
@@ -14,6 +16,22 @@ const (
 	maxReporterRows    = 3000
 	maxReporterBytes   = 10 << 20
 )
+
+// These are the limits of the files of one message together. The lower ones are for mail without authentication,
+// because everybody can send it to the address in a DMARC record.
+const (
+	messageBytes         = 100 << 20 // unpacked
+	messageRows          = 200_000
+	messageBytesUnproven = 10 << 20
+	messageRowsUnproven  = 20_000
+)
+
+func budgetOf(isProven bool) *dmarcrpt.Budget {
+	if isProven {
+		return &dmarcrpt.Budget{Bytes: messageBytes, Rows: messageRows}
+	}
+	return &dmarcrpt.Budget{Bytes: messageBytesUnproven, Rows: messageRowsUnproven}
+}
 
 // dayCounts counts what a domain received on a day.
 type dayCounts struct {

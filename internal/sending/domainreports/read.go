@@ -52,6 +52,7 @@ type draft struct {
 	sessions []sessions
 
 	isDropped bool // the report was not read, because the limits of the day are used up
+	isRepeat  bool // the report was not read, because the same file is stored
 }
 
 // Read reads the reports in a message. An error means that the client must try again later.
@@ -66,8 +67,12 @@ func (s *Service) Read(ctx context.Context, t Target, m Message) (*Draft, error)
 	if err != nil {
 		return nil, err
 	}
+	var left *dmarcrpt.Budget
 	for _, f := range reportFiles(m.Parsed) {
-		x, err := s.readFile(ctx, &t, &c, &m, &sender, &f)
+		if left == nil {
+			left = budgetOf(sender.proves(f.kind))
+		}
+		x, err := s.readFile(ctx, &t, &c, &m, &sender, &f, left)
 		if err != nil {
 			return nil, err
 		}
@@ -87,10 +92,11 @@ func UnreadableDraft(t Target) *Draft {
 }
 
 // readFile reads one file, and stores it as a blob if the report will be stored. Limits of the day that are used up
-// already save the work; Store applies them again.
-func (s *Service) readFile(ctx context.Context, t *Target, c *dayCounts, m *Message, by *sender, f *file) (*draft, error) {
+// already save the work; Store applies them again. A file that is stored already is not read either.
+func (s *Service) readFile(ctx context.Context, t *Target, c *dayCounts, m *Message, by *sender, f *file,
+	left *dmarcrpt.Budget) (*draft, error) {
 	x := &draft{Report: Report{Kind: f.kind, Reporter: by.domain, Size: int64(len(f.content))}}
-	if by.byKey || by.byPolicy && f.kind == DMARC {
+	if by.proves(f.kind) {
 		x.by = identity(by.domain)
 	}
 	u, err := usageOf(ctx, s.p.DB.Reader, t, c.day, x.by)
@@ -100,10 +106,15 @@ func (s *Service) readFile(ctx context.Context, t *Target, c *dayCounts, m *Mess
 	if x.isDropped = !c.mayAdmit(x, &u); x.isDropped {
 		return x, nil
 	}
+	x.fingerprint = fingerprint(x, m, f)
+	if x.isRepeat, err = isKnownFile(ctx, s.p.DB.Reader, t, x.fingerprint); err != nil || x.isRepeat {
+		return x, err
+	}
+	isFirst := *left == *budgetOf(by.proves(f.kind))
 	if f.kind == TLS {
-		err = x.readTLS(t, m, f)
+		err = x.readTLS(t, m, f, left)
 	} else {
-		err = x.readDMARC(ctx, t, f, s.own(ctx))
+		err = x.readDMARC(ctx, t, f, s.own(ctx), left)
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("read a report: %w", ctx.Err())
@@ -117,6 +128,10 @@ func (s *Service) readFile(ctx context.Context, t *Target, c *dayCounts, m *Mess
 		x.State, x.Reason = Discarded, sentence(string(wrong))
 	case err != nil:
 		x.State, x.Reason = Unreadable, sentence(err.Error())
+		isOver := errors.Is(err, dmarcrpt.ErrBudget) || errors.Is(err, tlsrpt.ErrBudget)
+		if x.by != "" || isOver && !isFirst {
+			x.fingerprint = "" // another message may have more of the budget left for the same file
+		}
 	default:
 		x.State = Counted
 	}
@@ -180,6 +195,15 @@ func dedupe(r *Report) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
+// fingerprint recognizes a file that came before from the same sender with the same name and header fields.
+func fingerprint(x *draft, m *Message, f *file) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q %q %q %q %q ", x.Kind, x.by, x.Reporter, f.name, m.Parsed.Subject,
+		headerOf(m, tlsrpt.DomainField), headerOf(m, tlsrpt.SubmitterField))
+	h.Write(f.content)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
 // sender says for which domain a message is authenticated.
 type sender struct {
 	domain   string // in From
@@ -225,6 +249,9 @@ func senderOf(m *Message) (by sender) {
 	}
 	return by
 }
+
+// proves reports whether the sender of a report of a kind is authenticated.
+func (by *sender) proves(kind Kind) bool { return by.byKey || by.byPolicy && kind == DMARC }
 
 // isWithin reports whether a name is a domain or below it.
 func isWithin(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
@@ -285,9 +312,9 @@ func kindOfText(start []byte) Kind {
 }
 
 // readDMARC reads a DMARC report and adds its rows up.
-func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks) error {
+func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks, left *dmarcrpt.Budget) error {
 	sums := newSums(own, t)
-	h, err := dmarcrpt.Read(bytes.NewReader(f.content), int64(len(f.content)), func(r dmarcrpt.Row) error {
+	h, err := dmarcrpt.ReadWithin(bytes.NewReader(f.content), int64(len(f.content)), left, func(r dmarcrpt.Row) error {
 		if err := sums.add(&r); err != nil {
 			return err
 		}
@@ -310,8 +337,8 @@ func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks)
 }
 
 // readTLS reads a TLS report. A report that its subject or file name contradicts is discarded (RFC 8460 section 5.6).
-func (x *draft) readTLS(t *Target, m *Message, f *file) error {
-	r, err := tlsrpt.Read(f.content)
+func (x *draft) readTLS(t *Target, m *Message, f *file, left *dmarcrpt.Budget) error {
+	r, err := tlsrpt.ReadWithin(f.content, &left.Bytes)
 	if err != nil {
 		return err
 	}

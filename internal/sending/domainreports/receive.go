@@ -34,17 +34,15 @@ func (s *Service) storeOne(ctx context.Context, tx *db.Tx, t *Target, c *dayCoun
 		c.dropped++
 		return nil
 	}
-	if x.dedupe != "" {
-		if repeated, err := noteRepeat(ctx, tx, t, x.dedupe); err != nil || repeated {
-			return err
-		}
-	}
 	r := x.Report // a copy, because the transaction may run again
 	by, err := usageOf(ctx, tx.Reader, t, c.day, x.by)
 	if err != nil {
 		return err
 	}
 	defer saveUsage(ctx, tx, t, c.day, x.by, &by)
+	if repeated, err := s.storeRepeat(ctx, tx, t, c, x, &by); err != nil || repeated {
+		return err
+	}
 	proven := r.Proven && r.State == Counted
 	switch {
 	case !c.admits(x, &by):
@@ -92,6 +90,30 @@ func (s *Service) storeOne(ctx context.Context, tx *db.Tx, t *Target, c *dayCoun
 	}
 	c.rows += added
 	return s.notice(ctx, tx, t, &r)
+}
+
+// storeRepeat counts a repetition. It returns false if the report is new. Repetitions use up limits of the day, except
+// those of a signed file. Anybody can repeat signed files, and recognizing them costs little.
+func (s *Service) storeRepeat(ctx context.Context, tx *db.Tx, t *Target, c *dayCounts, x *draft, by *usage) (
+	bool, error) {
+	var repeated bool
+	var err error
+	switch {
+	case x.isRepeat:
+		repeated, err = true, noteKnownFile(ctx, tx, t, x.fingerprint)
+	case x.dedupe != "":
+		repeated, err = noteRepeat(ctx, tx, t, x.dedupe)
+	}
+	if err != nil || !repeated {
+		return false, err
+	}
+	switch {
+	case x.by == "":
+		c.others++
+	case !x.isRepeat:
+		by.reports++
+	}
+	return true, nil
 }
 
 // notice tells the team if reports of the last two days confirm that signatures of this installation fail, at most once

@@ -187,6 +187,27 @@ func noteRepeat(ctx context.Context, tx *db.Tx, t *Target, dedupe string) (bool,
 	return n > 0, err
 }
 
+// isKnownFile reports whether a file is stored that has a fingerprint.
+func isKnownFile(ctx context.Context, r db.Reader, t *Target, fingerprint string) (bool, error) {
+	var one int
+	err := r.QueryRow(ctx, `SELECT 1 FROM received_reports WHERE domain_id = $1 AND fingerprint = $2 AND fingerprint <> ''
+		AND team_id = $3 LIMIT 1`, db.ID(t.DomainID), fingerprint, db.ID(t.TeamID)).Scan(&one)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for an earlier copy of a file: %w", err)
+	}
+	return true, nil
+}
+
+// noteKnownFile increases the number of repetitions of the report in a file.
+func noteKnownFile(ctx context.Context, tx *db.Tx, t *Target, fingerprint string) error {
+	_, err := tx.Exec(ctx, `UPDATE received_reports SET repeats = repeats + 1 WHERE domain_id = $1 AND fingerprint = $2
+		AND fingerprint <> '' AND team_id = $3`, db.ID(t.DomainID), fingerprint, db.ID(t.TeamID))
+	return err
+}
+
 // overlaps reports whether a counted report of the same reporter has a period in common with a report.
 func overlaps(ctx context.Context, r db.Reader, t *Target, x *Report) (bool, error) {
 	var one int
@@ -206,9 +227,9 @@ const reportColumns = `id, kind, state, reason, proven, reporter, organization, 
 
 func insertReport(ctx context.Context, tx *db.Tx, t *Target, x *Report) {
 	tx.Proof(`SELECT 1 FROM received_reports WHERE id = $1`, db.ID(x.ID))
-	tx.Queue(ctx, `INSERT INTO received_reports (team_id, domain_id, dedupe, `+reportColumns+`) VALUES ($1, $2, $3, $4, $5,
-		$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`, db.ID(t.TeamID),
-		db.ID(t.DomainID), x.dedupe, db.ID(x.ID), string(x.Kind), string(x.State), x.Reason, x.Proven, x.Reporter,
+	tx.Queue(ctx, `INSERT INTO received_reports (team_id, domain_id, dedupe, fingerprint, `+reportColumns+`) VALUES ($1, $2, $3, $4, $5,
+		$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`, db.ID(t.TeamID),
+		db.ID(t.DomainID), x.dedupe, x.fingerprint, db.ID(x.ID), string(x.Kind), string(x.State), x.Reason, x.Proven, x.Reporter,
 		x.Organization, x.ReportID, x.PolicyDomain, db.Micros(x.Begin), db.Micros(x.End), x.Messages, x.Failed, x.Rows,
 		x.Repeats, x.Size, x.blobKey, x.ownMessages, x.ownFailed, db.Micros(x.ReceivedAt))
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/dkim"
 )
 
+// reporters are the authenticated senders of reports. The advice about a policy needs two of them.
+var reporters = []string{"mail.example", "post.example.net"}
+
 // reported delivers DMARC reports of two weeks, a TLS report and an unreadable report to the address of the team's
 // domain.
 func (s *sample) reported() {
@@ -20,9 +23,10 @@ func (s *sample) reported() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	const from = "mail.example"
-	s.names.add("s1._domainkey."+from+`. 60 IN TXT "`+k.Record()+`"`, "_dmarc."+from+`. 60 IN TXT "v=DMARC1; p=reject"`,
-		`acme.example. 60 IN TXT "v=spf1 ip4:203.0.113.0/28 -all"`, `_dmarc.acme.example. 60 IN TXT "v=DMARC1; p=none"`)
+	for _, from := range reporters {
+		s.names.add("s1._domainkey."+from+`. 60 IN TXT "`+k.Record()+`"`, "_dmarc."+from+`. 60 IN TXT "v=DMARC1; p=reject"`)
+	}
+	s.names.add(`acme.example. 60 IN TXT "v=spf1 ip4:203.0.113.0/28 -all"`, `_dmarc.acme.example. 60 IN TXT "v=DMARC1; p=none"`)
 	var v struct{ Address string }
 	path := "/domains/" + s.id["domain"] + "/reports/dmarc"
 	s.must(http.MethodGet, path, "", &v)
@@ -34,13 +38,16 @@ func (s *sample) reported() {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	for back := range 14 {
 		begin := today.AddDate(0, 0, -1-back)
-		s.report(k, from, v.Address, fmt.Sprintf(`<feedback><report_metadata><org_name>Example Mail</org_name><report_id>%d`+
-			`</report_id><date_range><begin>%d</begin><end>%d</end></date_range></report_metadata><policy_published><domain>`+
-			`acme.example</domain><p>none</p></policy_published>%s%s</feedback>`, back, begin.Unix(), begin.Unix()+86_399,
-			row("203.0.113.7", 900+37*back%200, "pass"), row("198.51.100.23", 20+back, "fail")))
+		for i, from := range reporters {
+			s.report(k, from, v.Address, fmt.Sprintf(`<feedback><report_metadata><org_name>%s</org_name><report_id>%d`+
+				`</report_id><date_range><begin>%d</begin><end>%d</end></date_range></report_metadata><policy_published><domain>`+
+				`acme.example</domain><p>none</p></policy_published>%s%s</feedback>`, from, back, begin.Unix(), begin.Unix()+86_399,
+				row("203.0.113.7", (900+37*back%200)/(i+1), "pass"), row("198.51.100.23", 20+back, "fail")))
+		}
 	}
+	from := reporters[0]
 	begin := today.AddDate(0, 0, -1)
-	s.report(k, from, v.Address, fmt.Sprintf(`{"organization-name":"Example Mail","report-id":"t1","date-range":{`+
+	s.report(k, from, v.Address, fmt.Sprintf(`{"organization-name":"mail.example","report-id":"t1","date-range":{`+
 		`"start-datetime":%q,"end-datetime":%q},"policies":[{"policy":{"policy-type":"sts","policy-domain":"acme.example"},`+
 		`"summary":{"total-successful-session-count":412,"total-failure-session-count":18},"failure-details":[{"result-type":`+
 		`"certificate-expired","receiving-mx-hostname":"mx2.acme.example","failed-session-count":18}]}]}`,

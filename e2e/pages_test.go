@@ -46,7 +46,7 @@ var dashboardPages = map[string]string{
 	"/app/emails/export": "", "/app/suppressions/export": "", "/app/logs/export": "", "/app/metrics/export": "",
 	"/app/domains": "/app/domains", "/app/domains/new": "/app/domains/new",
 	"/app/domains/{id}": "/app/domains/{unverified}", "/app/domains/{id}/settings": "/app/domains/{domain}/settings",
-	"/app/domains/{id}/reports": "/app/domains/{domain}/reports",
+	"/app/domains/{id}/reports": "/app/domains/{domain}/reports", "/app/domains/{id}/reports/{report}/file": "",
 	"/app/keys":                 "/app/keys", "/app/keys/new": "/app/keys/new", "/app/keys/{id}": "/app/keys/{key}",
 	"/app/domains/{id}/forwarding": "/app/domains/{domain}/forwarding",
 	"/app/settings/smtp":           "/app/settings/smtp",

@@ -1103,6 +1103,10 @@ type Setup struct {
 	FormerRecords []SetupRecord `json:"former_records"`
 	// The DKIM keys of the domain, including those of rotations.
 	Keys []DkimKey `json:"keys"`
+	// The chosen DMARC record; null for the default.
+	DMARC *string `json:"dmarc"`
+	// The chosen BIMI record; null for none.
+	BIMI *string `json:"bimi"`
 	// Optional records. They do not affect status.
 	Advised []SetupAdvised `json:"advised"`
 	// Null until the DNS was examined. The first request begins the examination, which takes some seconds.
@@ -1218,7 +1222,12 @@ type SetupChoice struct {
 
 // ChangeSetup is the request of [DomainsService.ChangeSetup].
 type ChangeSetup struct {
+	// The text of the BIMI record, such as v=BIMI1; l=https://example.com/logo.svg. Null removes it.
+	BIMI *string `json:"bimi,omitzero"`
+	// The text of the DMARC record, such as v=DMARC1; p=reject. Postrider adds its address for reports to the tag
+	// rua. Null restores the default.
+	DMARC *string `json:"dmarc,omitzero"`
 	// How the owner publishes the records. records: each record separately. cname: three CNAME records for sending.
 	// delegation: one set of NS records. One of: records, cname, delegation.
-	Setup string `json:"setup"`
+	Setup *string `json:"setup,omitzero"`
 }

@@ -238,7 +238,8 @@ func TestOneRecordVerifiesADomain(t *testing.T) {
 		ask(http.MethodPost, "/domains", `{"name":"mail.acme.example"}`)
 		id := d.ID
 		team := p.teamOf("Acme")[0]
-		if err := n.Domains.ChangeSetup(t.Context(), team, id, domains.SetupDelegation); err != nil {
+		change := domains.SetupChange{Setup: new(domains.SetupDelegation)}
+		if err := n.Domains.ChangeSetup(t.Context(), team, id, change); err != nil {
 			t.Fatal(err)
 		}
 		setup, err := n.Domains.GetSetup(t.Context(), team, id)
@@ -283,7 +284,8 @@ func TestOneRecordVerifiesADomain(t *testing.T) {
 func installLate(n *started, team, id string, parent *parentZone) {
 	t := n.t
 	t.Helper()
-	if err := n.Domains.ChangeSetup(t.Context(), team, id, domains.SetupDelegation); err != nil {
+	change := domains.SetupChange{Setup: new(domains.SetupDelegation)}
+	if err := n.Domains.ChangeSetup(t.Context(), team, id, change); err != nil {
 		t.Fatal(err)
 	}
 	setup, err := n.Domains.GetSetup(t.Context(), team, id)

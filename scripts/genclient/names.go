@@ -59,7 +59,7 @@ var reserved = []string{"Client", "Error", "Field", "Gap", "List", "LiveEvent", 
 // initialisms maps parts of names to their form in Go names.
 var initialisms = map[string]string{"id": "ID", "ids": "IDs", "url": "URL", "html": "HTML", "tls": "TLS", "ttl": "TTL",
 	"smtp": "SMTP", "dns": "DNS", "api": "API", "ip": "IP", "json": "JSON", "oauth": "OAuth", "http": "HTTP", "mx": "MX",
-	"dkim": "DKIM", "spf": "SPF", "dmarc": "DMARC", "mime": "MIME", "csv": "CSV", "uri": "URI", "ab": "AB", "utc": "UTC",
+	"dkim": "DKIM", "spf": "SPF", "dmarc": "DMARC", "bimi": "BIMI", "mime": "MIME", "csv": "CSV", "uri": "URI", "ab": "AB", "utc": "UTC",
 	"ms": "MS", "arc": "ARC", "mta": "MTA", "sts": "STS", "tld": "TLD", "rfc": "RFC", "esmtp": "ESMTP", "cpu": "CPU", "caa": "CAA"}
 
 // camel returns a name such as email_id, clicked-links or "API keys" in the form of an exported Go name.

@@ -9,7 +9,9 @@ import (
 )
 
 type changeSetupIn struct {
-	Setup string `json:"setup" doc:"How the owner publishes the records. records: each record separately. cname: three CNAME records for sending. delegation: one set of NS records." enum:"records,cname,delegation"`
+	Setup *string               `json:"setup,omitzero" doc:"How the owner publishes the records. records: each record separately. cname: three CNAME records for sending. delegation: one set of NS records." enum:"records,cname,delegation"`
+	DMARC wire.Optional[string] `json:"dmarc,omitzero" doc:"The text of the DMARC record, such as v=DMARC1; p=reject. Postrider adds its address for reports to the tag rua. Null restores the default." maxLength:"450"`
+	BIMI  wire.Optional[string] `json:"bimi,omitzero" doc:"The text of the BIMI record, such as v=BIMI1; l=https://example.com/logo.svg. Null removes it." maxLength:"1000"`
 }
 
 type setupChoice struct {
@@ -82,6 +84,8 @@ type setupWire struct {
 	Records     []setupRecord  `json:"records" doc:"The records of the chosen set-up."`
 	Former      []setupRecord  `json:"former_records" doc:"The records of former_setup that the chosen set-up does not have."`
 	Keys        []dkimKeyWire  `json:"keys" doc:"The DKIM keys of the domain, including those of rotations."`
+	DMARC       *string        `json:"dmarc" doc:"The chosen DMARC record; null for the default."`
+	BIMI        *string        `json:"bimi" doc:"The chosen BIMI record; null for none."`
 	Advised     []setupAdvised `json:"advised" doc:"Optional records. They do not affect status."`
 	Provider    *setupProvider `json:"provider" doc:"Null until the DNS was examined. The first request begins the examination, which takes some seconds."`
 	Problems    []setupProblem `json:"problems" doc:"Problems with the DNS records of the domain."`
@@ -108,7 +112,7 @@ func setupToWire(v domains.Setup) setupWire {
 	d := &v.Domain
 	w := setupWire{Object: "domain_setup", ID: d.ID, Name: d.Name, Setup: d.Setup, FormerSetup: orNull(d.FormerSetup),
 		Status: string(d.Status), Setups: []setupChoice{}, Records: setupRecords(v.Records), Former: setupRecords(v.Former),
-		Keys: dkimKeysToWire(v.Keys), Advised: []setupAdvised{}, Problems: []setupProblem{}}
+		Keys: dkimKeysToWire(v.Keys), DMARC: orNull(d.DMARCRecord), BIMI: orNull(d.BIMIRecord), Advised: []setupAdvised{}, Problems: []setupProblem{}}
 	for _, c := range v.Choices {
 		w.Setups = append(w.Setups, setupChoice{c.Setup, c.Reason == "", orNull(c.Reason), orNull(c.Warning)})
 	}
@@ -154,7 +158,8 @@ func (a *API) changeDomainSetup(ctx context.Context, c *wire.Call, in changeSetu
 	if err != nil {
 		return setupWire{}, err
 	}
-	if err := a.Services.Domains.ChangeSetup(ctx, c.TeamID, id, in.Setup); err != nil {
+	change := domains.SetupChange{Setup: in.Setup, DMARC: in.DMARC.Replacement(), BIMI: in.BIMI.Replacement()}
+	if err := a.Services.Domains.ChangeSetup(ctx, c.TeamID, id, change); err != nil {
 		return setupWire{}, err
 	}
 	return a.getDomainSetup(ctx, c, wire.None{})

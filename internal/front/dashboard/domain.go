@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -33,6 +34,7 @@ type domainView struct {
 	Whole    bool          // whether other missing records are shown with their whole names
 	Claim    *claimView
 	Setup    *setupView // nil for claims
+	Chosen   *web.Form  // the form for chosen records, if it was refused
 
 	Settings bool // whether the tab with the settings is shown
 	Form     *web.Form
@@ -94,6 +96,7 @@ func (c *call) domainPage(status int, data domainView) error {
 		if data.Setup, err = c.setupOf(d.ID); err != nil {
 			return err
 		}
+		data.Setup.Chosen = cmp.Or(data.Chosen, data.Setup.Chosen)
 	}
 	whole := false // whether a name of a missing record is shown with the whole domain
 	for i := range records {

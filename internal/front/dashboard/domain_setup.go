@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -14,6 +15,7 @@ type setupView struct {
 
 	Delegated bool // whether the former set-up is the delegation, which hides the records of the others
 	Advised   []advisedView
+	Chosen    *web.Form // the DMARC and BIMI records that the owner chooses
 	Advice    *domains.Advice
 	Problems  []problemView
 	Pending   bool          // whether the advice is being made or renewed
@@ -65,7 +67,7 @@ func (c *call) setupOf(domainID string) (*setupView, error) {
 		return nil, err
 	}
 	v := &setupView{Former: setupLabels[s.Domain.FormerSetup], Advice: s.Advice, Pending: s.Pending,
-		Delegated: s.Domain.FormerSetup == domains.SetupDelegation}
+		Delegated: s.Domain.FormerSetup == domains.SetupDelegation, Chosen: chosenForm(&s.Domain)}
 	for _, choice := range s.Choices {
 		choice.Reason = strings.ReplaceAll(choice.Reason, "`", "")
 		v.Choices = append(v.Choices, setupChoice{choice, setupLabels[choice.Setup], setupTexts[choice.Setup]})
@@ -90,13 +92,45 @@ func foundLines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
+// chosenForm returns the form with the DMARC and BIMI records that the owner of a domain has chosen.
+func chosenForm(d *domains.Domain) *web.Form {
+	return &web.Form{Fields: []*web.Field{
+		{Name: "dmarc", Label: "DMARC record", Value: d.DMARCRecord, Optional: true, Max: 450, Autocomplete: "off",
+			Hint: "For example v=DMARC1; p=quarantine. The address for reports is added. Leave it empty for the default."},
+		{Name: "bimi", Label: "BIMI record", Value: d.BIMIRecord, Optional: true, Max: 1000, Autocomplete: "off",
+			Hint: "For example v=BIMI1; l=https://example.com/logo.svg. Leave it empty for no record."}}}
+}
+
+// changeSetup changes the fields of the set-up that the form contains.
 func (c *call) changeSetup() error {
-	err := c.Domains.ChangeSetup(c.ctx(), c.team.TeamID, c.id(), c.form.Get("setup"))
+	var change domains.SetupChange
+	for name, field := range map[string]**string{"setup": &change.Setup, "dmarc": &change.DMARC, "bimi": &change.BIMI} {
+		if c.form.Has(name) {
+			*field = new(c.form.Get(name))
+		}
+	}
+	err := c.Domains.ChangeSetup(c.ctx(), c.team.TeamID, c.id(), change)
+	if field := fieldOf(err); field == "dmarc" || field == "bimi" {
+		d, notFound := c.Domains.Get(c.ctx(), c.team.TeamID, c.id())
+		if notFound != nil {
+			return notFound
+		}
+		form := chosenForm(&d).Fill(c.form)
+		status, ours := c.refuse(form, err, "The records were not saved.")
+		if ours != nil {
+			return ours
+		}
+		return c.domainPage(status, domainView{Chosen: form})
+	}
 	if text, ok := refused(err); ok {
 		return c.domainPage(http.StatusUnprocessableEntity, domainView{Refused: text})
 	}
 	if err != nil {
 		return err
 	}
-	return c.redirect(domainPath(c.id()), "Set-up changed. The records are looked up now.")
+	done := "Records saved. They are looked up now."
+	if change.Setup != nil {
+		done = "Set-up changed. The records are looked up now."
+	}
+	return c.redirect(domainPath(c.id()), done)
 }

@@ -143,6 +143,35 @@ func TestDomainSetupPage(t *testing.T) {
 	})
 }
 
+// A member chooses the DMARC and BIMI records of a domain on its page.
+func TestChosenRecords(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		v, at := b.visitor(teams.Admin), "/app/domains/"+b.domainOf(b.acme.TeamID).ID
+		records := func(dmarc, bimi string) url.Values { return url.Values{"dmarc": {dmarc}, "bimi": {bimi}} }
+		v.shows(at, 200, "DMARC record", "BIMI record", "Save records")
+		const strict, logo = "v=DMARC1; p=reject", "v=BIMI1; l=https://acme.example/l.svg"
+		v.says(at+"/setup", records(strict, "v=BIMI1; l=http://acme.example/l.svg"), 422, "The records were not saved.",
+			`id="bimi-error"`, "must be a URL that begins with https://", `value="`+strict+`"`)
+		v.says(at+"/setup", records("v=DMARC1; p=rejekt", logo), 422, `id="dmarc-error"`, "p is needed")
+		if d := b.domainOf(b.acme.TeamID); d.DMARCRecord != "" || d.BIMIRecord != "" {
+			t.Errorf("stored %+v", d)
+		}
+		v.says(at+"/setup", records(strict, logo), 200, "Records saved.", `value="`+strict+`"`, `value="`+logo+`"`,
+			"default._bimi.acme.example")
+		v.says(at+"/setup", records("", ""), 200, "Records saved.")
+		if d := b.domainOf(b.acme.TeamID); d.DMARCRecord != "" || d.BIMIRecord != "" {
+			t.Errorf("stored %+v", d)
+		}
+		viewer := b.visitor(teams.Viewer)
+		if text := viewer.shows(at, 200, "DMARC record"); strings.Contains(text, "Save records") {
+			t.Error("a viewer sees the button")
+		}
+		viewer.says(at+"/setup", records(strict, logo), 403)
+		b.visitorOf(b.other.TeamID, teams.Owner).says(at+"/setup", records(strict, logo), 404)
+	})
+}
+
 // A member sees the DKIM keys of a domain on its page, and rotates them.
 func TestDomainKeys(t *testing.T) {
 	t.Parallel()

@@ -169,10 +169,12 @@ func domainTools() []tool {
 			"Shows the set-ups of a domain: how its DNS records can be published, the records of the chosen set-up, "+
 				"advised records, and problems with the records.", domain),
 		writes("change_domain_setup", "Change a domain's set-up", "PUT /domains/{domain_id}/setup",
-			"Chooses how a domain's DNS records are published. The domain also works with its former records as long "+
+			"Chooses how a domain's DNS records are published, and its DMARC and BIMI records. Omitted fields stay. The domain also works with its former records as long "+
 				"as they are found.", repeats, domain.must(),
 			choice("setup", "records: each record. cname: three CNAME records. delegation: NS records.", "records",
-				"cname", "delegation").must()),
+				"cname", "delegation"),
+			text("dmarc", "The DMARC record, such as v=DMARC1; p=reject; null for the default.", 450).orNull(),
+			text("bimi", "The BIMI record, such as v=BIMI1; l=https://example.com/logo.svg; null for none.", 1000).orNull()),
 		writes("verify_domain", "Verify a domain", "POST /domains/{domain_id}/verify",
 			"Looks up a domain's DNS records. get_domain shows the results, which may take some minutes.", repeats,
 			domain.must()),

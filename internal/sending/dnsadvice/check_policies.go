@@ -73,7 +73,9 @@ func (c *checker) dmarc() {
 		}
 	}
 	if len(all) == 0 {
-		c.dmarcElsewhere(name)
+		if !c.dmarcElsewhere(name) {
+			c.dmarcMissing()
+		}
 		return
 	}
 	if len(all) > 1 {
@@ -108,16 +110,29 @@ func (c *checker) dmarcTags(name, text string,
 	}
 }
 
-// dmarcElsewhere looks for a DMARC record at wrong names.
-func (c *checker) dmarcElsewhere(name string) {
+// dmarcElsewhere looks for a DMARC record at wrong names, and reports whether it found one.
+func (c *checker) dmarcElsewhere(name string) bool {
 	if c.Zone == "" {
-		return
+		return false
 	}
 	for _, at := range dmarcNames(c.Domain, c.Zone) {
 		if all := records(c.values(at, "TXT"), "v=DMARC1"); len(all) > 0 {
 			c.add("dmarc_wrong_name", Error, "", at, "TXT", shorten(all...), "The DMARC record is at "+at+", where receivers do "+
 				"not look for it.", fmt.Sprintf("Delete it there, and enter %s as the name.", c.Provider.EnterName(c.Zone, name)))
-			return
+			return true
 		}
 	}
+	return false
+}
+
+// dmarcMissing checks whether a domain that sends has a DMARC record, or its organizational domain. A delegation brings
+// the record with it.
+func (c *checker) dmarcMissing() {
+	delegated := slices.ContainsFunc(c.Wanted, func(w Wanted) bool { return w.Type == "NS" })
+	if d := c.DMARC; d == nil || d.At != "" || len(d.Discarded) > 0 || !c.Sends || delegated {
+		return
+	}
+	name := "_dmarc." + c.Organization
+	c.add("dmarc_missing", Warning, "", name, "TXT", "", "No DMARC record applies to "+c.Domain+", although large mailbox "+
+		"providers demand one of senders.", "Publish a TXT record at "+name+", and begin with v=DMARC1; p=none.")
 }

@@ -73,7 +73,7 @@ var labCases = []labCase{
 	{name: "all right"},
 	{name: "all right below the zone", below: "mail"},
 	{name: "nothing at all", change: "- send MX\n- send TXT\n- s1._domainkey TXT\n- links CNAME\n- @ MX\n- _dmarc TXT",
-		want: "missing missing missing missing missing"},
+		want: "missing missing missing missing missing dmarc_missing"},
 
 	// Names
 	{name: "name doubled, MX", change: "- send MX\nsend.$ZONE MX 10 bounce.example.net.", want: "name_doubled"},
@@ -166,7 +166,7 @@ var labCases = []labCase{
 	{name: "DMARC without underscore", change: "- _dmarc TXT\ndmarc TXT \"v=DMARC1; p=none\"", want: "dmarc_wrong_name"},
 	{name: "DMARC doubled", change: "- _dmarc TXT\n_dmarc.$ZONE TXT \"v=DMARC1; p=none\"", want: "dmarc_wrong_name"},
 	{name: "DMARC below _domainkey", change: "- _dmarc TXT\n_dmarc._domainkey TXT \"v=DMARC1; p=none\"", want: "dmarc_wrong_name"},
-	{name: "no DMARC", change: "- _dmarc TXT"},
+	{name: "no DMARC", change: "- _dmarc TXT", want: "dmarc_missing"},
 	{name: "two DMARC records", change: "_dmarc TXT \"v=DMARC1; p=reject\"", want: "dmarc_several"},
 	{name: "DMARC without p", change: dmarcRecord("v=DMARC1; sp=none"), want: "dmarc_invalid"},
 	{name: "DMARC with an invalid p", change: dmarcRecord("v=DMARC1; p=rejekt"), want: "dmarc_invalid"},
@@ -255,7 +255,9 @@ func TestMistakes(t *testing.T) {
 				z.names = append(z.names, strings.Fields(c.servers)...)
 			}
 			l.add(apex, z)
-			problems := dnsadvice.Check(l.Collect(t.Context(), domain, wantedOf(domain)))
+			facts := l.Collect(t.Context(), domain, wantedOf(domain))
+			facts.Sends = true
+			problems := dnsadvice.Check(facts)
 			if c.servers != "" { // servers of a provider do not answer here
 				problems = slices.DeleteFunc(problems, func(p dnsadvice.Problem) bool { return p.Code == "server_broken" })
 			}

@@ -44,6 +44,7 @@ var Codes = []Code{
 	{"null_mx", "The name has a null MX record, which says that it accepts no mail."},
 	{"mx_other_first", "Another mail host has a better preference, so that mail goes there."},
 	{"dmarc_wrong_name", "The DMARC record is not at `_dmarc` below the domain."},
+	{"dmarc_missing", "The domain sends, but neither it nor its organizational domain has a DMARC record."},
 	{"dmarc_several", "The name has several DMARC records, and receivers then use none."},
 	{"dmarc_invalid", "The DMARC record has no valid policy."},
 	{"dmarc_case", "The DMARC record has upper-case letters in a tag or a policy."},

@@ -66,6 +66,7 @@ const (
 type Facts struct {
 	Domain       string
 	Organization string   // the registrable domain
+	Sends        bool     // whether the domain may send
 	Zone         string   // the zone in which the owner enters the records; "" if it is not known
 	Servers      []string // the names of the zone's servers
 	Provider     Provider // has no name if the provider is unknown

@@ -24,10 +24,7 @@ func Guidance(f *Facts, sent Sent) (all []string) {
 	}
 	d := f.DMARC
 	switch {
-	case d == nil || len(d.Discarded) > 0:
-	case d.At == "":
-		say("There is no DMARC record for %s. Large mailbox providers demand one of senders of bulk mail: publish a TXT record at "+
-			"_dmarc.%s, and begin with p=none.", org, org)
+	case d == nil || len(d.Discarded) > 0 || d.At == "":
 	case d.At != org && below(d.At, org):
 		say("The DMARC record is at %s. Publish one at %s too, so that it protects all subdomains.", d.At, org)
 	default:

@@ -79,6 +79,7 @@ func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domain
 		all.Go(func() { apply = s.connect(ctx, d, wanted) })
 	}
 	all.Wait()
+	facts.Sends = d.Sending
 	p := facts.Provider
 	a := domains.Advice{Provider: p.Name, Link: p.LinkTo(facts.Zone), ApplyLink: apply,
 		Notes: Guidance(facts, sent)}

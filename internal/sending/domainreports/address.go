@@ -1,6 +1,7 @@
 package domainreports
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -77,7 +78,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 
 // Advised returns the records with which reports about a domain arrive: its DMARC record, and its record for TLS
 // reports. They come from what [Service.LookUp] has stored. A record that was never looked up is left out, because it
-// might replace a better one.
+// might replace a better one. The DMARC record that the owner has chosen counts before the stored one.
 func (s *Service) Advised(ctx context.Context, d *domains.Domain) (all []domains.AdvisedRecord, err error) {
 	stored, err := recordsOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *Service) AdvisedOfAll(ctx context.Context, of []*domains.Domain) (map[s
 	}
 	all := make(map[string][]domains.AdvisedRecord, len(of))
 	for _, d := range of {
-		if x, ok := stored[d.ID]; ok {
+		if x, ok := stored[d.ID]; ok || d.DMARCRecord != "" {
 			all[d.ID] = s.advised(d, &x)
 		}
 	}
@@ -104,10 +105,15 @@ func (s *Service) AdvisedOfAll(ctx context.Context, of []*domains.Domain) (map[s
 // advised returns the advised records from what is stored of a domain.
 func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domains.AdvisedRecord) {
 	target := "mailto:" + stored.token + "@" + s.c.HostOf(d.Region)
-	if stored.dmarc != "" {
-		r := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT",
-			Value: withTarget(stored.dmarc, target),
-			Why:   "Other mail systems then report each day which mail uses your domain. The policy stays as it is."}
+	if text := cmp.Or(d.DMARCRecord, stored.dmarc); text != "" {
+		r := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT", Value: text,
+			Why: "Other mail systems then report each day which mail uses your domain."}
+		if d.DMARCRecord == "" {
+			r.Why += " The policy stays as it is."
+		}
+		if stored.token != "" { // a new domain may have no address for reports yet
+			r.Value = withTarget(text, target)
+		}
 		if stored.dmarcRecords > 0 {
 			r.Why = fmt.Sprintf("The domain has %d DMARC records, so none of them counts. Replace all of them by this one.",
 				stored.dmarcRecords)

@@ -502,6 +502,12 @@ func TestAdvised(t *testing.T) {
 				t.Errorf("%+v", all[1])
 			}
 		}
+		chosen := *d
+		chosen.DMARCRecord = "v=DMARC1; p=quarantine; rua=mailto:c@b.example"
+		if all, err := f.Reports.Advised(t.Context(), &chosen); err != nil || len(all) != 2 ||
+			all[0].Value != chosen.DMARCRecord+","+ours {
+			t.Errorf("the record that the owner has chosen: %+v, %v", all, err)
+		}
 		f.dns.TXTRecords["_smtp._tls.news.shop.example"] = []string{"v=TLSRPTv1; rua=https://a.example/r"}
 		f.Must(f.Reports.LookUp(t.Context(), d, false))
 		want := []string{"v=DMARC1; p=reject; adkim=s; rua=" + ours, "v=TLSRPTv1; rua=https://a.example/r," + ours}

@@ -45,7 +45,7 @@ func TestAdviceIsMadeInTheBackground(t *testing.T) {
 	if v.Advice == nil || v.Advice.Provider != "Provider" || v.Pending || calls.Load() != 1 {
 		t.Errorf("then: %+v, pending %v, after %d calls", v.Advice, v.Pending, calls.Load())
 	}
-	f.must(f.ChangeSetup(t.Context(), team, dom.ID, domains.SetupCNAME))
+	f.must(f.ChangeSetup(t.Context(), team, dom.ID, to(domains.SetupCNAME)))
 	if v := get(); v.Advice != nil || !v.Pending {
 		t.Errorf("for other records: %+v", v.Advice)
 	}

@@ -130,6 +130,8 @@ type Domain struct {
 	CreatedAt         time.Time
 	Setup             string // SetupRecords, SetupCNAME or SetupDelegation
 	FormerSetup       string // the set-up before, while its records are still found; otherwise empty
+	DMARCRecord       string // the DMARC record that the owner has chosen; empty for the default
+	BIMIRecord        string // the BIMI record that the owner has chosen; empty for none
 
 	setupToken   string           // the label of the domain's names in Config.DNSZone; empty until it is needed
 	checks       map[string]check // by record key

@@ -82,6 +82,11 @@ func (s *Service) advisedOfAll(ctx context.Context, of []*Domain) (map[string][]
 			all[id] = append(all[id], records...)
 		}
 	}
+	for _, d := range of {
+		if d.BIMIRecord != "" {
+			all[d.ID] = append(all[d.ID], d.chosenBIMI())
+		}
+	}
 	for id, records := range all {
 		all[id] = records[:min(len(records), advisedMax)]
 	}
@@ -220,7 +225,7 @@ func (s *Service) knownAdvised(ctx context.Context, d *Domain) ([]AdvisedRecord,
 	}
 	current := slices.Clone(all)
 	for _, was := range stored {
-		if !slices.ContainsFunc(current, func(r AdvisedRecord) bool { return r.Name == was.Name && r.Type == was.Type }) {
+		if was.Purpose != PurposeBIMI && !slices.ContainsFunc(current, func(r AdvisedRecord) bool { return r.Name == was.Name && r.Type == was.Type }) {
 			all = append(all, AdvisedRecord{Purpose: was.Purpose, Name: was.Name, Type: was.Type, Value: was.Value,
 				Why: was.Why})
 		}

@@ -3,10 +3,6 @@ package domains
 import (
 	"cmp"
 	"context"
-	"fmt"
-
-	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Setup describes how a domain's owner puts its records into the DNS.
@@ -64,44 +60,12 @@ func (s *Service) GetSetup(ctx context.Context, teamID, domainID string) (Setup,
 	if view.Advised, err = s.advised(ctx, &d); err != nil {
 		return view, err
 	}
+	view.Advised = withoutOwnZone(&d, view.Advised)
 	if view.Keys, err = s.DKIMKeys(ctx, &d); err != nil {
 		return view, err
 	}
 	view.Advice, view.Pending = s.advice(ctx, &d, view.Records)
 	return view, nil
-}
-
-// ChangeSetup changes the set-up of the team's domain, and schedules a look-up of its records. The domain sends and
-// receives with its former set-up as long as the records of that one are found.
-func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID, setup string) error {
-	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		d, err := domainToChange(ctx, tx, teamID, domainID)
-		if err != nil {
-			return err
-		}
-		if err := s.checkSetup(&d, setup); err != nil || setup == d.setup() {
-			return err
-		}
-		if setup == SetupDelegation {
-			if err := s.checkBelow(ctx, tx.Reader, &d); err != nil {
-				return err
-			}
-		}
-		was := d
-		d.choose(&s.c, setup, tx.Now())
-		saveDomain(ctx, tx, &d)
-		if _, err := s.registerNames(ctx, tx, &d); err != nil {
-			return fmt.Errorf("register the names of %s: %w", d.Name, err)
-		}
-		s.invalidate(tx, d.ID)
-		if err := s.checkNow(ctx, tx, &d); err != nil {
-			return err
-		}
-		if err := s.sendingChanged(ctx, tx, &was, &d); err != nil {
-			return err
-		}
-		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
-	})
 }
 
 // SendingRecords returns the records that verifiers of the domain's emails look up: the SPF record of its return path,

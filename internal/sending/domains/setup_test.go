@@ -81,7 +81,7 @@ func (f *setups) create(teamID, name string) domains.Domain {
 // choose changes the set-up of a domain and returns its view.
 func (f *setups) choose(teamID, domainID, setup string) domains.Setup {
 	f.Helper()
-	f.must(f.ChangeSetup(f.Context(), teamID, domainID, setup))
+	f.must(f.ChangeSetup(f.Context(), teamID, domainID, to(setup)))
 	v, err := f.GetSetup(f.Context(), teamID, domainID)
 	f.must(err)
 	return v
@@ -112,6 +112,9 @@ func (f *setups) install(all []domains.Record, there bool) {
 		}
 	})
 }
+
+// to returns a change to a set-up.
+func to(setup string) domains.SetupChange { return domains.SetupChange{Setup: &setup} }
 
 // look looks up the domain's records once.
 func (f *setups) look(teamID, domainID string) domains.Domain {
@@ -213,7 +216,7 @@ func TestDanglingRecordsProveNothing(t *testing.T) {
 
 			thief := f.create(otherTeam, "mail.acme.example")
 			for _, tried := range []string{setup, domains.SetupRecords, domains.SetupDelegation, domains.SetupCNAME} {
-				f.must(f.ChangeSetup(t.Context(), otherTeam, thief.ID, tried))
+				f.must(f.ChangeSetup(t.Context(), otherTeam, thief.ID, to(tried)))
 				f.answerFromZones()
 				if thief = f.look(otherTeam, thief.ID); thief.MaySend() || thief.Status != domains.Pending {
 					t.Errorf("%s left, %s chosen: %s, may send: %v", setup, tried, thief.Status, thief.MaySend())
@@ -281,7 +284,7 @@ func TestSetupsThatAreRefused(t *testing.T) {
 		f.must(err)
 		refused := func(s *domains.Service, teamID, id, setup, want string) {
 			t.Helper()
-			err := s.ChangeSetup(t.Context(), teamID, id, setup)
+			err := s.ChangeSetup(t.Context(), teamID, id, to(setup))
 			e, ok := errors.AsType[*fault.Error](err)
 			if !ok || !strings.Contains(e.Message, want) || e.Kind == fault.Invalid && e.Field != "setup" {
 				t.Errorf("%s: %v", setup, err)
@@ -321,7 +324,7 @@ func TestConcurrentChangesOfTheSetup(t *testing.T) {
 		for i := range 12 {
 			all.Go(func() {
 				setup := []string{domains.SetupCNAME, domains.SetupDelegation, domains.SetupRecords}[i%3]
-				if err := f.ChangeSetup(t.Context(), team, dom.ID, setup); err != nil {
+				if err := f.ChangeSetup(t.Context(), team, dom.ID, to(setup)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -346,7 +349,7 @@ func TestChangesDuringALookUp(t *testing.T) {
 		dom := f.create(team, "mail.acme.example")
 		v := f.choose(team, dom.ID, domains.SetupDelegation)
 		f.install(v.Records, true)
-		happens := func() { f.must(f.ChangeSetup(t.Context(), team, dom.ID, domains.SetupCNAME)) }
+		happens := func() { f.must(f.ChangeSetup(t.Context(), team, dom.ID, to(domains.SetupCNAME))) }
 		f.Delegation = func(ctx context.Context, name string) ([]string, error) {
 			happens()
 			return f.parents.delegation(ctx, name)
@@ -357,7 +360,7 @@ func TestChangesDuringALookUp(t *testing.T) {
 		if got.Setup != domains.SetupCNAME || got.MaySend() || got.Status != domains.Pending {
 			t.Errorf("it has the set-up %s and is %s", got.Setup, got.Status)
 		}
-		f.must(f.ChangeSetup(t.Context(), team, dom.ID, domains.SetupDelegation))
+		f.must(f.ChangeSetup(t.Context(), team, dom.ID, to(domains.SetupDelegation)))
 		happens = func() { f.must(f.Delete(t.Context(), team, dom.ID)) }
 		f.must(f.Kind().Handle(t.Context(), inHand(t, d, dom.ID)))
 		if zones, _, err := f.Zones(t.Context()); err != nil || len(zones) != 1 || len(zones[0].Records) != 0 {

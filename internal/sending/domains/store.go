@@ -18,7 +18,7 @@ import (
 const columns = `id, team_id, name, region, return_path, tracking_subdomain, old_tracking, tls, open_tracking,
 	click_tracking, sending, receiving, status, checks, rsa_key, ed25519_key, rsa_record, ed25519_record, placeholder,
 	verify_since, checked_at, created_at, setup, former_setup, setup_token, rsa_selector, ed25519_selector, keys_since,
-	rotate_at`
+	rotate_at, dmarc_record, bimi_record`
 
 func scan(r db.Row) (d Domain, err error) {
 	var old, status, checks string
@@ -26,7 +26,8 @@ func scan(r db.Row) (d Domain, err error) {
 	err = r.Scan((*db.ID)(&d.ID), (*db.ID)(&d.TeamID), &d.Name, &d.Region, &d.ReturnPath, &d.TrackingSubdomain, &old,
 		&d.TLS, &d.OpenTracking, &d.ClickTracking, &d.Sending, &d.Receiving, &status, &checks, &d.rsa.sealed,
 		&d.ed25519.sealed, &d.rsa.record, &d.ed25519.record, &d.Placeholder, &since, &checked, &created,
-		&d.Setup, &d.FormerSetup, &d.setupToken, &d.rsa.selector, &d.ed25519.selector, &keysSince, &rotateAt)
+		&d.Setup, &d.FormerSetup, &d.setupToken, &d.rsa.selector, &d.ed25519.selector, &keysSince, &rotateAt,
+		&d.DMARCRecord, &d.BIMIRecord)
 	if errors.Is(err, db.ErrNoRows) {
 		return d, fault.NotFoundf("Domain not found")
 	}
@@ -57,23 +58,24 @@ func insertDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Proof(`SELECT 1 FROM domains WHERE id = $1`, db.ID(d.ID))
 	tx.Queue(ctx, `INSERT INTO domains (`+columns+
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-		$17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`, db.ID(d.ID), db.ID(d.TeamID), d.Name, d.Region,
-		d.ReturnPath, d.TrackingSubdomain,
+		$17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)`, db.ID(d.ID), db.ID(d.TeamID), d.Name,
+		d.Region, d.ReturnPath, d.TrackingSubdomain,
 		strings.Join(d.Tracked, ","), d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status),
 		encodeChecks(d), d.rsa.sealed, d.ed25519.sealed, d.rsa.record, d.ed25519.record, d.Placeholder,
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.CreatedAt.UnixMicro(), cmp.Or(d.Setup, SetupRecords),
-		d.FormerSetup, d.setupToken, d.rsa.selector, d.ed25519.selector, db.Micros(d.keysSince), db.Micros(d.rotateAt))
+		d.FormerSetup, d.setupToken, d.rsa.selector, d.ed25519.selector, db.Micros(d.keysSince), db.Micros(d.rotateAt),
+		d.DMARCRecord, d.BIMIRecord)
 }
 
 func saveDomain(ctx context.Context, tx *db.Tx, d *Domain) {
 	tx.Queue(ctx, `UPDATE domains SET tracking_subdomain = $3, old_tracking = $4, tls = $5, open_tracking = $6,
 		click_tracking = $7,
 		sending = $8, receiving = $9, status = $10, checks = $11, verify_since = $12, checked_at = $13, placeholder = $14,
-		setup = $15, former_setup = $16, setup_token = $17
+		setup = $15, former_setup = $16, setup_token = $17, dmarc_record = $18, bimi_record = $19
 		WHERE id = $1 AND team_id = $2`, db.ID(d.ID), db.ID(d.TeamID), d.TrackingSubdomain, strings.Join(d.Tracked, ","),
 		d.TLS, d.OpenTracking, d.ClickTracking, d.Sending, d.Receiving, string(d.Status), encodeChecks(d),
 		db.Micros(d.VerifySince), db.Micros(d.CheckedAt), d.Placeholder, cmp.Or(d.Setup, SetupRecords), d.FormerSetup,
-		d.setupToken)
+		d.setupToken, d.DMARCRecord, d.BIMIRecord)
 }
 
 func getDomain(ctx context.Context, r db.Reader, teamID, domainID string) (Domain, error) {

@@ -1,0 +1,163 @@
+package domains
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/bimi"
+	"github.com/postrider/postrider/internal/mail/dmarc"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+// These are the maximum lengths of chosen records, in bytes. The name servers add an address for reports to the DMARC
+// record.
+const (
+	dmarcRecordMax = 450
+	bimiRecordMax  = 1000
+)
+
+// SetupChange changes a domain's set-up. Fields that are nil stay.
+type SetupChange struct {
+	Setup *string
+	DMARC *string // text of the DMARC record; "" for the default
+	BIMI  *string // text of the BIMI record; "" for none
+}
+
+// ChangeSetup changes the set-up of the team's domain, and schedules a look-up of its records. The domain sends and
+// receives with its former set-up as long as the records of that one are found.
+func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID string, c SetupChange) error {
+	if c == (SetupChange{}) {
+		return fault.New(fault.Missing, "setup", "The request must have at least one of the fields `setup`, `dmarc` and `bimi`.")
+	}
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		d, err := domainToChange(ctx, tx, teamID, domainID)
+		if err != nil {
+			return err
+		}
+		was := d
+		if err := s.applySetup(ctx, tx, &d, c); err != nil {
+			return err
+		}
+		if d.setup() == was.setup() && d.DMARCRecord == was.DMARCRecord && d.BIMIRecord == was.BIMIRecord {
+			return nil
+		}
+		saveDomain(ctx, tx, &d)
+		if _, err := s.registerNames(ctx, tx, &d); err != nil {
+			return fmt.Errorf("register the names of %s: %w", d.Name, err)
+		}
+		s.invalidate(tx, d.ID)
+		if err := s.checkNow(ctx, tx, &d); err != nil {
+			return err
+		}
+		if err := s.sendingChanged(ctx, tx, &was, &d); err != nil {
+			return err
+		}
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
+	})
+}
+
+// applySetup checks a change and applies it to d.
+func (s *Service) applySetup(ctx context.Context, tx *db.Tx, d *Domain, c SetupChange) (err error) {
+	if c.DMARC != nil {
+		if d.DMARCRecord, err = checkChosen(d, "dmarc", *c.DMARC, dmarcRecordMax, checkDMARC); err != nil {
+			return err
+		}
+	}
+	if c.BIMI != nil {
+		if d.BIMIRecord, err = checkChosen(d, "bimi", *c.BIMI, bimiRecordMax, checkBIMI); err != nil {
+			return err
+		}
+	}
+	if c.Setup == nil {
+		return nil
+	}
+	if err := s.checkSetup(d, *c.Setup); err != nil || *c.Setup == d.setup() {
+		return err
+	}
+	if *c.Setup == SetupDelegation {
+		if err := s.checkBelow(ctx, tx.Reader, d); err != nil {
+			return err
+		}
+	}
+	d.choose(&s.c, *c.Setup, tx.Now())
+	return nil
+}
+
+// checkChosen returns the form in which a chosen record is stored. The function check returns why the text is no such
+// record, or "".
+func checkChosen(d *Domain, field, text string, most int, check func(string) string) (string, error) {
+	text = strings.TrimSpace(text)
+	if d.Placeholder {
+		return "", fault.Invalidf(field, "This domain is claimed from another team. The `%s` field can be set after the "+
+			"transfer.", field)
+	}
+	if text == "" {
+		return "", nil
+	}
+	if len(text) > most {
+		return "", fault.Invalidf(field, "The `%s` field must have at most %d characters.", field, most)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", fault.Invalidf(field, "The `%s` field must consist of printable ASCII characters.", field)
+	}
+	if problem := check(text); problem != "" {
+		return "", fault.Invalidf(field, "Invalid `%s` field. %s", field, problem)
+	}
+	return text, nil
+}
+
+// checkDMARC returns why a text is no DMARC record, or "".
+func checkDMARC(text string) string {
+	r, ok := dmarc.Parse(text)
+	if !ok {
+		return "A DMARC record begins with v=DMARC1; and the policy, such as p=none."
+	}
+	var names []string
+	for part := range strings.SplitSeq(text, ";") {
+		name, value, found := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case name == "" && !found:
+			continue // the text ends with a semicolon
+		case name == "" || value == "":
+			return "Each tag has a name, an equals sign and a value."
+		case slices.Contains(names, name):
+			return "The tag " + name + " occurs twice."
+		case name == "rua" && len(r.RUA) < strings.Count(value, ",")+1:
+			return "The tag rua has an address that is no valid URI, such as mailto:dmarc@example.com."
+		}
+		names = append(names, name)
+	}
+	if r.Invalid {
+		return "The tags p, sp and np have the value none, quarantine or reject, and p is needed."
+	}
+	return ""
+}
+
+// checkBIMI returns why a text is no BIMI record, or "".
+func checkBIMI(text string) string {
+	_, problems, ok := bimi.ParseRecord(text)
+	if !ok {
+		return "A BIMI record begins with v=BIMI1; and the URL of the image, such as l=https://example.com/logo.svg."
+	}
+	return strings.Join(problems, " ")
+}
+
+// chosenBIMI returns the BIMI record that a domain's owner has chosen, as an advised record.
+func (d *Domain) chosenBIMI() AdvisedRecord {
+	return AdvisedRecord{Purpose: PurposeBIMI, Name: "default._bimi." + d.Name, Type: "TXT", Value: d.BIMIRecord,
+		Why: "Mailbox providers that support BIMI then show your image beside your emails."}
+}
+
+// withoutOwnZone returns advised records without those that a delegation publishes, as long as the chosen delegation is
+// not found. Its owner must not add them, because only the zone of this installation counts afterwards.
+func withoutOwnZone(d *Domain, all []Advised) []Advised {
+	if d.setup() != SetupDelegation || d.served() {
+		return all
+	}
+	return slices.DeleteFunc(all, func(a Advised) bool { return a.Name == d.Name || strings.HasSuffix(a.Name, "."+d.Name) })
+}

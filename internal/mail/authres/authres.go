@@ -52,9 +52,12 @@ const timeout = 10 * time.Second
 // Results holds the verdicts on one message. The result keywords are those of RFC 8601: pass, fail, softfail, neutral,
 // none, temperror and permerror.
 type Results struct {
-	SPF   Verdict
-	DKIM  []Verdict // one verdict per signature, in message order; a single "none" verdict if unsigned
-	DMARC Verdict
+	SPF  Verdict
+	DKIM []Verdict // one verdict per signature, in message order; a single "none" verdict if unsigned
+	// Signed are the names of the header fields that the signatures cover, in lower case and in the order of DKIM. It has
+	// none for signatures that do not pass.
+	Signed [][]string `json:"-"`
+	DMARC  Verdict
 	// Policy is the policy that the DMARC record requests for the message: none, quarantine or reject. In test mode, it
 	// is the next milder one. It is empty if DMARC does not apply.
 	Policy string
@@ -129,7 +132,7 @@ func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size i
 	var methods sync.WaitGroup
 	methods.Go(func() { r.SPF = e.spf(ctx, o) })
 	h := readHeader(raw, size)
-	r.DKIM = e.dkim(ctx, h, raw, size)
+	r.DKIM, r.Signed = e.dkim(ctx, h, raw, size)
 	chain := e.arc(ctx, h, raw, size)
 	r.ARC = arcVerdict(&chain)
 	methods.Wait()

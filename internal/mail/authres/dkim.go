@@ -23,12 +23,13 @@ const (
 
 // dkim verifies the first eight DKIM signatures in the header. If there are more than eight signatures, the last
 // verdict states how many were not verified.
-func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size int64) []Verdict {
+func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size int64) (
+	verdicts []Verdict, signed [][]string) {
 	if h.problem != "" {
-		return []Verdict{{Result: permerror, Detail: h.problem}}
+		return []Verdict{{Result: permerror, Detail: h.problem}}, nil
 	}
 	if h.signatures == 0 {
-		return []Verdict{{Result: none, Detail: "the message is not signed"}}
+		return []Verdict{{Result: none, Detail: "the message is not signed"}}, nil
 	}
 	message := &untilDone{ctx: ctx, r: h.message(raw, size)}
 	verifications, err := dkim.VerifyWithOptions(message, &dkim.VerifyOptions{
@@ -36,10 +37,11 @@ func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size in
 		MaxVerifications: maxSignatures,
 	})
 	if err != nil && !errors.Is(err, dkim.ErrTooManySignatures) {
-		return []Verdict{{Result: permerror, Detail: err.Error()}}
+		return []Verdict{{Result: permerror, Detail: err.Error()}}, nil
 	}
-	verdicts := make([]Verdict, 0, len(verifications)+1)
-	for _, v := range verifications {
+	signed = make([][]string, len(verifications))
+	verdicts = make([]Verdict, 0, len(verifications)+1)
+	for i, v := range verifications {
 		verdict := Verdict{Result: pass, Domain: hostName(v.Domain)}
 		if v.Err != nil {
 			verdict.Result, verdict.Detail = dkimResult(v.Err), strings.TrimPrefix(v.Err.Error(), "dkim: ")
@@ -48,6 +50,9 @@ func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size in
 			}
 		} else if verdict.Domain == "" {
 			verdict.Result, verdict.Detail = permerror, "the signing domain is no domain name"
+		}
+		if verdict.Result == pass {
+			signed[i] = strings.Split(strings.ToLower(strings.Join(v.HeaderKeys, ":")), ":")
 		}
 		if len(h.from) > 1 {
 			verdict.Detail = strings.TrimPrefix(verdict.Detail+fmt.Sprintf("; the message has %d From fields", len(h.from)),
@@ -59,7 +64,7 @@ func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size in
 		verdicts = append(verdicts, Verdict{Result: neutral, Detail: fmt.Sprintf("%d more signatures were not verified",
 			more)})
 	}
-	return verdicts
+	return verdicts, signed
 }
 
 // message returns a reader of the message in the form that verifiers expect.

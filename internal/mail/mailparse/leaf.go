@@ -86,6 +86,7 @@ func (w *walker) leaf(head partHead, content []byte) {
 		head.mediaType = "text/plain"
 	}
 	if !w.isText(&head) {
+		w.out.IsFile = len(w.stack) == 0 && w.parts == 1 && head.encoding != decode.UUEncode
 		w.file(&head, decoded)
 		return
 	}

@@ -47,7 +47,12 @@ type Parsed struct {
 	HasHTML    bool      // whether any of the text was sent as HTML
 	HasText    bool      // whether any of the text was sent as plain text
 	Files      []File
-	Defects    []string // human-readable errors in the message; at most 20
+	// IsFile is whether the body as a whole is the only file. OpensWithPart is whether the message is a multipart whose
+	// first line that is not empty is the boundary that its header names. No other Content-Type field makes parts of the
+	// same body then.
+	IsFile, OpensWithPart bool
+
+	Defects []string // human-readable errors in the message; at most 20
 
 	html, text []passage
 }

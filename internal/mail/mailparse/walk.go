@@ -88,6 +88,7 @@ func (w *walker) open(head partHead) {
 			if !hides {
 				outer = -1
 			}
+			w.out.OpensWithPart = w.out.OpensWithPart || len(w.stack) == 0 && w.opensWith(boundary)
 			w.innermost[boundary] = len(w.stack)
 			w.stack = append(w.stack, frame{head: head, kind: kindOf(head.mediaType), boundary: boundary, outer: outer,
 				start: w.at})
@@ -123,6 +124,18 @@ func (w *walker) boundary(head partHead) string {
 		at = next
 	}
 	return ""
+}
+
+// opensWith reports whether the first line that is not empty is a delimiter with a boundary.
+func (w *walker) opensWith(boundary string) bool {
+	for at := w.at; at < len(w.raw); {
+		end, next := decode.LineEnd(w.raw, at)
+		if line := bytes.TrimRight(w.raw[at:end], " \t\r"); len(line) > 0 {
+			return string(line) == "--"+boundary
+		}
+		at = next
+	}
+	return false
 }
 
 // nextDelimiter moves w.at past the next delimiter that belongs to an open multipart, and ends all multiparts nested

@@ -13,6 +13,10 @@
 //   - A report is proven if its message is authenticated for the domain in From, by DMARC or an aligned signature for
 //     DMARC reports, and by an aligned signature for TLS reports, and if it names this domain as its reporter. Reports
 //     without proof are kept apart: they are listed and added up on their own, and change no findings.
+//   - A header field that decides what a report is must occur once, and the signature must cover it. This holds for From,
+//     for TLS-Report-Domain if the report itself is not about the domain, and for the fields that name the reporter.
+//     Large reporters do not sign Content-Type. Without that, the body must be the file itself, or begin with the
+//     boundary of a part, because a forger can then write no other Content-Type above the mail of somebody else.
 //   - Any domain can prove a forged report. Alarms, notices, readiness and the advice to enforce MTA-STS therefore need
 //     a well-known reporter, or two independent ones.
 //   - A report counts once. Its key is the domain in From and the id in the report; a repetition only increases a

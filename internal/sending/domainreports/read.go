@@ -3,6 +3,7 @@ package domainreports
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -48,6 +49,7 @@ type draft struct {
 	Report
 	by       string   // identity of the reporter; "" if the message is not authenticated
 	claimed  []string // domains that the report names as its reporter
+	unproven string   // why the authentication of the message does not prove the report; "" if it does
 	rows     []row
 	sessions []sessions
 
@@ -112,7 +114,7 @@ func (s *Service) readFile(ctx context.Context, t *Target, c *dayCounts, m *Mess
 	}
 	isFirst := *left == *budgetOf(by.proves(f.kind))
 	if f.kind == TLS {
-		err = x.readTLS(t, m, f, left)
+		err = x.readTLS(t, m, by, f, left)
 	} else {
 		err = x.readDMARC(ctx, t, f, s.own(ctx), left)
 	}
@@ -129,15 +131,18 @@ func (s *Service) readFile(ctx context.Context, t *Target, c *dayCounts, m *Mess
 	case err != nil:
 		x.State, x.Reason = Unreadable, sentence(err.Error())
 		isOver := errors.Is(err, dmarcrpt.ErrBudget) || errors.Is(err, tlsrpt.ErrBudget)
-		if x.by != "" || isOver && !isFirst {
+		if isOver && !isFirst {
 			x.fingerprint = "" // another message may have more of the budget left for the same file
 		}
 	default:
 		x.State = Counted
 	}
 	if x.Proven = x.by != ""; x.Proven && x.State == Counted {
-		x.Reason = db.Text(by.misnamed(x.claimed), reasonMax)
+		x.Reason = db.Text(cmp.Or(x.unproven, by.retyped(m, f), by.misnamed(x.claimed)), reasonMax)
 		x.Proven = x.Reason == ""
+	}
+	if x.by != "" && (!x.Proven || x.State != Counted) {
+		x.fingerprint = "" // the file may be read again from a message that proves it
 	}
 	if x.State == Counted {
 		x.dedupe = dedupe(&x.Report)
@@ -204,55 +209,6 @@ func fingerprint(x *draft, m *Message, f *file) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// sender says for which domain a message is authenticated.
-type sender struct {
-	domain   string // in From
-	byKey    bool   // an aligned signature is valid
-	byPolicy bool   // DMARC passes
-}
-
-// senderOf returns the domain in From. A message with several From fields is not authenticated: a signature covers the
-// last one, and the first one is read.
-//
-// The signature for a well-known reporter must have its domain or a name below it, because others have mailboxes in the
-// same organization. With a signature of the organization, the organization is the sender.
-func senderOf(m *Message) (by sender) {
-	if len(m.Parsed.From) != 1 {
-		return by
-	}
-	by.domain = db.Text(strings.ToLower(m.Parsed.From[0].Domain), nameMax)
-	fields := 0
-	for _, f := range m.Parsed.Header {
-		if strings.EqualFold(strings.TrimSpace(f.Name), "From") {
-			fields++
-		}
-	}
-	if m.Results == nil || by.domain == "" || fields != 1 || m.Results.DMARC.Result == "permerror" ||
-		m.Results.DMARC.Domain != "" && m.Results.DMARC.Domain != by.domain {
-		return by
-	}
-	exact := false
-	for _, v := range m.Results.DKIM {
-		if v.Result == "pass" {
-			by.byKey = by.byKey || related(v.Domain, by.domain)
-			exact = exact || isWithin(strings.ToLower(v.Domain), by.domain)
-		}
-	}
-	by.byPolicy = m.Results.DMARC.Result == "pass"
-	if isWellKnown(by.domain) && !exact {
-		by.byPolicy = false
-		if org := organization(by.domain); by.byKey && !isWellKnown(org) {
-			by.domain = org
-		} else {
-			by.byKey = false
-		}
-	}
-	return by
-}
-
-// proves reports whether the sender of a report of a kind is authenticated.
-func (by *sender) proves(kind Kind) bool { return by.byKey || by.byPolicy && kind == DMARC }
-
 // isWithin reports whether a name is a domain or below it.
 func isWithin(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
 
@@ -261,6 +217,7 @@ type file struct {
 	kind    Kind
 	name    string
 	content []byte
+	isText  bool // the file is the text of the message
 }
 
 // reportFiles returns the parts that look like reports. If no file does, the text of the message itself may.
@@ -268,13 +225,13 @@ func reportFiles(p *mailparse.Parsed) (all []file) {
 	for i := range p.Files {
 		f := &p.Files[i]
 		if kind := kindOf(f.Content, f.Filename+" "+f.ContentType); kind != "" && len(all) < maxReports {
-			all = append(all, file{kind, f.Filename, f.Content})
+			all = append(all, file{kind, f.Filename, f.Content, false})
 		}
 	}
 	if len(all) == 0 {
 		text := []byte(strings.TrimSpace(p.Text()))
 		if kind := kindOf(text, ""); kind != "" {
-			all = append(all, file{kind, "", text})
+			all = append(all, file{kind, "", text, true})
 		}
 	}
 	return all
@@ -337,13 +294,13 @@ func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks,
 }
 
 // readTLS reads a TLS report. A report that its subject or file name contradicts is discarded (RFC 8460 section 5.6).
-func (x *draft) readTLS(t *Target, m *Message, f *file, left *dmarcrpt.Budget) error {
+func (x *draft) readTLS(t *Target, m *Message, by *sender, f *file, left *dmarcrpt.Budget) error {
 	r, err := tlsrpt.ReadWithin(f.content, &left.Bytes)
 	if err != nil {
 		return err
 	}
 	x.Organization, x.ReportID = db.Text(r.Organization, nameMax), db.Text(r.ID, idMax)
-	x.Begin, x.End, x.claimed = r.Begin, r.End, claimsOfTLS(m, f, r)
+	x.Begin, x.End, x.claimed = r.Begin, r.End, claimsOfTLS(m, by, f, r)
 	about := false
 	for i := range r.Policies {
 		p := &r.Policies[i]
@@ -360,6 +317,9 @@ func (x *draft) readTLS(t *Target, m *Message, f *file, left *dmarcrpt.Budget) e
 	// says which domain is meant.
 	if !about && cleanName(headerOf(m, tlsrpt.DomainField)) != t.Domain {
 		return contradiction(fmt.Sprintf("The report is about %s, not about %s", x.PolicyDomain, t.Domain))
+	}
+	if !about && !by.covers(m, tlsrpt.DomainField, TLS) {
+		x.unproven = "The field TLS-Report-Domain is not signed, or the message has several."
 	}
 	for i := range r.Policies {
 		p := &r.Policies[i]

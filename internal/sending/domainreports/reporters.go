@@ -52,13 +52,18 @@ func related(a, b string) bool {
 // claimsOfDMARC returns the domains that a DMARC report names as its reporter.
 func claimsOfDMARC(h *dmarcrpt.Header) []string { return claims(h.Email, h.Org) }
 
-// claimsOfTLS returns the domains that a TLS report and its message name as its reporter.
-func claimsOfTLS(m *Message, f *file, r *tlsrpt.Report) []string {
-	texts := []string{r.Contact, r.Organization, headerOf(m, tlsrpt.SubmitterField)}
-	if found := subjectForm.FindStringSubmatch(m.Parsed.Subject); found != nil {
+// claimsOfTLS returns the domains that a TLS report and its message name as its reporter. Fields of the header count only
+// if they are signed, and so does the name of a file that is the whole body.
+func claimsOfTLS(m *Message, by *sender, f *file, r *tlsrpt.Report) []string {
+	texts := []string{r.Contact, r.Organization}
+	if by.covers(m, tlsrpt.SubmitterField, TLS) {
+		texts = append(texts, headerOf(m, tlsrpt.SubmitterField))
+	}
+	if found := subjectForm.FindStringSubmatch(m.Parsed.Subject); found != nil && by.covers(m, "Subject", TLS) {
 		texts = append(texts, found[2])
 	}
-	if submitter, _, ok := strings.Cut(f.name, "!"); ok {
+	isNamed := !m.Parsed.IsFile || by.covers(m, "Content-Type", TLS) && by.covers(m, "Content-Disposition", TLS)
+	if submitter, _, ok := strings.Cut(f.name, "!"); ok && isNamed {
 		texts = append(texts, submitter)
 	}
 	return claims(texts...)

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domainreports"
 )
 
-// domainReports takes reports about a domain: proven ones, one of them twice and one that overlaps, one without proof,
+// domainReports takes reports about a domain: proven ones, one of them three times and one that overlaps, one without proof,
 // and one that cannot be read. Then it reads all views.
 func (d *driver) domainReports() {
 	d.t.Helper()
@@ -45,7 +45,8 @@ func (d *driver) domainReports() {
 	for _, x := range []struct {
 		text   string
 		proven bool
-	}{{dmarc("1", on.Name), true}, {dmarc("1", on.Name), true}, {dmarc("2", on.Name), true}, {dmarc("3", on.Name), false},
+	}{{dmarc("1", on.Name), true}, {dmarc("1", on.Name), true}, {dmarc("1", on.Name) + "\n", true}, {dmarc("2", on.Name), true},
+		{dmarc("3", on.Name), false},
 		{tls, true}, {"no report", true}} {
 		result := map[bool]string{true: "pass", false: "none"}[x.proven]
 		m := domainreports.Message{Parsed: mailparse.Parse([]byte("From: a@r.example\r\nContent-Type: " +

@@ -80,6 +80,7 @@ var ofAllTeams = []dbtest.Allowed{
 	{Text: "SELECT id, team_id FROM domains WHERE NOT placeholder AND rotate_at", Reason: finds},
 	{Text: "SELECT domain_id, team_id FROM domain_keys WHERE stepped_at", Reason: finds},
 	{Text: "SELECT id, team_id FROM domains WHERE former_setup <> ''", Reason: finds},
+	{Text: "FROM domains d LEFT JOIN report_addresses a ON a.domain_id = d.id WHERE d.id > $1", Reason: finds},
 	{Text: "FROM report_addresses a LEFT JOIN domains d ON d.id = a.domain_id WHERE a.domain_id > $1", Reason: finds},
 	{Text: "FROM received_reports WHERE id > $1 AND own_failed > 0", Reason: figures},
 	{Text: "FROM domains WHERE id = $1", Reason: "all teams send from the sandbox domains, which belong to no team"},

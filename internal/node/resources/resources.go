@@ -274,7 +274,6 @@ func (r *Resources) newReports(c Config, h Hooks) (err error) {
 			return cmp.Or(c.DomainReports.Host, region(label).InboundHost, c.Domains.Default.InboundHost)
 		},
 		SPFHosts: spf, OwnHosts: c.DomainReports.OwnHosts, Retention: c.DomainReports.Retention,
-		Selectors: []string{c.Domains.Selector, c.Domains.SelectorEd25519},
 	}, domainreports.Deps{DB: r.DB, Blobs: r.Blobs, DNS: r.DNS, Domains: r.Domains, Log: r.Log, Notify: h.Notify})
 	return err
 }

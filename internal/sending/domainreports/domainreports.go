@@ -82,9 +82,7 @@ type Config struct {
 	// SPFHosts are the names whose SPF records list the addresses from which this installation sends.
 	SPFHosts []string
 	// OwnHosts are further names, from whose addresses this installation sends.
-	OwnHosts []string
-	// Selectors are those of this installation's DKIM keys.
-	Selectors []string
+	OwnHosts  []string
 	Retention time.Duration // of counts; 0 means 90 days
 
 	Now func() time.Time // for tests; nil means the database's clock

@@ -133,13 +133,14 @@ type classifier struct {
 func (s *Service) classifier(ctx context.Context, d *domains.Domain, p Period) (*classifier, error) {
 	c := &classifier{own: s.own(ctx), domain: d.Name, path: d.ReturnPath + "." + d.Name, selectors: map[string]bool{}}
 	c.listed, c.complete = s.listed(ctx, d.Name, c.path)
-	for _, name := range s.c.Selectors {
-		c.selectors[name] = true
-	}
 	// A look-back that is longer than the period knows more selectors.
 	from := min(today(p.From), today(s.c.Now().AddDate(0, 0, -readinessDays)))
 	known, err := knownSelectors(ctx, s.p.DB.Reader, d.TeamID, d.ID, from)
-	for _, name := range known {
+	if err != nil {
+		return nil, err
+	}
+	ours, err := s.p.Domains.Selectors(ctx, d)
+	for _, name := range append(known, ours...) {
 		c.selectors[name] = true
 	}
 	return c, err

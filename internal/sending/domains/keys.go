@@ -117,6 +117,19 @@ func (s *Service) DKIMKeys(ctx context.Context, d *Domain) ([]Key, error) {
 	return s.describeKeys(d, keys, s.DB.Now()), nil
 }
 
+// Selectors returns the selectors with which a domain's emails are or were signed: those of its signing keys and of former
+// ones, and those with which every domain begins.
+func (s *Service) Selectors(ctx context.Context, d *Domain) ([]string, error) {
+	all := []string{s.c.Selector, s.c.SelectorEd25519}
+	keys, err := s.DKIMKeys(ctx, d)
+	for i := range keys {
+		if keys[i].State != KeyNext {
+			all = append(all, keys[i].Selector)
+		}
+	}
+	return all, err
+}
+
 func (s *Service) describeKeys(d *Domain, keys []key, now time.Time) []Key {
 	name := func(selector string) string { return selector + "._domainkey." + d.Name }
 	rsa, ed25519 := s.c.signing(d)

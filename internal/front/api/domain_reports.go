@@ -35,13 +35,6 @@ type reportWire struct {
 	CreatedAt    wire.ISOTime  `json:"created_at" doc:"When the report was received."`
 }
 
-func isoOrNull(t time.Time) *wire.ISOTime {
-	if t.IsZero() {
-		return nil
-	}
-	return new(wire.ISOTime(t))
-}
-
 func reportToWire(r domainreports.Report) reportWire {
 	return reportWire{r.ID, orNull(string(r.Kind)), string(r.State), orNull(r.Reason), r.Proven, orNull(r.Reporter),
 		orNull(r.Organization), orNull(r.ReportID), orNull(r.PolicyDomain), isoOrNull(r.Begin), isoOrNull(r.End), r.Messages,

@@ -50,19 +50,11 @@ type domainPolicyWire struct {
 	EnforceAdvised bool          `json:"enforce_advised" doc:"Whether the policy has been tested for 14 days without a failure in the TLS reports about the domain."`
 }
 
-// timeOrNull returns nil for the zero time.
-func timeOrNull(t time.Time) *wire.ISOTime {
-	if t.IsZero() {
-		return nil
-	}
-	return new(wire.ISOTime(t))
-}
-
 func domainPolicyToWire(p servedpolicies.Policy) domainPolicyWire {
 	w := domainPolicyWire{Object: "mta_sts", DomainID: p.DomainID, Domain: p.Domain, Mode: string(p.Mode),
 		Status: string(p.State), PolicyID: orNull(p.ID), Policy: orNull(p.Text), Hosts: []domainPolicyHostWire{},
-		Records: []domainPolicyRecordWire{}, Problems: []domainPolicyProblemWire{}, CheckedAt: timeOrNull(p.CheckedAt),
-		TestingSince: timeOrNull(p.TestingSince), KeepUntil: timeOrNull(p.KeepUntil),
+		Records: []domainPolicyRecordWire{}, Problems: []domainPolicyProblemWire{}, CheckedAt: isoOrNull(p.CheckedAt),
+		TestingSince: isoOrNull(p.TestingSince), KeepUntil: isoOrNull(p.KeepUntil),
 		EnforceBlocked: orNull(p.EnforceBlocked), EnforceAdvised: p.EnforceAdvised}
 	if p.MaxAge > 0 {
 		w.MaxAge = new(int64(p.MaxAge / time.Second))

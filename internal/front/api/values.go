@@ -3,12 +3,14 @@ package api
 import (
 	"math"
 	"reflect"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
 // ref identifies a resource in responses to operations that create or change it.
@@ -30,6 +32,14 @@ func orNull(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// isoOrNull returns nil for the zero time.
+func isoOrNull(t time.Time) *wire.ISOTime {
+	if t.IsZero() {
+		return nil
+	}
+	return new(wire.ISOTime(t))
 }
 
 // orEmpty returns l, or an empty list if l is nil, because a nil list would be written as null.

@@ -11,7 +11,7 @@ import (
 
 func TestGuidance(t *testing.T) {
 	t.Parallel()
-	some := dnsadvice.Sent{Known: true, Broadcasts: 5000, Others: 300}
+	some := dnsadvice.Sent{Broadcasts: 5000, Others: 300}
 	for name, c := range map[string]struct {
 		domain  string
 		records map[string][]string // DMARC records
@@ -21,9 +21,9 @@ func TestGuidance(t *testing.T) {
 		"mixed": {"mail.acme.com", map[string][]string{"_dmarc.acme.com": {"v=DMARC1; p=reject; sp=reject; np=reject"}}, some,
 			[]string{"5000 emails of broadcasts and 300 other emails came from mail.acme.com"}},
 		"few broadcasts": {"mail.acme.com", map[string][]string{"_dmarc.acme.com": {"v=DMARC1; p=none"}},
-			dnsadvice.Sent{Known: true, Broadcasts: 99, Others: 300}, nil},
+			dnsadvice.Sent{Broadcasts: 99, Others: 300}, nil},
 		"the organizational domain": {"acme.com", map[string][]string{"_dmarc.acme.com": {"v=DMARC1; p=none"}},
-			dnsadvice.Sent{Known: true, Others: 1}, []string{"such as mail.acme.com"}},
+			dnsadvice.Sent{Others: 1}, []string{"such as mail.acme.com"}},
 		"nothing sent": {"acme.com", map[string][]string{"_dmarc.acme.com": {"v=DMARC1; p=none"}}, dnsadvice.Sent{}, nil},
 		"no record":    {"mail.acme.com", nil, dnsadvice.Sent{}, nil},
 		"own record alone": {"mail.acme.com", map[string][]string{"_dmarc.mail.acme.com": {"v=DMARC1; p=none"}},

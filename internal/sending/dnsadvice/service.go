@@ -130,10 +130,9 @@ const sentWithin = 30 * 24 * time.Hour
 // broadcastsMax limits the rows that count reads.
 const broadcastsMax = 5000
 
-// Sent are the numbers of emails from a domain in the last 30 days.
+// Sent are the numbers of emails from a domain in the last 30 days. They are 0 if they could not be counted.
 type Sent struct {
-	Known      bool // whether they could be counted
-	Broadcasts int  // emails of broadcasts
+	Broadcasts int // emails of broadcasts
 	Others     int
 }
 
@@ -145,7 +144,6 @@ func (s *Service) count(ctx context.Context, d *domains.Domain) (sent Sent) {
 	if err != nil {
 		return sent
 	}
-	sent.Known = true
 	for _, row := range rows {
 		switch {
 		case row.Type != "sent":

@@ -47,7 +47,7 @@ var dashboardPages = map[string]string{
 	"/app/domains": "/app/domains", "/app/domains/new": "/app/domains/new",
 	"/app/domains/{id}": "/app/domains/{unverified}", "/app/domains/{id}/settings": "/app/domains/{domain}/settings",
 	"/app/domains/{id}/reports": "/app/domains/{domain}/reports", "/app/domains/{id}/reports/{report}/file": "",
-	"/app/keys":                 "/app/keys", "/app/keys/new": "/app/keys/new", "/app/keys/{id}": "/app/keys/{key}",
+	"/app/keys": "/app/keys", "/app/keys/new": "/app/keys/new", "/app/keys/{id}": "/app/keys/{key}",
 	"/app/domains/{id}/forwarding": "/app/domains/{domain}/forwarding",
 	"/app/settings/smtp":           "/app/settings/smtp",
 	"/app/webhooks":                "/app/webhooks", "/app/webhooks/new": "/app/webhooks/new",

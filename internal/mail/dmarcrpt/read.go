@@ -25,8 +25,8 @@ const (
 // namespaces are those of reports. RFC 7489 has none; some reporters use that of an early draft.
 var namespaces = []string{"", Namespace, "http://dmarc.org/dmarc-xml/0.1"}
 
-// Budget is what the files of a message may still have together. Reading reduces it.
-type Budget struct {
+// ContentLimit is what the files of a message may still have together. Reading reduces it.
+type ContentLimit struct {
 	Bytes int64 // of unpacked content
 	Rows  int64
 }
@@ -36,13 +36,13 @@ var ErrBudget = errors.New("the files of the message have too much content")
 
 // Read is like ReadWithin with the limits of a single file only.
 func Read(file io.ReaderAt, size int64, each func(Row) error) (Header, error) {
-	return ReadWithin(file, size, &Budget{Bytes: maxXML, Rows: maxRows}, each)
+	return ReadWithin(file, size, &ContentLimit{Bytes: maxXML, Rows: maxRows}, each)
 }
 
 // ReadWithin reads a report from a file: XML, or XML that is packed by gzip or as the only file of a ZIP archive. It calls
 // each with every row, in the order of the report. The header is returned in the end, because rows may come before it.
 // An error of each ends ReadWithin and is returned. A file that exceeds the budget is not read to its end.
-func ReadWithin(file io.ReaderAt, size int64, left *Budget, each func(Row) error) (Header, error) {
+func ReadWithin(file io.ReaderAt, size int64, left *ContentLimit, each func(Row) error) (Header, error) {
 	m, err := unpack(file, size, left)
 	if err != nil {
 		return Header{}, err
@@ -75,7 +75,7 @@ type reader struct {
 	h    Header
 	row  Row
 	rows int
-	left *Budget
+	left *ContentLimit
 
 	open    []frame // the open elements that are known
 	skipped int     // how many further open elements are not

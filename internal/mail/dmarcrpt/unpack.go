@@ -27,7 +27,7 @@ const (
 var ErrNoReport = errors.New("the file is not a DMARC report")
 
 // unpack returns the XML in a file. It looks at the first bytes, because names and media types are often wrong.
-func unpack(file io.ReaderAt, size int64, left *Budget) (*meter, error) {
+func unpack(file io.ReaderAt, size int64, left *ContentLimit) (*meter, error) {
 	if size > maxFile {
 		return nil, fmt.Errorf("the file has %d bytes, more than %d", size, maxFile)
 	}
@@ -98,7 +98,7 @@ type meter struct {
 	r          *bufio.Reader
 	packed     int64
 	total, tag int64
-	left       *Budget
+	left       *ContentLimit
 }
 
 // begin skips a byte order mark and white space before the XML.

@@ -26,11 +26,11 @@ const (
 	messageRowsUnproven  = 20_000
 )
 
-func budgetOf(isProven bool) *dmarcrpt.Budget {
+func budgetOf(isProven bool) *dmarcrpt.ContentLimit {
 	if isProven {
-		return &dmarcrpt.Budget{Bytes: messageBytes, Rows: messageRows}
+		return &dmarcrpt.ContentLimit{Bytes: messageBytes, Rows: messageRows}
 	}
-	return &dmarcrpt.Budget{Bytes: messageBytesUnproven, Rows: messageRowsUnproven}
+	return &dmarcrpt.ContentLimit{Bytes: messageBytesUnproven, Rows: messageRowsUnproven}
 }
 
 // dayCounts counts what a domain received on a day.

@@ -69,7 +69,7 @@ func (s *Service) Read(ctx context.Context, t Target, m Message) (*Draft, error)
 	if err != nil {
 		return nil, err
 	}
-	var left *dmarcrpt.Budget
+	var left *dmarcrpt.ContentLimit
 	for _, f := range reportFiles(m.Parsed) {
 		if left == nil {
 			left = budgetOf(sender.proves(f.kind))
@@ -96,7 +96,7 @@ func UnreadableDraft(t Target) *Draft {
 // readFile reads one file, and stores it as a blob if the report will be stored. Limits of the day that are used up
 // already save the work; Store applies them again. A file that is stored already is not read either.
 func (s *Service) readFile(ctx context.Context, t *Target, c *dayCounts, m *Message, by *sender, f *file,
-	left *dmarcrpt.Budget) (*draft, error) {
+	left *dmarcrpt.ContentLimit) (*draft, error) {
 	x := &draft{Report: Report{Kind: f.kind, Reporter: by.domain, Size: int64(len(f.content))}}
 	if by.proves(f.kind) {
 		x.by = identity(by.domain)
@@ -269,7 +269,7 @@ func kindOfText(start []byte) Kind {
 }
 
 // readDMARC reads a DMARC report and adds its rows up.
-func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks, left *dmarcrpt.Budget) error {
+func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks, left *dmarcrpt.ContentLimit) error {
 	sums := newSums(own, t)
 	h, err := dmarcrpt.ReadWithin(bytes.NewReader(f.content), int64(len(f.content)), left, func(r dmarcrpt.Row) error {
 		if err := sums.add(&r); err != nil {
@@ -294,7 +294,7 @@ func (x *draft) readDMARC(ctx context.Context, t *Target, f *file, own networks,
 }
 
 // readTLS reads a TLS report. A report that its subject or file name contradicts is discarded (RFC 8460 section 5.6).
-func (x *draft) readTLS(t *Target, m *Message, by *sender, f *file, left *dmarcrpt.Budget) error {
+func (x *draft) readTLS(t *Target, m *Message, by *sender, f *file, left *dmarcrpt.ContentLimit) error {
 	r, err := tlsrpt.ReadWithin(f.content, &left.Bytes)
 	if err != nil {
 		return err

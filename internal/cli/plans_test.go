@@ -82,11 +82,13 @@ func TestStatementsGoByIndexes(t *testing.T) {
 		key := p.key("Acme", "--email", "owner@acme.example",
 			"--trial-daily", "1000000")
 		other := p.key("Other")
-		n := p.start()
+		n := p.start(func(n *node.Node) { // before the node requests certificates
+			authority.HTTP.To(strings.TrimPrefix(n.Config.PublicURL, "http://"))
+		})
 		beside := dbtest.Open(t, node.DatabaseURL(n.Config)) // the test's own queries are not traced
 		n.look = beside.Reader
 		d := &driver{started: n, key: key}
-		d.certificates(authority)
+		d.certificates()
 		d.everything(other)
 		d.examination()
 		d.policies()

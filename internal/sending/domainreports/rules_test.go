@@ -226,6 +226,21 @@ func TestMisnamed(t *testing.T) {
 	})
 }
 
+// A stranger who forwards genuine reports of a well-known reporter about another domain does not use up its limit.
+func TestForwardedReportsUseNoLimit(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		d, to := f.domain("shop.example")
+		c := dial(t, f.listen(t))
+		for i, want := range []int{0, 1} {
+			about := []string{"evil.example", d.Name}[i]
+			f.send(c, to, "google.com", f.day(about, "a", 1, row(about, ownSource, 1, "s", true, true)))
+			if n := f.Count(`SELECT COALESCE(SUM(reports), 0) FROM report_reporters`); n != want {
+				t.Errorf("%d reports count against the limit after one about %s", n, about)
+			}
+		}
+	})
+}
+
 // One reporter cannot use up the limits of a day. The half that is not open to all is left for well-known reporters.
 func TestReporterLimits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

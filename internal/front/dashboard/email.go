@@ -41,6 +41,7 @@ type emailView struct {
 	Files      []emails.Attachment
 	Content    contentView
 	Checks     sentChecks
+	Forwarded  bool // whether a forwarding rule sent the email
 	listLinks
 	MayStop bool
 	Shared  string // a link that was just created
@@ -115,7 +116,8 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 		c.standAt(emailPath(e.ID), "")
 	}
 	data := emailView{base: c.base(), Email: e, Problem: problem, Resume: typed,
-		MayStop: e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
+		Forwarded: isForwarded(&e),
+		MayStop:   e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
 	data.listLinks = c.linksOf("/app/emails", emailPath(e.ID), emailFilters)
 	if len(shared) > 0 {
 		data.Shared = shared[0]
@@ -208,8 +210,17 @@ func (c *call) names(data *emailView) (err error) {
 		}
 		data.DomainName = d.Name
 	}
+	if data.Forwarded {
+		data.SentBy = "A forwarding rule"
+		return nil
+	}
 	data.SentBy, err = c.sentBy(data.Email.Actor)
 	return err
+}
+
+// isForwarded reports whether a forwarding rule sent an email. Teams may use the same tag.
+func isForwarded(e *emails.Email) bool {
+	return e.Actor.Kind == teams.SystemActor && slices.Contains(e.Tags, emails.Forwarded)
 }
 
 // sentBy says who sent an email.

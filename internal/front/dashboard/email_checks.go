@@ -49,6 +49,9 @@ func (c *call) check(data *emailView, e *emails.Email, size int64) error {
 		v.Run, v.Says = web.With(c.r.URL, "checks", "all")+"#checks", "Look up SPF and DMARC too"
 	}
 	switch {
+	case data.Forwarded:
+		v.Run, v.Missing = "", "Another author wrote this email, so the checks of your own emails do not apply to it."
+		return nil
 	case e.HTML == nil && e.Text == nil && !e.Submitted():
 		v.Run, v.Missing = "", "The content is not kept any more, so it cannot be checked."
 		return nil

@@ -41,6 +41,7 @@ type contentView struct {
 	Headers            []message.Field
 	Raw                string
 	Submitted, Partial bool
+	Forwarded          bool // whether a rule forwarded the email, so that its content is not stored as text and HTML
 }
 
 // contentTab is a link to a view of the content.
@@ -80,10 +81,14 @@ func (c *call) content(data *emailView, e *emails.Email, size int64) error {
 		}
 		v.Tabs = append(v.Tabs, t)
 	}
+	v.Forwarded = data.Forwarded
 	switch large := size > bodiesShown; {
 	case v.View == "attachments":
 	case gone:
 		v.Missing = contentGone
+	case v.Forwarded && v.View != "headers" && v.View != "raw":
+		v.Missing = "A rule forwarded this email as it was received. “Raw message” shows it, and the page of the received " +
+			"email shows its text."
 	case v.View == "preview":
 		c.preview(v, e)
 	case v.View == "headers" || v.View == "raw":

@@ -1,12 +1,17 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // A member creates a rule, switches it off and on, and deletes it. Others see what they may.
@@ -79,5 +84,29 @@ func TestForwarding(t *testing.T) {
 				t.Errorf("the page of the audit log has no %q", words)
 			}
 		}
+	})
+}
+
+// The page of an email that a rule forwarded leads to the rules. It does not judge the author's domain as the team's own.
+func TestForwardedEmail(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		domain := b.api("GET", "/domains", "")["data"].([]any)[0].(map[string]any)["id"].(string)
+		to, err := message.ParseAddress("laura@example.org")
+		b.must(err)
+		email, err := b.Emails.Forward(t.Context(), emails.Forward{TeamID: b.acme.TeamID, DomainID: domain, RuleID: id.New(),
+			From: "author@elsewhere.example", Subject: "Hello", MessageID: "<1@elsewhere.example>", To: to,
+			Message: []byte("From: author@elsewhere.example\r\nMessage-ID: <1@elsewhere.example>\r\nSubject: Hello\r\n\r\nHello\r\n")},
+			func(context.Context, *db.Tx, string) error { return nil })
+		b.must(err)
+		v, path := b.visitor(teams.Admin), "/app/emails/"+email
+		page := v.shows(path, 200, "A rule forwarded this email as it was received.", "Another author wrote this email",
+			`/app/domains/`+domain+`/forwarding">A forwarding rule`)
+		for _, wrong := range []string{"has no text", "is not verified", "no key to sign with"} {
+			if strings.Contains(page, wrong) {
+				t.Errorf("the page says %q", wrong)
+			}
+		}
+		v.shows(path+"?view=raw", 200, "This is the message as a rule forwarded it")
 	})
 }

@@ -748,7 +748,7 @@ type DkimKey struct {
 	SeenAt Time `json:"seen_at"`
 	// The approximate end of the state; null if that is unknown.
 	Until Time `json:"until"`
-	// What to do next if you publish the records yourself; empty if nothing is to be done.
+	// The next step if you publish the records yourself; empty if nothing is to be done.
 	Advice string `json:"advice"`
 }
 
@@ -1196,7 +1196,7 @@ type SetupForm struct {
 	Name SetupField `json:"name"`
 	// The field for the value of the record.
 	Value SetupField `json:"value"`
-	// What to enter into the field for the priority of an MX record. Null if there is no such field.
+	// The number to enter into the field for the priority of an MX record; null if there is no such field.
 	Priority *string `json:"priority"`
 }
 
@@ -1204,7 +1204,7 @@ type SetupForm struct {
 type SetupField struct {
 	// The label of the field in the provider's form. Empty if it is not known.
 	Label string `json:"label"`
-	// What to enter into the field.
+	// The text to enter into the field.
 	Value string `json:"value"`
 }
 

@@ -22,7 +22,7 @@ type dkimKeyWire struct {
 	Since     wire.DBTime `json:"since" nullable:"true" doc:"When the state began; null if that is unknown."`
 	SeenAt    wire.DBTime `json:"seen_at" nullable:"true" doc:"Since when all name servers have shown the record of a key in the state next; null if they do not."`
 	Until     wire.DBTime `json:"until" nullable:"true" doc:"The approximate end of the state; null if that is unknown."`
-	Advice    string      `json:"advice" doc:"What to do next if you publish the records yourself; empty if nothing is to be done."`
+	Advice    string      `json:"advice" doc:"The next step if you publish the records yourself; empty if nothing is to be done."`
 }
 
 func dkimKeyToWire(k domains.Key) dkimKeyWire {

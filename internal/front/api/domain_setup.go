@@ -46,7 +46,7 @@ type setupAdvised struct {
 
 type setupField struct {
 	Label string `json:"label" doc:"The label of the field in the provider's form. Empty if it is not known."`
-	Value string `json:"value" doc:"What to enter into the field."`
+	Value string `json:"value" doc:"The text to enter into the field."`
 }
 
 type setupForm struct {
@@ -54,7 +54,7 @@ type setupForm struct {
 	Type     string     `json:"type" doc:"The type of the DNS record."`
 	Name     setupField `json:"name" doc:"The field for the name of the record."`
 	Value    setupField `json:"value" doc:"The field for the value of the record."`
-	Priority *string    `json:"priority" doc:"What to enter into the field for the priority of an MX record. Null if there is no such field."`
+	Priority *string    `json:"priority" doc:"The number to enter into the field for the priority of an MX record; null if there is no such field."`
 }
 
 type setupProblem struct {
@@ -112,7 +112,8 @@ func setupToWire(v domains.Setup) setupWire {
 	d := &v.Domain
 	w := setupWire{Object: "domain_setup", ID: d.ID, Name: d.Name, Setup: d.Setup, FormerSetup: orNull(d.FormerSetup),
 		Status: string(d.Status), Setups: []setupChoice{}, Records: setupRecords(v.Records), Former: setupRecords(v.Former),
-		Keys: dkimKeysToWire(v.Keys), DMARC: orNull(d.DMARCRecord), BIMI: orNull(d.BIMIRecord), Advised: []setupAdvised{}, Problems: []setupProblem{}}
+		Keys: dkimKeysToWire(v.Keys), DMARC: orNull(d.DMARCRecord), BIMI: orNull(d.BIMIRecord),
+		Advised: []setupAdvised{}, Problems: []setupProblem{}}
 	for _, c := range v.Choices {
 		w.Setups = append(w.Setups, setupChoice{c.Setup, c.Reason == "", orNull(c.Reason), orNull(c.Warning)})
 	}

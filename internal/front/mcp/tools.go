@@ -169,7 +169,8 @@ func domainTools() []tool {
 			"Shows the set-ups of a domain: how its DNS records can be published, the records of the chosen set-up, "+
 				"advised records, and problems with the records.", domain),
 		writes("change_domain_setup", "Change a domain's set-up", "PUT /domains/{domain_id}/setup",
-			"Chooses how a domain's DNS records are published, and its DMARC and BIMI records. Omitted fields stay. The domain also works with its former records as long "+
+			"Chooses how a domain's DNS records are published, and its DMARC and BIMI records. Omitted fields stay. The domain "+
+				"also works with its former records as long "+
 				"as they are found.", repeats, domain.must(),
 			choice("setup", "records: each record. cname: three CNAME records. delegation: NS records.", "records",
 				"cname", "delegation"),

@@ -138,8 +138,8 @@ func (s *Service) changed(tx *db.Tx, domainID string) {
 	})
 }
 
-// addTarget stores the address of a new rule, and enqueues a confirmation mail. What the owner has confirmed before does
-// not cover the rule.
+// addTarget stores the address of a new rule, and enqueues a confirmation mail. Earlier confirmations of the owner do not
+// cover the rule.
 func (s *Service) addTarget(ctx context.Context, tx *db.Tx, r *Rule) error {
 	t, err := lockTarget(ctx, tx, r.TeamID, r.target, r.Address)
 	switch {

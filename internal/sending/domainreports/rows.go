@@ -69,8 +69,7 @@ func (s *sums) add(r *dmarcrpt.Row) error {
 	if len(r.Paths) > 0 {
 		k.spfDomain, k.spfResult = db.Text(r.Paths[0].Domain, nameMax), r.Paths[0].Result
 	}
-	// What a rule forwards for somebody comes from the same addresses. It has another return path, and its author's
-	// signature, if any.
+	// Forwarded mail comes from the same addresses. It has another return path, and its author's signature, if any.
 	_, k.own = s.own.find(r.Source)
 	k.own = k.own && strings.EqualFold(k.spfDomain, s.path)
 	s.rows++

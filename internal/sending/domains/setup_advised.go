@@ -225,7 +225,8 @@ func (s *Service) knownAdvised(ctx context.Context, d *Domain) ([]AdvisedRecord,
 	}
 	current := slices.Clone(all)
 	for _, was := range stored {
-		if was.Purpose != PurposeBIMI && !slices.ContainsFunc(current, func(r AdvisedRecord) bool { return r.Name == was.Name && r.Type == was.Type }) {
+		same := func(r AdvisedRecord) bool { return r.Name == was.Name && r.Type == was.Type }
+		if was.Purpose != PurposeBIMI && !slices.ContainsFunc(current, same) {
 			all = append(all, AdvisedRecord{Purpose: was.Purpose, Name: was.Name, Type: was.Type, Value: was.Value,
 				Why: was.Why})
 		}

@@ -97,7 +97,8 @@ type pageRow struct {
 }
 
 // readTable reads the tables of pages. It leaves out the pages of single objects among those for accounts and people,
-// because an approval or a template needs a connected app.
+// because an approval or a template needs a connected app. It leaves out the files of received reports too, which other
+// mail systems send.
 func (m *pageMeter) readTable() {
 	for _, r := range dashboard.Routes() {
 		method, path, _ := strings.Cut(r.Pattern, " ")
@@ -105,7 +106,7 @@ func (m *pageMeter) readTable() {
 			continue
 		}
 		m.mux.HandleFunc(r.Pattern, http.NotFound) // only matched, never called
-		if !r.Stream {
+		if !r.Stream && path != "/app/domains/{id}/reports/{report}/file" {
 			m.patterns = append(m.patterns, path)
 		}
 	}

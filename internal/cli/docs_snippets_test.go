@@ -46,6 +46,8 @@ console.log(sent.response.split(" ").at(-1));
 `, prints: anyUUID},
 	"webhooks.md js 1": {before: webhookProgram, after: "console.log(event.type);\nprocess.exit();\n",
 		prints: "email.sent"},
+	"forwarding.md js 1": {before: webhookProgram + "process.env.SIGNING_SECRET = secret;\n", after: "process.exit();\n",
+		prints: "email.sent hello@acme.example"},
 	"go-client.md go 1": {prints: anyUUID},
 	"go-client.md go 2": {before: "func goClient2() { call(func(ctx context.Context, c *client.Client) error {\n",
 		after: "return nil\n})}\n", prints: "acme.example verified"},

@@ -26,7 +26,7 @@ func TestOtherTeams(t *testing.T) {
 		f := newFixture(t, d, Options{})
 		ids := f.createEverything(t)
 		body := `{"name":"x","email":"d@example.org","topics":[],"fallback_value":"x","scheduled_at":"in 2 hours",` +
-			`"tls":"enforced","role":"viewer","since":"` +
+			`"tls":"enforced","role":"viewer","setup":"records","since":"` +
 			time.Now().Add(-time.Hour).Format(time.RFC3339) + `"}`
 		asked := 0
 		for _, o := range f.Operations() {
@@ -115,6 +115,13 @@ func (f *fixture) createEverything(t *testing.T) map[string]string {
 			`"attachments":[{"filename":"a","content":"YQ=="}]}`),
 	}
 	f.do(t, "PATCH /domains/"+ids["domain_id"]+"\n\n"+`{"capabilities":{"receiving":"enabled"}}`)
+	f.reported(t, f.Acme.TeamID, ids["domain_id"])
+	var reports wire.List[ref]
+	if err := json.Unmarshal(f.do(t, "GET /domains/"+ids["domain_id"]+"/reports").Body.Bytes(), &reports); err != nil ||
+		len(reports.Data) == 0 {
+		t.Fatalf("%+v, error %v", reports, err)
+	}
+	ids["received_report_id"] = reports.Data[0].ID
 	ids["forward_id"] = create("/domains/"+ids["domain_id"]+"/forwards", `{"match":"*","address":"a@example.net"}`)
 	var files wire.List[ref]
 	if err := json.Unmarshal(f.do(t, "GET /emails/"+ids["email_id"]+"/attachments").Body.Bytes(), &files); err != nil ||

@@ -281,8 +281,10 @@ func (v *emailView) choose(u *url.URL, a *explain.Answer) {
 		v.Attempts = append(v.Attempts, attemptView{AttemptAnswer: *t, Length: millis(t.Duration), Lines: linesOf(t),
 			Open: t.Outcome != "delivered"})
 	}
-	v.Reply = cmp.Or(v.Chosen.Reply, v.Reply) // a bounce that came later decides, not the last attempt
-	if n := len(v.Attempts); n > 3 {          // only the newest ones are open
+	if v.Last != nil && v.Last.Outcome == "delivered" && v.Chosen.State == string(emails.Bounced) {
+		v.Reply = cmp.Or(v.Chosen.Reply, v.Reply) // a bounce that came later decides, not the attempt
+	}
+	if n := len(v.Attempts); n > 3 { // only the newest ones are open
 		for i := range v.Attempts[:n-1] {
 			v.Attempts[i].Open = false
 		}

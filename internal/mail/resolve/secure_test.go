@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
@@ -143,9 +144,9 @@ func TestSecureAnswers(t *testing.T) {
 		{"cname", "example.com", nil, resolve.ErrNotFound, true},
 		{"cname", "no.plain.test", nil, resolve.ErrNoName, false},
 		{"tlsa", "_25._tcp.mx.example.com", resolve.Answer[resolve.TLSA]{Records: tlsa, Name: "_25._tcp.mx.example.com",
-			Secure: true}, nil, true},
+			Secure: true, TTL: 5 * time.Minute}, nil, true},
 		{"tlsa", "_25._tcp.alias.example.com", resolve.Answer[resolve.TLSA]{Records: tlsa, Name: "_25._tcp.mx.example.com",
-			Secure: true}, nil, true},
+			Secure: true, TTL: 5 * time.Minute}, nil, true},
 		{"tlsa", "_25._tcp.example.com", nil, resolve.ErrNoName, true},
 		{"tlsa", "_25._tcp.mx.plain.test", nil, resolve.ErrNoName, false},
 	} {

@@ -555,7 +555,7 @@ func (f *fixture) asReleased() {
 		forward_targets, forward_asks, forwarded_copies`,
 		`ALTER TABLE domains DROP COLUMN setup, DROP COLUMN former_setup, DROP COLUMN setup_token, DROP COLUMN advised,
 			DROP COLUMN zone_checksum, DROP COLUMN zone_serial, DROP COLUMN rsa_selector, DROP COLUMN ed25519_selector,
-			DROP COLUMN keys_since, DROP COLUMN rotate_at`,
+			DROP COLUMN keys_since, DROP COLUMN rotate_at, DROP COLUMN dmarc_record, DROP COLUMN bimi_record`,
 		`DELETE FROM migrations WHERE name > '0008'`} {
 		f.execTarget(text)
 	}

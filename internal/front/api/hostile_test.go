@@ -108,11 +108,12 @@ func put(body any, at place, value any) any {
 // rightBodies maps operations to valid request bodies. A valid body ensures that hostile values reach the code that
 // runs after validation.
 var rightBodies = map[string]string{
-	"POST /emails":       `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
-	"POST /emails/batch": `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
-	"POST /approvals":    `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
-	"POST /webhooks":     `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`,
-	"POST /api-keys":     `{"name":"x"}`,
+	"PUT /domains/{domain_id}/setup": `{"setup":"records"}`,
+	"POST /emails":                   `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
+	"POST /emails/batch":             `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
+	"POST /approvals":                `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
+	"POST /webhooks":                 `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`,
+	"POST /api-keys":                 `{"name":"x"}`,
 	"POST /broadcasts": `{"from":"a@example.org","subject":"s","text":"t",` +
 		`"segment_id":"0199d0a1-b2c3-7def-8123-456789abcde6"}`,
 	"POST /templates": `{"name":"x","html":"<p>","variables":[{"key":"A","type":"string"}]}`,

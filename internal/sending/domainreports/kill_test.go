@@ -43,11 +43,12 @@ func TestKill(t *testing.T) {
 			if engine == "sqlite" {
 				d.Close() // only one process may have the file open
 			}
-			replies, kills := filepath.Join(t.TempDir(), "replies"), 0
+			folder, kills := t.TempDir(), 0
+			replies := filepath.Join(folder, "replies")
 			for round := 0; ; round++ {
 				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKill$", "-test.count=1")
 				cmd.Env = append(os.Environ(), killDatabase+"="+at, killReplies+"="+replies,
-					killAfter+"="+fmt.Sprint(4+round))
+					killAfter+"="+fmt.Sprint(4+round), "TMPDIR="+folder) // a killed process leaves files
 				out, err := cmd.CombinedOutput()
 				if err == nil {
 					break

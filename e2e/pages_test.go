@@ -90,7 +90,7 @@ var otherPages = []string{"/app/emails/{bounced}", "/app/emails/{deferred}", "/a
 // guestPages are the pages that need no session.
 var guestPages = []string{"/docs", "/docs/operating", "/docs/operating/troubleshooting", "/docs/api/emails", "/docs/cli/serve",
 	"/docs/guides/webhooks", "/sign-in", "/password/forgot", "/password/reset?token=x", "/invitations/x",
-	"/unsubscribe/{unsubscribe}", "{shared}", "/nowhere"}
+	"/unsubscribe/{unsubscribe}", "/forwarding/confirm/{forwarding}", "/forwarding/refuse/x", "{shared}", "/nowhere"}
 
 // freshPages are pages of a team that has not done anything yet.
 var freshPages = []string{"/app/emails", "/app/domains", "/app/webhooks", "/app/suppressions", "/app/logs",

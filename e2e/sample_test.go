@@ -26,6 +26,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/lib/freeport"
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
@@ -76,7 +77,7 @@ func newSample(t *testing.T) *sample {
 	s.node = prepare(t, buildShifted(t), nil, "--smtp-in", s.mx)
 	env := []string{"POSTRIDER_BENCH_LOOPBACK=1", "POSTRIDER_TRANSPORT=direct", "POSTRIDER_SMTP_PORT=" + port,
 		"POSTRIDER_DNS_SERVERS=" + s.names.addr, "POSTRIDER_TRUST_DOMAINS=false", "POSTRIDER_HOSTNAME=mail.postrider.example",
-		"POSTRIDER_TRACKING_HOST=mail.postrider.example",
+		"POSTRIDER_TRACKING_HOST=mail.postrider.example", "POSTRIDER_NOTICE_FROM=Acme <notices@acme.example>",
 		"POSTRIDER_SMTP_SUBMIT_LISTEN=" + freeport.Addr(t)}
 	const day = 24 * time.Hour
 	for i, ago := range []time.Duration{6*day + 3*time.Hour, 5 * day, 4*day + 5*time.Hour, 3*day + 2*time.Hour,
@@ -382,6 +383,7 @@ func (s *sample) ends() {
 	}
 	s.post("/team/invitations", `{"email":"henrik@fjord.example","role":"member"}`)
 	s.reported()
+	s.forwards()
 	s.asks()
 
 	first := func(path string) string {
@@ -413,6 +415,23 @@ func (s *sample) ends() {
 		s.t.Fatal(err)
 	}
 	s.id["shared"] = link.RequestURI()
+}
+
+// forwards adds rules that forward mail. The owner of the address has not answered yet.
+func (s *sample) forwards() {
+	s.t.Helper()
+	path := "/domains/" + s.id["domain"] + "/forwards"
+	s.post(path, `{"match":"sales","address":"tom@bakery.example"}`)
+	s.post(path, `{"match":"*","url":"https://crm.acme.example/mail"}`)
+	eventually(s.t, time.Minute, "the confirmation email arrives", func() bool {
+		for _, m := range s.hosts.Messages() {
+			if _, rest, ok := strings.Cut(mailparse.Parse(m.Data).Text(), "/forwarding/confirm/"); ok {
+				s.id["forwarding"] = strings.Fields(rest)[0]
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // asks connects an app that needs approval for its emails, and lets it request one.

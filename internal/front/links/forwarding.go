@@ -1,21 +1,12 @@
 package links
 
 import (
-	"bytes"
 	"context"
-	_ "embed"
 	"fmt"
-	"html/template"
 	"net/http"
 
 	"github.com/postrider/postrider/internal/lib/visible"
 	"github.com/postrider/postrider/internal/outbound/forwards"
-)
-
-var (
-	//go:embed forwarding.html
-	forwardingHTML     string
-	forwardingTemplate = template.Must(template.New("forwarding").Parse(forwardingHTML))
 )
 
 // forwardingHandler serves the pages below /forwarding/, on which the owner of an address agrees to forwarding or
@@ -34,10 +25,10 @@ func (l *Links) RegisterForwarding(mux *http.ServeMux, f *forwards.Service) {
 	h := forwardingHandler{l, f}
 	for _, x := range []struct {
 		path string
-		page func(*forwards.Request) forwardingPage
+		page func(*forwards.Request) note
 		read func(context.Context, string) (forwards.Request, error)
 		do   func(context.Context, forwards.Request) error
-		done func(*forwards.Request) forwardingPage
+		done func(*forwards.Request) note
 	}{
 		{"/forwarding/confirm/{token}", askConfirm, f.ReadConfirm, f.Confirm, isConfirmed},
 		{"/forwarding/refuse/{token}", askRefuse, f.ReadRefuse, f.Refuse, isRefused},
@@ -48,7 +39,7 @@ func (l *Links) RegisterForwarding(mux *http.ServeMux, f *forwards.Service) {
 				h.fail(w, r, err)
 				return
 			}
-			h.write(w, r, x.page(&q))
+			h.write(w, r, http.StatusOK, x.page(&q))
 		})
 		mux.HandleFunc("POST "+x.path, func(w http.ResponseWriter, r *http.Request) {
 			form, err := readForm(w, r)
@@ -64,67 +55,40 @@ func (l *Links) RegisterForwarding(mux *http.ServeMux, f *forwards.Service) {
 				h.fail(w, r, err)
 				return
 			}
-			h.write(w, r, x.done(&q))
+			h.write(w, r, http.StatusOK, x.done(&q))
 		})
 	}
 }
 
-// forwardingPage is the content of a page about forwarding.
-type forwardingPage struct {
-	Style                       template.CSS
-	Heading, Text, Button, Hint string
-	Names                       []string
-}
-
-func askConfirm(q *forwards.Request) forwardingPage {
+func askConfirm(q *forwards.Request) note {
 	if q.Confirmed {
 		return isConfirmed(q)
 	}
-	return forwardingPage{Heading: "Forward mail to " + q.Address + "?", Names: q.Names,
+	return note{Heading: "Forward mail to " + q.Address + "?", Names: q.Names,
 		Text: fmt.Sprintf("The team “%s” asks to forward the mail that arrives for these addresses to %s:",
 			visible.Show(q.Team), q.Address),
 		Button: "Yes, forward it to me", Hint: "If you do not agree, close this page. Nothing is forwarded to you then."}
 }
 
-func isConfirmed(q *forwards.Request) forwardingPage {
-	return forwardingPage{Heading: "Mail is forwarded to " + q.Address, Names: q.Names,
+func isConfirmed(q *forwards.Request) note {
+	return note{Heading: "Mail is forwarded to " + q.Address, Names: q.Names,
 		Text: fmt.Sprintf("You agreed that the team “%s” forwards the mail for these addresses to you:",
 			visible.Show(q.Team)),
 		Hint: "To stop forwarding, open the second link in the confirmation email."}
 }
 
-func askRefuse(q *forwards.Request) forwardingPage {
+func askRefuse(q *forwards.Request) note {
 	if q.Refused {
 		return isRefused(q)
 	}
-	return forwardingPage{Heading: "Refuse forwarded mail?", Names: q.Names,
+	return note{Heading: "Refuse forwarded mail?", Names: q.Names,
 		Text: fmt.Sprintf("The team “%s” then forwards no mail to %s and cannot ask you again. It asked about the mail for:",
 			visible.Show(q.Team), q.Address),
 		Button: "Refuse"}
 }
 
-func isRefused(q *forwards.Request) forwardingPage {
-	return forwardingPage{Heading: "No mail is forwarded to " + q.Address,
+func isRefused(q *forwards.Request) note {
+	return note{Heading: "No mail is forwarded to " + q.Address,
 		Text: fmt.Sprintf("The team “%s” cannot ask you again.", visible.Show(q.Team)),
 		Hint: "If this was a mistake, open the first link in the confirmation email, which is valid for 7 days."}
-}
-
-func (h *forwardingHandler) write(w http.ResponseWriter, r *http.Request, p forwardingPage) {
-	const most = 100
-	p.Names = p.Names[:min(len(p.Names), most)]
-	p.Style = template.CSS(unsubscribeCSS)
-	var page bytes.Buffer
-	if err := forwardingTemplate.Execute(&page, p); err != nil {
-		h.fail(w, r, fmt.Errorf("render the page of a forwarding link: %w", err))
-		return
-	}
-	head := w.Header()
-	head.Set("Content-Type", "text/html; charset=utf-8")
-	head.Set("Content-Language", "en")
-	head.Set("Content-Security-Policy", unsubscribePolicy)
-	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("Cache-Control", "private, no-store")
-	head.Set("Referrer-Policy", "no-referrer")
-	head.Set("X-Robots-Tag", "noindex")
-	w.Write(page.Bytes())
 }

@@ -84,5 +84,12 @@ func TestForwardingPages(t *testing.T) {
 		if code, body := do("GET", expired, ""); code != 404 || !strings.Contains(body, "has expired") {
 			t.Errorf("an expired link: %d %s", code, body)
 		}
+		req := httptest.NewRequest("GET", expired, http.NoBody)
+		req.Header.Set("Accept", "text/html,*/*;q=0.8") // as browsers do
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, req)
+		if body := w.Body.String(); w.Code != 404 || !strings.Contains(body, "<h1>This link has expired</h1>\n<p>Ask the team") {
+			t.Errorf("an expired link in a browser: %d %s", w.Code, body)
+		}
 	})
 }

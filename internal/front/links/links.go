@@ -94,8 +94,5 @@ func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 			l.log.Error("could not serve a link", "link", r.Pattern, "error", err, "more_like_it", leftOut)
 		}
 	}
-	h := w.Header()
-	h.Set("X-Robots-Tag", "noindex")
-	h.Set("Cache-Control", "private, no-store")
-	http.Error(w, text, status)
+	l.writeError(w, r, status, text)
 }

@@ -136,7 +136,7 @@ func (u *unsubscribeHandler) show(w http.ResponseWriter, r *http.Request) {
 	case link.TopicID == "":
 		p.OneClick, p.LeavesAll = fmt.Sprintf(p.Text.LeaveAll, p.team), true
 	}
-	u.write(w, r, p)
+	u.writePage(w, r, p)
 }
 
 // topic returns the topic with the given id, or nil if the page does not contain that topic.
@@ -187,7 +187,7 @@ func (u *unsubscribeHandler) change(w http.ResponseWriter, r *http.Request) {
 		left = t.Name // set even if the contact was already unsubscribed from the topic
 	}
 	p.confirm(&after, left)
-	u.write(w, r, p)
+	u.writePage(w, r, p)
 }
 
 // confirm sets the heading of a confirmation page. The parameter left is the name of the topic that the contact
@@ -233,7 +233,7 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return url.ParseQuery(strings.TrimSpace(string(body)))
 }
 
-func (u *unsubscribeHandler) write(w http.ResponseWriter, r *http.Request, p *unsubscribePage) {
+func (u *unsubscribeHandler) writePage(w http.ResponseWriter, r *http.Request, p *unsubscribePage) {
 	// The page is rendered in memory, so that an error page can replace it if rendering fails. The limited number of
 	// topics also limits the size of the page.
 	var page bytes.Buffer

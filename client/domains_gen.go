@@ -634,7 +634,7 @@ type ForwardItem struct {
 	Match string `json:"match"`
 	// The address to which mail is forwarded; null if the rule has a URL.
 	Address *string `json:"address"`
-	// The URL to which mail is posted; null if the rule has an address.
+	// The URL to which mail is posted; null if the rule has an address. Without domains:write, the query is masked.
 	URL *string `json:"url"`
 	// Whether the rule is switched on.
 	Enabled bool `json:"enabled"`
@@ -679,7 +679,7 @@ type Forward struct {
 	Match string `json:"match"`
 	// The address to which mail is forwarded; null if the rule has a URL.
 	Address *string `json:"address"`
-	// The URL to which mail is posted; null if the rule has an address.
+	// The URL to which mail is posted; null if the rule has an address. Without domains:write, the query is masked.
 	URL *string `json:"url"`
 	// Whether the rule is switched on.
 	Enabled bool `json:"enabled"`

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/forwards"
 )
@@ -25,7 +26,7 @@ type ForwardItem struct {
 	DomainID   string       `json:"domain_id"`
 	Match      string       `json:"match" doc:"The part of the address before the @, or * for all addresses."`
 	Address    *string      `json:"address" doc:"The address to which mail is forwarded; null if the rule has a URL."`
-	URL        *string      `json:"url" doc:"The URL to which mail is posted; null if the rule has an address."`
+	URL        *string      `json:"url" doc:"The URL to which mail is posted; null if the rule has an address. Without domains:write, the query is masked."`
 	Enabled    bool         `json:"enabled" doc:"Whether the rule is switched on."`
 	State      string       `json:"state" doc:"The state of the rule. It forwards mail if it is active or failing; failing means that no message has succeeded since a permanent failure." enum:"waiting_for_confirmation,refused,active,failing,disabled"`
 	Forwarded  int64        `json:"forwarded" doc:"How many messages the rule has forwarded."`
@@ -53,6 +54,15 @@ func forwardToItem(r forwards.Rule) ForwardItem {
 		w.AskedAt = new(wire.DBTime(r.AskedAt))
 	}
 	return w
+}
+
+// shownForward converts a rule that an actor has only asked to see. Without domains:write, credentials in its URL are
+// masked.
+func shownForward(c *wire.Call, r forwards.Rule) ForwardItem {
+	if !c.Scopes.Has(teams.DomainsWrite) {
+		r = r.HideURL()
+	}
+	return forwardToItem(r)
 }
 
 // forwardIDs returns the ids in the path of an operation on a rule.
@@ -86,7 +96,7 @@ func (a *API) listForwards(ctx context.Context, c *wire.Call, _ wire.None) (wire
 		return wire.List[ForwardItem]{}, err
 	}
 	all, more, err := a.Services.Forwards.List(ctx, c.TeamID, id, p)
-	return wire.ListOf(all, more, forwardToItem), err
+	return wire.ListOf(all, more, func(r forwards.Rule) ForwardItem { return shownForward(c, r) }), err
 }
 
 func (a *API) getForward(ctx context.Context, c *wire.Call, _ wire.None) (forwardWire, error) {
@@ -95,7 +105,7 @@ func (a *API) getForward(ctx context.Context, c *wire.Call, _ wire.None) (forwar
 		return forwardWire{}, err
 	}
 	r, err := a.Services.Forwards.Get(ctx, c.TeamID, domainID, id)
-	return forwardWire{"forward", forwardToItem(r)}, err
+	return forwardWire{"forward", shownForward(c, r)}, err
 }
 
 func (a *API) updateForward(ctx context.Context, c *wire.Call, in updateForwardIn) (forwardWire, error) {

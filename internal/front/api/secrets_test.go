@@ -42,7 +42,8 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 			return x.ID
 		}
 		ask("POST /domains\n\n" + `{"name":"acme.example"}`)
-		ask("POST /domains\n\n" + `{"name":"in.acme.example","capabilities":{"sending":"disabled","receiving":"enabled"}}`)
+		receiving := id(ask("POST /domains\n\n" +
+			`{"name":"in.acme.example","capabilities":{"sending":"disabled","receiving":"enabled"}}`))
 		f.verified("acme.example")
 		f.verified("in.acme.example")
 		send := func(path string) string {
@@ -59,6 +60,9 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 			`{"endpoint":"https://one.example/hook?token=s3cr3ttoken","events":["email.sent"]}`))
 		secrets = append(secrets, "s3cr3ttoken")
 		ask("GET /webhooks/" + hook)
+		ask("POST /domains/" + receiving + "/forwards\n\n" + `{"match":"*","url":"https://one.example/mail?s3cr3tquery"}`)
+		ask("GET /domains/" + receiving + "/forwards")
+		secrets = append(secrets, "s3cr3tquery")
 		ask("POST /api-keys\n\n" + `{"name":"k"}`)
 		message := "From: a@one.example\nSubject: s\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=x\n\n" +
 			"--x\n\nhello\n--x\nContent-Disposition: attachment; filename=a.txt\n\nhello\n--x--\n"
@@ -71,7 +75,7 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		// A user may mistakenly pass an API key in place of the key's ID.
 		f.do(t, "DELETE /api-keys/"+f.keys["other"])
 		secrets = append(secrets, f.keys["other"][12:])
-		if len(secrets) < 12 {
+		if len(secrets) < 13 {
 			t.Fatalf("only %d secrets were seen: %q", len(secrets), secrets)
 		}
 

@@ -49,8 +49,11 @@ func (c *call) forwardingPage(status int, f *web.Form) error {
 	}
 	data := forwardingView{base: c.base(), Domain: d, Rows: all, Form: f, May: c.mayForward()}
 	var ids []string
-	for i := range all {
-		ids = append(ids, all[i].ID)
+	for i, r := range all {
+		ids = append(ids, r.ID)
+		if !c.actor.Scopes.Has(teams.DomainsWrite) {
+			all[i] = r.HideURL()
+		}
 	}
 	data.Pager = c.pager(p, ids, more)
 	return c.show(status, forwardingPage, data, web.Crumbs("Domains", "/app/domains", d.Name,

@@ -41,7 +41,7 @@ func TestCall(t *testing.T) {
 			defer mu.Unlock()
 			status = to
 		}
-		r := f.rule("sales", hook.URL)
+		r := f.rule("sales", hook.URL+"/?s3cr3t")
 		if r.State() != forwards.Active {
 			t.Fatalf("%+v", r)
 		}
@@ -73,6 +73,13 @@ func TestCall(t *testing.T) {
 		f.run(0)
 		if got := f.get(r); got.Stopped != 1 || len(bodies) != 4 {
 			t.Errorf("%+v", got)
+		}
+		f.exec(`UPDATE forwards SET failing_since = 1`)
+		f.deliver(f.signed(""), "ann@author.example", "sales@in.acme.example")
+		f.run(0)
+		if got := f.get(r); got.State() != forwards.Disabled || len(f.told) != 1 ||
+			!strings.Contains(f.told[0], hook.URL) || strings.Contains(f.told[0], "s3cr3t") {
+			t.Errorf("%+v, notices %q", got, f.told)
 		}
 	})
 }

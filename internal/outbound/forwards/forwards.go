@@ -50,6 +50,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/arc"
 	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/keyring"
@@ -122,6 +123,12 @@ func (r Rule) State() State {
 		return Failing
 	}
 	return Active
+}
+
+// HideURL returns the rule with a mask in place of the query of its URL, which may contain credentials.
+func (r Rule) HideURL() Rule {
+	r.URL = requestlog.HideURL(r.URL)
+	return r
 }
 
 // Matches reports whether the rule is for a local part.

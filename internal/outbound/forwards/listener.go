@@ -61,7 +61,7 @@ func (s *Service) failed(ctx context.Context, tx *db.Tx, r *Rule, why string, pe
 	}
 	to := rule.Address
 	if to == "" {
-		to = rule.URL
+		to = rule.HideURL().URL // a notice is an email to several members
 	}
 	name, err := domainName(ctx, tx.Reader, r.TeamID, rule.DomainID)
 	if err != nil {

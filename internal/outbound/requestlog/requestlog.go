@@ -10,10 +10,10 @@
 // # Invariants
 //
 // Secrets that [Redact] and [MaskSecrets] recognize are stored neither in the queue nor in the database. Secrets are
-// removed from the bodies, the path and the user agent. Bodies of requests about webhooks and automations are stored
-// without header values and without the queries of URLs. Bodies of requests about approvals are not stored.
-// The queue holds at most [queueBytes], which teams share as
-// package fairshare describes. Bodies that are not JSON are not stored.
+// removed from the bodies, the path and the user agent. Bodies of requests about webhooks, automations and forwarding
+// rules are stored without header values and without the queries of URLs. Bodies of requests about approvals are not
+// stored. The queue holds at most [queueBytes], which teams share as package fairshare describes. Bodies that are not
+// JSON are not stored.
 //
 // The log does not store the HTML and the text of an email that a request created, but a reference to the email's own
 // bodies. [Service.Get] fills in the same strings that the log would contain. Once the email's content is deleted, they

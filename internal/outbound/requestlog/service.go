@@ -105,8 +105,11 @@ func (s *Service) Add(ctx context.Context, r Request) {
 func storesBodies(path string) bool { return !under(path, "/approvals") }
 
 // hasCredentials reports whether bodies of requests to a path contain credentials for other services, in the URLs of
-// webhooks and in the header fields of webhook steps.
-func hasCredentials(path string) bool { return under(path, "/webhooks") || under(path, "/automations") }
+// webhooks and forwarding rules and in the header fields of webhook steps.
+func hasCredentials(path string) bool {
+	return under(path, "/webhooks") || under(path, "/automations") ||
+		under(path, "/domains") && strings.Contains(path+"/", "/forwards/")
+}
 
 // under reports whether a path is the given prefix or continues it with a slash.
 func under(path, prefix string) bool {

@@ -376,8 +376,10 @@ func (c *Config) begin(d *Domain, keys, made []key, emergency bool, now time.Tim
 		return gone
 	})
 	for i := range kept {
-		if emergency && kept[i].state == KeyRetired {
-			kept[i].emergency = true
+		if k := &kept[i]; emergency && k.state == KeyRetired && !k.emergency {
+			// One step of the longer waiting time may have counted six hours, because the clock jumped, which is more than the
+			// shorter waiting time. It begins again.
+			k.emergency, k.waited, k.steppedAt = true, 0, now
 		}
 	}
 	return added, kept, replaced

@@ -274,6 +274,30 @@ func TestOneJumpEndsNoWaitingTime(t *testing.T) {
 	}
 }
 
+// An emergency makes the waiting time of retired keys shorter. A clock that jumped before the emergency or jumps after
+// it does not end the shorter time early: an email that was signed a moment before the jump is still verified.
+func TestEmergencyAfterAJump(t *testing.T) {
+	t.Parallel()
+	for _, setup := range []string{SetupRecords, SetupCNAME, SetupDelegation} {
+		for _, jump := range []time.Duration{0, time.Hour, 5 * time.Hour, 7 * time.Hour, 30 * 24 * time.Hour} {
+			for _, again := range []time.Duration{0, 7 * time.Hour} {
+				w := newWorld(t, setup, false)
+				w.run(24*time.Hour, func() bool { return !w.state(KeyNext) })
+				w.run(time.Nanosecond, func() bool { return w.nextStep.After(w.now()) })
+				w.offset += jump
+				w.step()
+				w.begin(true)
+				w.offset += again
+				began := w.real
+				w.run(24*time.Hour, func() bool { return !w.state(KeyNext) && !w.state(KeyRetired) })
+				if took := w.real.Sub(began); took > 5*time.Hour {
+					t.Errorf("%s: the old keys are revoked %v after the emergency began", setup, took)
+				}
+			}
+		}
+	}
+}
+
 // In an emergency, a new key signs as soon as it is seen, unless resolvers may have another record at its selector.
 func TestEmergency(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // forwards creates forwarding rules, has them match mail, and tells them how it fared.
@@ -45,8 +46,8 @@ func (d *driver) forwards() {
 	_, err = s.Update(ctx, d.team, domainID, r.ID, forwards.Change{Local: &local})
 	must(err)
 	must(d.DB.Update(ctx, func(tx *db.Tx) error {
-		return s.Arrived(ctx, tx, []forwards.Arrival{{TeamID: d.team, EmailID: id.New(),
-			To: []forwards.ArrivalAddress{{Address: "sales@forwards.example", DomainID: domainID}}}})
+		return s.Arrived(ctx, tx, []emails.Arrival{{TeamID: d.team, EmailID: id.New(),
+			To: []emails.ArrivalAddress{{Address: "sales@forwards.example", DomainID: domainID}}}})
 	}))
 	must(d.DB.Update(ctx, func(tx *db.Tx) error {
 		var all []events.Event

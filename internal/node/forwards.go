@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // newForwards builds the service that forwards received mail.
@@ -27,16 +28,9 @@ func (n *Node) newForwards(h resources.Hooks) (err error) {
 	return err
 }
 
-// arrived passes received emails on to the forwarding rules.
-func (n *Node) arrived(ctx context.Context, tx *db.Tx, all []receiving.Arrival) error {
-	to := make([]forwards.Arrival, len(all))
-	for i, a := range all {
-		to[i] = forwards.Arrival{TeamID: a.TeamID, EmailID: a.EmailID}
-		for _, x := range a.To {
-			to[i].To = append(to[i].To, forwards.ArrivalAddress(x))
-		}
-	}
-	return n.Forwards.Arrived(ctx, tx, to)
+// arrived passes received emails on to the forwarding rules, which are built after package receiving's service.
+func (n *Node) arrived(ctx context.Context, tx *db.Tx, all []emails.Arrival) error {
+	return n.Forwards.Arrived(ctx, tx, all)
 }
 
 // receivedToForward returns a received email in the form in which it is forwarded.

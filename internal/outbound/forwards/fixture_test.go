@@ -30,6 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/delivery"
 	"github.com/postrider/postrider/internal/sending/delivery/capture"
 	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -99,16 +100,8 @@ func (f *fixture) build(host string) {
 	f.received = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test",
 		Hosts: []string{"mx.postrider.test"}, PublicURL: testnode.PublicURL}, receiving.Deps{DB: d, Quotas: n.Quotas,
 		Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Domains: n.Domains, Emails: n.Emails, Teams: n.Teams,
-		Log: n.Log, Forward: func(ctx context.Context, tx *db.Tx, all []receiving.Arrival) error {
-			var to []forwards.Arrival
-			for _, a := range all {
-				x := forwards.Arrival{TeamID: a.TeamID, EmailID: a.EmailID}
-				for _, at := range a.To {
-					x.To = append(x.To, forwards.ArrivalAddress(at))
-				}
-				to = append(to, x)
-			}
-			return f.rules.Arrived(ctx, tx, to)
+		Log: n.Log, Forward: func(ctx context.Context, tx *db.Tx, all []emails.Arrival) error {
+			return f.rules.Arrived(ctx, tx, all)
 		}}))
 	f.deliverTo(host)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // NewRule is a rule to create. Exactly one of Address and URL is set.
@@ -217,7 +218,7 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID, ruleID string) e
 
 // Arrived enqueues the forwarding of received emails in the transaction that stores them. If several rules of a team
 // have the same target, an email goes there once.
-func (s *Service) Arrived(ctx context.Context, tx *db.Tx, all []Arrival) error {
+func (s *Service) Arrived(ctx context.Context, tx *db.Tx, all []emails.Arrival) error {
 	for _, a := range all {
 		rules, err := s.matching(ctx, tx, &a)
 		if err != nil {
@@ -235,15 +236,6 @@ func (s *Service) Arrived(ctx context.Context, tx *db.Tx, all []Arrival) error {
 	return nil
 }
 
-// Arrival is an email that a team has received, with the addresses at which it arrived.
-type Arrival struct {
-	TeamID, EmailID string
-	To              []ArrivalAddress
-}
-
-// ArrivalAddress is an address with the id of its domain.
-type ArrivalAddress struct{ Address, DomainID string }
-
 // match is a rule with the address for which it matches.
 type match struct {
 	rule    Rule
@@ -251,7 +243,7 @@ type match struct {
 }
 
 // matching returns the enabled rules for an email, at most one per target.
-func (s *Service) matching(ctx context.Context, tx *db.Tx, a *Arrival) (all []match, err error) {
+func (s *Service) matching(ctx context.Context, tx *db.Tx, a *emails.Arrival) (all []match, err error) {
 	rules := map[string][]Rule{}
 	seen := map[string]bool{}
 	for _, to := range a.To {

@@ -45,7 +45,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 	}
 	return len(rows) > 0, s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		var all []events.Event
-		var arrivals []Arrival
+		var arrivals []emails.Arrival
 		m.emailIDs = m.emailIDs[:0]
 		for _, e := range rows {
 			// The id of a received email is created within the transaction that inserts the email. If the id were
@@ -58,7 +58,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 			}
 			m.emailIDs = append(m.emailIDs, e.ID)
 			all = append(all, receivedEvent(&e))
-			arrivals = append(arrivals, Arrival{TeamID: e.TeamID, EmailID: e.ID, To: e.to})
+			arrivals = append(arrivals, emails.Arrival{TeamID: e.TeamID, EmailID: e.ID, To: e.to})
 		}
 		if s.p.Forward != nil && len(arrivals) > 0 {
 			if err := s.p.Forward(ctx, tx, arrivals); err != nil {
@@ -151,7 +151,7 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []target) ([]Email
 		}
 		e.DomainID = cmp.Or(e.DomainID, p.domainID)
 		if p.domainID != "" {
-			e.to = append(e.to, ArrivalAddress{p.address, p.domainID})
+			e.to = append(e.to, emails.ArrivalAddress{Address: p.address, DomainID: p.domainID})
 		}
 	}
 	threads, err := s.threads(ctx, teamIDs, references(m.parsed.InReplyTo, m.parsed.References))

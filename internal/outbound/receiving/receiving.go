@@ -112,7 +112,7 @@ type Deps struct {
 	Log      *slog.Logger
 
 	// Forward enqueues the forwarding of received emails, in the transaction that stores them.
-	Forward func(ctx context.Context, tx *db.Tx, all []Arrival) error `deps:"optional"`
+	Forward func(ctx context.Context, tx *db.Tx, all []emails.Arrival) error `deps:"optional"`
 
 	// Observe is called after a message was stored for at least one team ("stored"), or only changed the state of sent
 	// emails, as a bounce does ("report").
@@ -168,17 +168,8 @@ type Email struct {
 	CreatedAt      time.Time
 
 	blobKey string
-	to      []ArrivalAddress // only set while the email is being stored
+	to      []emails.ArrivalAddress // only set while the email is being stored
 }
-
-// Arrival is an email that a team has received. To lists the addresses at the team's domains.
-type Arrival struct {
-	TeamID, EmailID string
-	To              []ArrivalAddress
-}
-
-// ArrivalAddress is an address at which an email arrived, with the id of its domain.
-type ArrivalAddress struct{ Address, DomainID string }
 
 // Origin describes where a message came from.
 type Origin struct {

@@ -92,3 +92,13 @@ func (s *Service) CheckMailable(field string, a message.Address) error {
 	}
 	return nil
 }
+
+// Arrival is an email that a team has received, which forwarding rules may forward. To lists the addresses at the
+// team's domains.
+type Arrival struct {
+	TeamID, EmailID string
+	To              []ArrivalAddress
+}
+
+// ArrivalAddress is an address at which an email arrived, with the id of its domain.
+type ArrivalAddress struct{ Address, DomainID string }

@@ -46,7 +46,8 @@ CONCURRENT = ./internal/cli ./internal/node/... ./internal/platform/jobs ./inter
 	./internal/outbound/alarms ./internal/platform/telemetry ./internal/platform/tracing \
 	./internal/outbound/eventstream ./internal/outbound/requestlog ./internal/outbound/notifications \
 	./internal/sending/delivery ./internal/sending/delivery/capture ./internal/sending/domains \
-	./internal/sending/tlsreports ./internal/sending/dmarcreports ./internal/sending/tracking ./internal/sending/preflight \
+	./internal/sending/dailyreports ./internal/sending/tlsreports ./internal/sending/dmarcreports \
+	./internal/sending/tracking ./internal/sending/preflight \
 	./internal/audience/contacts ./internal/audience/imports ./internal/accounts/users ./internal/accounts/teams \
 	./internal/front/submission ./internal/front/links ./internal/platform/audit ./internal/platform/blob \
 	./internal/platform/certs ./internal/platform/fairshare ./internal/platform/netguard ./internal/platform/nodelimits \

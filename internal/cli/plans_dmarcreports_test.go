@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 	"github.com/postrider/postrider/internal/sending/dmarcreports"
 )
 
@@ -27,7 +28,7 @@ func (d *driver) dmarcReports() {
 		dmarcreports.Deps{DB: d.DB, DNS: resolve.Fake{}, Log: slog.New(slog.DiscardHandler),
 			Mail: func(_ context.Context, _, to string, _ []byte) error {
 				return map[string]error{"a@two.example": errors.New("later"),
-					"a@three.example": dmarcreports.ErrBounced}[to]
+					"a@three.example": dailyreports.ErrBounced}[to]
 			}})
 	if err != nil {
 		d.t.Fatal(err)

@@ -45,8 +45,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	g.Go(func() error {
 		err := n.runner.Run(ctx)
 		n.Delivery.Run(ctx) // closes all idle connections, because ctx has ended
-		n.storeSessions(ctx)
-		n.storeMessages(ctx)
+		n.storeCounts(ctx)
 		return err
 	})
 	if n.sendsDMARCReports() {

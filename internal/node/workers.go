@@ -141,8 +141,7 @@ func (n *Node) newWorkers(h resources.Hooks) (err error) {
 	n.Notifications = notifications.New(notifications.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.DB,
 		n.Queue, n.Emails, n.Teams, n.Log)
 	for _, build := range []func(resources.Hooks) error{n.newWebhooks, n.newBroadcasts, n.newAutomations,
-		n.newTLSPolicies, n.newTLSReports, n.newDMARCReports, n.newDelivery,
-		n.newReceiving, n.newForwards, n.newImports, n.newPrivacy, n.newNameServer} {
+		n.newTLSPolicies, n.newReports, n.newDelivery, n.newReceiving, n.newForwards, n.newImports, n.newPrivacy, n.newNameServer} {
 		if err := build(h); err != nil {
 			return err
 		}

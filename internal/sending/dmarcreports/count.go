@@ -3,6 +3,7 @@ package dmarcreports
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 )
 
 const (
@@ -21,12 +23,6 @@ const (
 	maxTarget  = 320    // bytes of a target
 	maxText    = 255    // bytes of a selector
 )
-
-// dayDomain identifies a report: its UTC day and its policy domain.
-type dayDomain struct {
-	day    int64 // when it begins, in Unix microseconds
-	domain string
-}
 
 // published is what the domain's record says. The record is stored with the counts, because it may change later.
 type published struct {
@@ -47,60 +43,46 @@ type identity struct {
 	Paths      []dmarcrpt.Result `json:"paths,omitempty"`
 }
 
-// entry has the counts for a report that are not stored yet.
-type entry struct {
-	published string
-	messages  map[string]int64 // by the row's JSON
-}
-
-// counts collects messages in memory.
+// counts collects messages in memory: the rows of reports by their JSON, with what the domain's record says as JSON.
 type counts struct {
-	full chan struct{} // has an element if the counts should be stored soon
+	*dailyreports.Counts[string, string]
 
-	mu      sync.Mutex
-	pending map[dayDomain]*entry
-	days    map[int64]int64 // all messages by day
-	size    int             // number of rows in pending
-	lost    int             // messages that are missing in reports
+	mu   sync.Mutex
+	days map[int64]int64 // all messages by day
 }
 
 func newCounts() *counts {
-	return &counts{full: make(chan struct{}, 1), pending: map[dayDomain]*entry{}, days: map[int64]int64{}}
+	return &counts{Counts: dailyreports.NewCounts[string](maxPending, func(newer, _ string) string { return newer }),
+		days: map[int64]int64{}}
 }
 
 // add counts a message of a day.
 func (c *counts) add(day int64, f *authres.Facts) {
-	at, about, row := dayDomain{day: day}, "", ""
-	if f != nil {
-		if p := publishedBy(f); len(p.Targets) > 0 {
-			at.domain, about, row = f.Found.At, encode(p), encode(identityOf(f))
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.days[day]++
-	if row == "" {
+	c.addTotals(map[int64]int64{day: 1})
+	if f == nil {
 		return
 	}
-	e := c.pending[at]
-	if e == nil {
-		e = &entry{messages: map[string]int64{}}
-		c.pending[at] = e
+	if p := publishedBy(f); len(p.Targets) > 0 {
+		about := encode(p)
+		c.Add(dailyreports.DayDomain{Day: day, Domain: f.Found.At}, encode(identityOf(f)), func(a *string) { *a = about })
 	}
-	if e.messages[row] == 0 {
-		if c.size >= maxPending {
-			c.lost++
-			return
-		}
-		if c.size++; c.size == maxPending/2 {
-			select {
-			case c.full <- struct{}{}:
-			default:
-			}
-		}
+}
+
+func (c *counts) addTotals(days map[int64]int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for day, n := range days {
+		c.days[day] += n
 	}
-	e.published = about
-	e.messages[row]++
+}
+
+// takeTotals removes and returns the numbers of all messages by day.
+func (c *counts) takeTotals() map[int64]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	days := c.days
+	c.days = map[int64]int64{}
+	return days
 }
 
 // encode returns v as JSON. Its callers pass only types that can always be encoded.
@@ -112,38 +94,12 @@ func encode(v any) string {
 	return string(text)
 }
 
-// take removes and returns the counts, and the number of messages that are missing in them.
-func (c *counts) take() (pending map[dayDomain]*entry, days map[int64]int64, lost int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	pending, days, lost = c.pending, c.days, c.lost
-	c.pending, c.days, c.size, c.lost = map[dayDomain]*entry{}, map[int64]int64{}, 0, 0
-	return pending, days, lost
-}
-
-// giveBack returns counts that were not stored, for the next call of take.
-func (c *counts) giveBack(pending map[dayDomain]*entry, days map[int64]int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for d, n := range days {
-		c.days[d] += n
+// publishedIn returns what the record of a report's domain said when it was last counted.
+func publishedIn(x *dailyreports.Report) (p published, err error) {
+	if err = json.Unmarshal([]byte(x.About), &p); err != nil {
+		return p, fmt.Errorf("%w: read the stored DMARC record: %w", dailyreports.ErrUnwritable, err)
 	}
-	for at, old := range pending {
-		if len(old.messages) == 0 {
-			continue
-		}
-		e := c.pending[at]
-		if e == nil {
-			c.pending[at], c.size = old, c.size+len(old.messages)
-			continue
-		}
-		for row, n := range old.messages {
-			if e.messages[row] == 0 {
-				c.size++
-			}
-			e.messages[row] += n
-		}
-	}
+	return p, nil
 }
 
 // publishedBy returns the policy and the targets in the record that applies to a message.

@@ -2,35 +2,28 @@ package dmarcreports_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	gomessage "github.com/emersion/go-message"
 
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/mail/dmarcrpt"
-	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/dailyreports/reportstest"
 	"github.com/postrider/postrider/internal/sending/dmarcreports"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
 var (
-	today = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC) // the day of the messages
-	later = today.Add(29 * time.Hour)                    // when all reports are due
+	today = reportstest.Today         // the day of the messages
+	later = today.Add(29 * time.Hour) // when all reports are due
 )
 
 // delivery is a report that arrived at a target.
@@ -40,46 +33,22 @@ type delivery struct {
 	rows                  []dmarcrpt.Row
 }
 
-// fixture has nodes with one database, a DNS and mailboxes.
 type fixture struct {
-	*testing.T
-	d   *db.DB
-	dns resolve.Fake
-	log *bytes.Buffer
-
-	mu     sync.Mutex
-	now    time.Time
-	all    []delivery
-	onMail func(to string) error // called before an email arrives; an error refuses it
+	*reportstest.Fixture[delivery]
 }
 
 func newFixture(t *testing.T, d *db.DB) *fixture {
 	t.Helper()
-	return &fixture{T: t, d: d, now: today.Add(12 * time.Hour), log: &bytes.Buffer{},
-		dns: resolve.Fake{TXTRecords: map[string][]string{}}}
-}
-
-func (f *fixture) at(t time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now = t
-}
-
-func (f *fixture) clock() time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.now
+	f := &fixture{reportstest.New[delivery](t, d)}
+	f.Read = f.read
+	return f
 }
 
 // node returns another node. The changes apply to its configuration.
 func (f *fixture) node(changes ...func(*dmarcreports.Config, *dmarcreports.Deps)) *dmarcreports.Service {
 	f.Helper()
-	from, err := message.ParseFrom("Postrider <notices@acme.example>")
-	if err != nil {
-		f.Fatal(err)
-	}
-	c := dmarcreports.Config{From: from, Generator: "Postrider", Now: f.clock}
-	p := dmarcreports.Deps{DB: f.d, DNS: f.dns, Mail: f.mail, Log: slog.New(slog.NewTextHandler(f.log, nil))}
+	c := dmarcreports.Config{From: f.From(), Generator: "Postrider", Now: f.Clock}
+	p := dmarcreports.Deps{DB: f.DB, DNS: f.DNS, Mail: f.Mail, Log: f.Logger()}
 	for _, change := range changes {
 		change(&c, &p)
 	}
@@ -90,38 +59,13 @@ func (f *fixture) node(changes ...func(*dmarcreports.Config, *dmarcreports.Deps)
 	return s
 }
 
-// mail receives an email with a report, which a schema that was written from RFC 9990 must accept.
-func (f *fixture) mail(_ context.Context, from, to string, raw []byte) error {
-	f.mu.Lock()
-	hook := f.onMail
-	f.mu.Unlock()
-	if hook != nil {
-		if err := hook(to); err != nil {
-			return err
-		}
+// read reads a report, which a schema that was written from RFC 9990 must accept.
+func (f *fixture) read(m reportstest.Email) (got delivery, err error) {
+	if m.Kind != "application/gzip" || m.From != "notices@acme.example" || m.AutoSubmitted != "auto-generated" {
+		f.Errorf("%s from %s", m.Kind, m.From)
 	}
-	e, err := gomessage.Read(bytes.NewReader(raw))
-	if err != nil {
-		return err
-	}
-	parts := e.MultipartReader()
-	if _, err := parts.NextPart(); err != nil {
-		return err
-	}
-	part, err := parts.NextPart()
-	if err != nil {
-		return err
-	}
-	kind, _, _ := part.Header.ContentType()
-	_, disposition, _ := part.Header.ContentDisposition()
-	if kind != "application/gzip" || from != "notices@acme.example" || e.Header.Get("Auto-Submitted") != "auto-generated" {
-		f.Errorf("%s from %s", kind, from)
-	}
-	file, err := io.ReadAll(part.Body)
-	if err != nil {
-		return err
-	}
-	got := delivery{to: to, subject: e.Header.Get("Subject"), id: e.Header.Get("Message-ID"), file: disposition["filename"]}
+	file := m.Content
+	got = delivery{to: m.To, subject: m.Subject, id: m.ID, file: m.File}
 	if got.header, err = dmarcrpt.Read(bytes.NewReader(file), int64(len(file)), func(r dmarcrpt.Row) error {
 		got.rows = append(got.rows, r)
 		return nil
@@ -129,10 +73,7 @@ func (f *fixture) mail(_ context.Context, from, to string, raw []byte) error {
 		f.Errorf("our own reader refuses the report: %v", err)
 	}
 	f.check(file)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all = append(f.all, got)
-	return nil
+	return got, nil
 }
 
 // check validates a compressed report.
@@ -159,50 +100,16 @@ func (f *fixture) check(file []byte) {
 	}
 }
 
-// take returns the reports that arrived since the last call.
-func (f *fixture) take() []delivery {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := f.all
-	f.all = nil
-	return all
-}
-
-func (f *fixture) flush(s *dmarcreports.Service) {
-	f.Helper()
-	if err := s.Flush(f.Context()); err != nil {
-		f.Fatal(err)
-	}
-}
-
-// send sends what is due and returns what arrives.
-func (f *fixture) send(s *dmarcreports.Service) []delivery {
-	f.Helper()
-	if err := s.Send(f.Context()); err != nil {
-		f.Fatal(err)
-	}
-	return f.take()
-}
-
-// rows returns the number of rows of a table.
-func (f *fixture) rows(table string) (n int) {
-	f.Helper()
-	if err := f.d.QueryRow(f.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n); err != nil {
-		f.Fatal(err)
-	}
-	return n
-}
-
 // publish gives a domain the record with a policy and targets.
 func (f *fixture) publish(domain, tags string) {
-	f.dns.TXTRecords["_dmarc."+domain] = []string{"v=DMARC1; " + tags}
+	f.DNS.TXTRecords["_dmarc."+domain] = []string{"v=DMARC1; " + tags}
 }
 
 // facts returns the facts about a message from a domain, whose client has the address source. The record in the DNS
 // applies. Messages pass DKIM if the last byte of the address is even.
 func (f *fixture) facts(from, source string) *authres.Facts {
 	f.Helper()
-	d, err := dmarc.NewWalker(f.dns.TXT).Discover(f.Context(), from)
+	d, err := dmarc.NewWalker(f.DNS.TXT).Discover(f.Context(), from)
 	if err != nil {
 		f.Fatal(err)
 	}

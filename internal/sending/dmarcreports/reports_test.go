@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 	"github.com/postrider/postrider/internal/sending/dmarcreports"
 )
 
@@ -39,16 +40,16 @@ func TestReport(t *testing.T) {
 			two.Count(f.facts("example.net", "192.0.2.2"))
 			two.Count(f.facts("example.net", "192.0.2.3"))
 		}
-		f.flush(one)
-		f.flush(two)
+		f.Flush(one)
+		f.Flush(two)
 		two.Count(f.facts("sub.example.net", "192.0.2.5"))
-		f.flush(two)
-		f.at(today.Add(24*time.Hour + 10*time.Minute))
-		if got := f.send(one); len(got) > 0 {
+		f.Flush(two)
+		f.At(today.Add(24*time.Hour + 10*time.Minute))
+		if got := f.Send(one); len(got) > 0 {
 			t.Fatalf("before the counts are complete: %+v", got)
 		}
-		f.at(later)
-		got := f.send(two)
+		f.At(later)
+		got := f.Send(two)
 		if len(got) != 1 {
 			t.Fatalf("%d reports", len(got))
 		}
@@ -81,12 +82,12 @@ func TestReport(t *testing.T) {
 			r.file != fmt.Sprintf("acme.example!example.net!%d!%d!%s.xml.gz", today.Unix(), today.Unix()+86399, id) {
 			t.Errorf("%+v", r)
 		}
-		if n := f.rows("dmarc_reports") + f.rows("dmarc_report_rows"); n > 0 {
+		if n := f.Rows("dmarc_reports", "dmarc_report_rows"); n > 0 {
 			t.Errorf("%d rows are left", n)
 		}
-		f.at(later.Add(96 * time.Hour))
-		if got := f.send(one); len(got) > 0 || f.rows("dmarc_report_days") > 0 {
-			t.Errorf("%+v; %d days are left", got, f.rows("dmarc_report_days"))
+		f.At(later.Add(96 * time.Hour))
+		if got := f.Send(one); len(got) > 0 || f.Rows("dmarc_report_days") > 0 {
+			t.Errorf("%+v; %d days are left", got, f.Rows("dmarc_report_days"))
 		}
 	})
 }
@@ -121,26 +122,26 @@ func TestTargets(t *testing.T) {
 			f := newFixture(t, dbtest.SQLite(t))
 			f.publish("example.net", "p=none; rua="+c.rua)
 			for name, text := range c.records {
-				f.dns.TXTRecords[name] = []string{text}
+				f.DNS.TXTRecords[name] = []string{text}
 			}
 			s := f.node()
 			fill(s)
 			s.Count(f.facts("example.net", "192.0.2.2"))
-			f.flush(s)
-			f.at(later)
+			f.Flush(s)
+			f.At(later)
 			if c.fail != "" {
-				f.dns.Fail = []string{c.fail}
+				f.DNS.Fail = []string{c.fail}
 				s = f.node()
 			}
 			var to []string
-			for _, d := range f.send(s) {
+			for _, d := range f.Send(s) {
 				to = append(to, d.to)
 			}
 			slices.Sort(to)
 			if !slices.Equal(to, c.want) {
 				t.Errorf("targets %v, want %v", to, c.want)
 			}
-			if left := f.rows("dmarc_reports"); left > 0 != (c.fail != "") {
+			if left := f.Rows("dmarc_reports"); left > 0 != (c.fail != "") {
 				t.Errorf("%d reports are left", left)
 			}
 		})
@@ -157,9 +158,9 @@ func TestNoReportsAboutFewMessages(t *testing.T) {
 		for range 99 {
 			s.Count(f.facts("example.net", "192.0.2.2"))
 		}
-		f.flush(s)
-		f.at(later)
-		if got := f.send(s); len(got) > 0 || f.rows("dmarc_reports") > 0 {
+		f.Flush(s)
+		f.At(later)
+		if got := f.Send(s); len(got) > 0 || f.Rows("dmarc_reports") > 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -174,20 +175,20 @@ func TestOff(t *testing.T) {
 	on, off := f.node(), f.node(func(c *dmarcreports.Config, _ *dmarcreports.Deps) { c.Off = true })
 	off.Count(f.facts("example.net", "192.0.2.2"))
 	on.Count(f.facts("quiet.example", "192.0.2.2"))
-	f.flush(off)
-	f.flush(on)
-	if n := f.rows("dmarc_reports"); n > 0 {
+	f.Flush(off)
+	f.Flush(on)
+	if n := f.Rows("dmarc_reports"); n > 0 {
 		t.Errorf("%d reports", n)
 	}
 	fill(on)
 	on.Count(f.facts("example.net", "192.0.2.2"))
-	f.flush(on)
-	f.at(later)
-	if got := f.send(off); len(got) > 0 || f.rows("dmarc_reports") != 1 {
+	f.Flush(on)
+	f.At(later)
+	if got := f.Send(off); len(got) > 0 || f.Rows("dmarc_reports") != 1 {
 		t.Errorf("%+v", got)
 	}
-	f.at(later.Add(49 * time.Hour))
-	if got := f.send(off); len(got) > 0 || f.rows("dmarc_reports") > 0 {
+	f.At(later.Add(49 * time.Hour))
+	if got := f.Send(off); len(got) > 0 || f.Rows("dmarc_reports") > 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -202,34 +203,34 @@ func TestRetries(t *testing.T) {
 		s := f.node()
 		fill(s)
 		s.Count(f.facts("example.net", "192.0.2.2"))
-		f.flush(s)
-		f.at(later)
+		f.Flush(s)
+		f.At(later)
 		tries := map[string]int{}
-		f.onMail = func(to string) error {
+		f.OnMail = func(to string) error {
 			tries[to]++
 			switch {
 			case to == "b@example.net" && tries[to] < 3:
 				return errors.New("451 try again later")
 			case to == "c@example.net":
-				return fmt.Errorf("%w: the connection broke", dmarcreports.ErrUnknown)
+				return fmt.Errorf("%w: the connection broke", dailyreports.ErrUnknown)
 			}
 			return nil
 		}
-		first := f.send(s)
+		first := f.Send(s)
 		if len(first) != 1 || first[0].to != "a@example.net" {
 			t.Fatalf("%+v", first)
 		}
-		if got := f.send(f.node()); len(got) > 0 {
+		if got := f.Send(f.node()); len(got) > 0 {
 			t.Errorf("before its time: %+v", got)
 		}
-		f.at(later.Add(16 * time.Minute))
-		f.send(f.node())
-		f.at(later.Add(3 * time.Hour))
-		second := f.send(f.node())
+		f.At(later.Add(16 * time.Minute))
+		f.Send(f.node())
+		f.At(later.Add(3 * time.Hour))
+		second := f.Send(f.node())
 		if len(second) != 1 || second[0].to != "b@example.net" || second[0].id != first[0].id || sums(second[0]) != sums(first[0]) {
 			t.Errorf("%+v", second)
 		}
-		if fmt.Sprint(tries) != "map[a@example.net:1 b@example.net:3 c@example.net:1]" || f.rows("dmarc_reports") > 0 {
+		if fmt.Sprint(tries) != "map[a@example.net:1 b@example.net:3 c@example.net:1]" || f.Rows("dmarc_reports") > 0 {
 			t.Errorf("tries %v", tries)
 		}
 	})
@@ -243,14 +244,14 @@ func TestExpiry(t *testing.T) {
 	s := f.node()
 	fill(s)
 	s.Count(f.facts("example.net", "192.0.2.2"))
-	f.flush(s)
-	f.onMail = func(string) error { return errors.New("451 never") }
+	f.Flush(s)
+	f.OnMail = func(string) error { return errors.New("451 never") }
 	for hours := 0; hours <= 30; hours++ {
-		f.at(later.Add(time.Duration(hours) * time.Hour))
-		f.send(s)
+		f.At(later.Add(time.Duration(hours) * time.Hour))
+		f.Send(s)
 	}
-	if f.rows("dmarc_reports") > 0 || strings.Count(f.log.String(), "a DMARC report is dropped") != 1 {
-		t.Errorf("%d reports\n%s", f.rows("dmarc_reports"), f.log)
+	if f.Rows("dmarc_reports") > 0 || strings.Count(f.LogText.String(), "a DMARC report is dropped") != 1 {
+		t.Errorf("%d reports\n%s", f.Rows("dmarc_reports"), f.LogText)
 	}
 }
 
@@ -261,22 +262,22 @@ func TestBounces(t *testing.T) {
 		f := newFixture(t, d)
 		f.publish("example.net", "p=none; rua=mailto:a@example.net")
 		refused, tries := true, 0
-		f.onMail = func(string) error {
+		f.OnMail = func(string) error {
 			if tries++; refused {
-				return fmt.Errorf("%w: 550 no such mailbox", dmarcreports.ErrBounced)
+				return fmt.Errorf("%w: 550 no such mailbox", dailyreports.ErrBounced)
 			}
 			return nil
 		}
 		on := func(days int) int {
 			s := f.node()
-			f.at(today.AddDate(0, 0, days))
+			f.At(today.AddDate(0, 0, days))
 			fill(s)
 			s.Count(f.facts("example.net", "192.0.2.2"))
-			f.flush(s)
-			f.at(today.AddDate(0, 0, days).Add(29 * time.Hour))
+			f.Flush(s)
+			f.At(today.AddDate(0, 0, days).Add(29 * time.Hour))
 			before := tries
-			f.send(s)
-			if n := f.rows("dmarc_reports"); n > 0 {
+			f.Send(s)
+			if n := f.Rows("dmarc_reports"); n > 0 {
 				t.Errorf("day %d: %d reports are left", days, n)
 			}
 			return tries - before
@@ -301,9 +302,9 @@ func TestLimits(t *testing.T) {
 	s := f.node()
 	x := f.facts("example.net", "192.0.2.2")
 	s.Count(x)
-	f.at(today.Add(24*time.Hour + 10*time.Minute))
-	f.flush(s)
-	if n := f.rows("dmarc_reports") + f.rows("dmarc_report_days"); n > 0 {
+	f.At(today.Add(24*time.Hour + 10*time.Minute))
+	f.Flush(s)
+	if n := f.Rows("dmarc_reports", "dmarc_report_days"); n > 0 {
 		t.Errorf("%d rows of late counts", n)
 	}
 	for i := range 50_100 {
@@ -312,8 +313,8 @@ func TestLimits(t *testing.T) {
 			Selector: fmt.Sprint(i)}}
 		s.Count(&y)
 	}
-	f.flush(s)
-	if n := f.rows("dmarc_report_rows"); n != 50_000 || !strings.Contains(f.log.String(), "messages=100") {
-		t.Errorf("%d rows\n%s", n, f.log)
+	f.Flush(s)
+	if n := f.Rows("dmarc_report_rows"); n != 50_000 || !strings.Contains(f.LogText.String(), "messages=100") {
+		t.Errorf("%d rows\n%s", n, f.LogText)
 	}
 }

@@ -32,9 +32,9 @@ func TestOpenDKIM(t *testing.T) {
 	})
 	fill(s)
 	s.Count(f.facts("example.net", "192.0.2.2"))
-	f.flush(s)
-	f.at(later)
-	f.send(s)
+	f.Flush(s)
+	f.At(later)
+	f.Send(s)
 	key, err := dkim.GenerateRSA()
 	if err != nil {
 		t.Fatal(err)

@@ -11,19 +11,38 @@ import (
 	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 )
 
-// accepting returns the targets of a report that accept reports about its domain. A target at another organization must
-// confirm this in the DNS. Otherwise, anybody could flood strangers with reports (RFC 9990 section 4). Errors are
-// temporary: the caller must ask again later.
-func (s *Service) accepting(ctx context.Context, x report) ([]target, error) {
+// targets returns the addresses that get a report. There are none if the day has too few messages.
+func (s *Service) targets(ctx context.Context, x *dailyreports.Report) (all []string, err error) {
+	n, err := s.received(ctx, x.Day)
+	if err == nil && n < minMessages {
+		return nil, nil
+	}
+	var p published
+	if err == nil {
+		p, err = publishedIn(x)
+	}
+	if err == nil {
+		all, err = s.accepting(ctx, x.Domain, p.Targets)
+	}
+	if err != nil {
+		s.p.Log.Info("the targets of a DMARC report cannot be looked up yet", "domain", x.Domain, "error", err)
+	}
+	return all, err
+}
+
+// accepting returns the targets in a domain's record that accept reports about the domain. A target at another
+// organization must confirm this in the DNS. Otherwise, anybody could flood strangers with reports (RFC 9990 section 4).
+// Errors are temporary: the caller must ask again later.
+func (s *Service) accepting(ctx context.Context, domain string, published []string) (all []string, err error) {
 	walker := dmarc.NewWalker(s.p.DNS.TXT)
-	org, err := walker.Organizational(ctx, x.domain)
+	org, err := walker.Organizational(ctx, domain)
 	if err != nil {
 		return nil, err
 	}
-	all := []target{}
-	for _, to := range x.published.Targets {
+	for _, to := range published {
 		address, err := message.ParseAddress(to)
 		if err != nil {
 			continue
@@ -35,13 +54,13 @@ func (s *Service) accepting(ctx context.Context, x report) ([]target, error) {
 		}
 		targets := []string{address.Addr()}
 		if theirs != org {
-			if targets, err = s.permitted(ctx, x.domain, host, address.Addr()); err != nil {
+			if targets, err = s.permitted(ctx, domain, host, address.Addr()); err != nil {
 				return nil, err
 			}
 		}
 		for _, to := range targets {
-			if len(all) < maxTargets && !slices.ContainsFunc(all, func(t target) bool { return t.To == to }) {
-				all = append(all, target{To: to})
+			if len(all) < maxTargets && !slices.Contains(all, to) {
+				all = append(all, to)
 			}
 		}
 	}

@@ -6,28 +6,29 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 )
 
 const maxDetails = 1000 // failures of a report
 
 // build returns a report, or nil if it counts no sessions. Failures beyond maxDetails are added up without host and
 // address.
-func (s *Service) build(ctx context.Context, x report) (*tlsrpt.Report, error) {
-	policies, err := s.policies(ctx, x.dayDomain)
+func (s *Service) build(ctx context.Context, x *dailyreports.Report) (*tlsrpt.Report, error) {
+	policies, err := s.policies(ctx, x.DayDomain)
 	if err != nil {
 		return nil, err
 	}
-	totals, err := s.totals(ctx, x.dayDomain)
+	totals, err := s.totals(ctx, x.DayDomain)
 	if err != nil {
 		return nil, err
 	}
-	failures, err := s.failures(ctx, x.dayDomain, max(maxDetails-len(totals), 0))
+	failures, err := s.failures(ctx, x.DayDomain, max(maxDetails-len(totals), 0))
 	if err != nil {
 		return nil, err
 	}
-	begin := db.Time(x.day)
-	r := &tlsrpt.Report{Organization: s.c.From.Domain, Contact: s.c.From.Addr(), ID: x.id + "@" + s.c.From.Domain,
-		Begin: begin, End: begin.Add(day - time.Second)}
+	begin := db.Time(x.Day)
+	r := &tlsrpt.Report{Organization: s.c.From.Domain, Contact: s.c.From.Addr(), ID: x.ID + "@" + s.c.From.Domain,
+		Begin: begin, End: begin.Add(dailyreports.Day - time.Second)}
 	index := map[string]int{}
 	for _, p := range policies {
 		index[p.digest] = len(r.Policies)

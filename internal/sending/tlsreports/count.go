@@ -14,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 )
 
 const (
@@ -37,12 +38,6 @@ type Session struct {
 	Result  tlsrpt.Result // "" if TLS was established as the policy demands
 }
 
-// dayDomain names a report.
-type dayDomain struct {
-	day    int64 // its beginning in microseconds
-	domain string
-}
-
 // row names a number of sessions within a report.
 type row struct {
 	digest, result, host, address string
@@ -53,11 +48,8 @@ func compareRows(a, b row) int {
 		cmp.Compare(a.address, b.address))
 }
 
-// entry has the counts for a report that are not stored yet.
-type entry struct {
-	policies map[string]tlsrpt.Policy // those that this node has not stored yet, by digest
-	sessions map[row]int64
-}
+// policies are the policies in a report that this node has not stored yet, by digest.
+type policies = map[string]tlsrpt.Policy
 
 // known has what a node has counted for a report, so that it can limit it.
 type known struct {
@@ -67,20 +59,20 @@ type known struct {
 
 // counts collects sessions in memory.
 type counts struct {
-	full chan struct{} // has an element if the counts should be stored soon
+	*dailyreports.Counts[row, policies]
 
-	mu      sync.Mutex
-	pending map[dayDomain]*entry
-	size    int // number of rows in pending
-	lost    int // sessions that were not counted
-	seen    *simplelru.LRU[dayDomain, *known]
-	rows    int // in seen
+	mu   sync.Mutex
+	seen *simplelru.LRU[dailyreports.DayDomain, *known]
+	rows int // in seen
 }
 
 func newCounts() *counts {
-	c := &counts{full: make(chan struct{}, 1), pending: map[dayDomain]*entry{}}
+	c := &counts{Counts: dailyreports.NewCounts[row](maxPending, func(newer, older policies) policies {
+		maps.Copy(older, newer)
+		return older
+	})}
 	// The error is for sizes below 1.
-	c.seen, _ = simplelru.NewLRU(maxSeen, func(_ dayDomain, k *known) { c.rows -= len(k.rows) })
+	c.seen, _ = simplelru.NewLRU(maxSeen, func(_ dailyreports.DayDomain, k *known) { c.rows -= len(k.rows) })
 	return c
 }
 
@@ -93,20 +85,20 @@ func (s *Service) Count(x Session) {
 	if err != nil {
 		return // such as an address literal
 	}
-	at := dayDomain{s.c.Now().UTC().Truncate(day).UnixMicro(), domain}
+	at := dailyreports.DayDomain{Day: dailyreports.DayOf(s.c.Now()), Domain: domain}
 	if x.Policy.Domain == "" {
 		x.Policy.Domain = domain
 	}
 	s.counts.add(at, x)
 	// DANE policies belong to the mail host, whose owner may ask for reports, too (RFC 8460 section 1.1).
 	if x.Policy.Type == tlsrpt.TLSA && x.Policy.Domain != domain {
-		if at.domain, err = mtasts.Domain(x.Policy.Domain); err == nil {
+		if at.Domain, err = mtasts.Domain(x.Policy.Domain); err == nil {
 			s.counts.add(at, x)
 		}
 	}
 }
 
-func (c *counts) add(at dayDomain, x Session) {
+func (c *counts) add(at dailyreports.DayDomain, x Session) {
 	p := bounded(x.Policy)
 	r := row{digest: digest(p), result: string(x.Result)}
 	if x.Result != "" {
@@ -129,63 +121,21 @@ func (c *counts) add(at dayDomain, x Session) {
 	if !k.rows[r] && len(k.rows) >= maxRows {
 		r.host, r.address = "", ""
 	}
-	e := c.pending[at]
-	if e == nil {
-		e = &entry{map[string]tlsrpt.Policy{}, map[row]int64{}}
-		c.pending[at] = e
-	}
-	if e.sessions[r] == 0 {
-		if c.size >= maxPending {
-			c.lost++
-			return
+	c.Add(at, r, func(all *policies) {
+		if *all == nil {
+			*all = policies{}
 		}
-		if c.size++; c.size == maxPending/2 {
-			select {
-			case c.full <- struct{}{}:
-			default:
-			}
+		if !k.digests[r.digest] {
+			k.digests[r.digest] = true
+			(*all)[r.digest] = p
 		}
-	}
-	if !k.digests[r.digest] {
-		k.digests[r.digest] = true
-		e.policies[r.digest] = p
-	}
-	if !k.rows[r] {
-		k.rows[r] = true
-		c.rows++
-	}
-	e.sessions[r]++
+		if !k.rows[r] {
+			k.rows[r] = true
+			c.rows++
+		}
+	})
 	for c.rows > maxSeenRows {
 		c.seen.RemoveOldest()
-	}
-}
-
-// take removes and returns the counts, and the number of sessions that were not counted.
-func (c *counts) take() (pending map[dayDomain]*entry, lost int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	pending, lost = c.pending, c.lost
-	c.pending, c.size, c.lost = map[dayDomain]*entry{}, 0, 0
-	return pending, lost
-}
-
-// giveBack adds counts again that were not stored.
-func (c *counts) giveBack(pending map[dayDomain]*entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for at, old := range pending {
-		e := c.pending[at]
-		if e == nil {
-			c.pending[at], c.size = old, c.size+len(old.sessions)
-			continue
-		}
-		maps.Copy(e.policies, old.policies)
-		for r, n := range old.sessions {
-			if e.sessions[r] == 0 {
-				c.size++
-			}
-			e.sessions[r] += n
-		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 )
 
 // The memory for counts is limited, also if very many domains have very many hosts. Sessions that do not fit are lost,
@@ -14,22 +15,19 @@ func TestMemoryIsLimited(t *testing.T) {
 	c := newCounts()
 	for day := range int64(3) {
 		for i := range maxPending + 10 {
-			c.add(dayDomain{day, fmt.Sprintf("d%d.example", i%200)}, Session{Host: fmt.Sprintf("mx%d.example", i),
-				Result: tlsrpt.NoSTARTTLS})
+			c.add(dailyreports.DayDomain{Day: day, Domain: fmt.Sprintf("d%d.example", i%200)},
+				Session{Host: fmt.Sprintf("mx%d.example", i), Result: tlsrpt.NoSTARTTLS})
 		}
-		select {
-		case <-c.full:
-		default:
-			t.Error("the counts are not stored early")
-		}
-		pending, lost := c.take()
 		rows := 0
-		for _, e := range pending {
-			rows += len(e.sessions)
-		}
-		if rows != maxPending || lost != 10 {
-			t.Errorf("%d rows, and %d sessions are lost", rows, lost)
-		}
+		c.Flush(func(pending entries, lost int) error {
+			for _, e := range pending {
+				rows += len(e.Rows)
+			}
+			if rows != maxPending || lost != 10 {
+				t.Errorf("%d rows, and %d sessions are lost", rows, lost)
+			}
+			return nil
+		})
 		if c.rows > maxSeenRows || c.rows < maxSeenRows/2 && day > 0 {
 			t.Errorf("%d combinations are remembered", c.rows)
 		}

@@ -1,12 +1,9 @@
 package tlsreports_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,25 +12,22 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
-	gomessage "github.com/emersion/go-message"
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/sending/dailyreports/reportstest"
 	"github.com/postrider/postrider/internal/sending/tlsreports"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // today is the day of the sessions.
-var today = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+var today = reportstest.Today
 
 // delivery is a report that arrived at a target.
 type delivery struct {
@@ -42,27 +36,27 @@ type delivery struct {
 	report *tlsrpt.Report
 }
 
-// fixture has nodes with one database, a DNS, a web server, and mailboxes.
+// fixture also has a web server for reports.
 type fixture struct {
-	*testing.T
-	d   *db.DB
-	dns resolve.Fake
+	*reportstest.Fixture[delivery]
 	web *httptest.Server
 	ca  *smtptest.CA
-	log *bytes.Buffer
 
 	mu       sync.Mutex
-	now      time.Time
-	all      []delivery
-	onMail   func(to string) error // called before an email arrives; an error refuses it
-	statuses map[string]int        // of the web server, by path
+	statuses map[string]int // of the web server, by path
 }
 
 func newFixture(t *testing.T, d *db.DB) *fixture {
 	t.Helper()
-	f := &fixture{T: t, d: d, now: today.Add(12 * time.Hour), ca: smtptest.NewCA(t), log: &bytes.Buffer{},
-		dns: resolve.Fake{TXTRecords: map[string][]string{}, AddrRecords: map[string][]netip.Addr{
-			"reports.example": {netip.MustParseAddr("127.0.0.1")}}}, statuses: map[string]int{}}
+	f := &fixture{Fixture: reportstest.New[delivery](t, d), ca: smtptest.NewCA(t), statuses: map[string]int{}}
+	f.DNS.AddrRecords = map[string][]netip.Addr{"reports.example": {netip.MustParseAddr("127.0.0.1")}}
+	f.Read = func(m reportstest.Email) (delivery, error) {
+		if m.Kind != "application/tlsrpt+gzip" || m.From != "notices@acme.example" {
+			f.Errorf("%s from %s", m.Kind, m.From)
+		}
+		r, err := tlsrpt.Read(m.Content)
+		return delivery{"mailto:" + m.To, m.ID, r}, err
+	}
 	f.web = httptest.NewUnstartedServer(http.HandlerFunc(f.receive))
 	f.web.TLS = f.ca.ServerTLS("reports.example")
 	f.web.StartTLS()
@@ -72,37 +66,21 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 
 // publish makes a domain ask for reports.
 func (f *fixture) publish(domain, rua string) {
-	f.dns.TXTRecords["_smtp._tls."+domain] = []string{"v=TLSRPTv1; rua=" + rua}
-}
-
-func (f *fixture) at(t time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now = t
-}
-
-func (f *fixture) clock() time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.now
+	f.DNS.TXTRecords["_smtp._tls."+domain] = []string{"v=TLSRPTv1; rua=" + rua}
 }
 
 // node returns another node. The changes apply to its configuration.
 func (f *fixture) node(changes ...func(*tlsreports.Config, *tlsreports.Deps)) *tlsreports.Service {
 	f.Helper()
-	from, err := message.ParseFrom("Postrider <notices@acme.example>")
-	if err != nil {
-		f.Fatal(err)
-	}
 	_, port, err := net.SplitHostPort(f.web.Listener.Addr().String())
 	if err != nil {
 		f.Fatal(err)
 	}
-	c := tlsreports.Config{From: from, RootCAs: f.ca.Pool(), Now: f.clock}
+	c := tlsreports.Config{From: f.From(), RootCAs: f.ca.Pool(), Now: f.Clock}
 	if c.Port, err = strconv.Atoi(port); err != nil {
 		f.Fatal(err)
 	}
-	p := tlsreports.Deps{DB: f.d, DNS: f.dns, Mail: f.mail, Log: slog.New(slog.NewTextHandler(f.log, nil)),
+	p := tlsreports.Deps{DB: f.DB, DNS: f.DNS, Mail: f.Mail, Log: f.Logger(),
 		Guard: netguard.New(netguard.Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})}
 	for _, change := range changes {
 		change(&c, &p)
@@ -112,39 +90,6 @@ func (f *fixture) node(changes ...func(*tlsreports.Config, *tlsreports.Deps)) *t
 		f.Fatal(err)
 	}
 	return s
-}
-
-// mail receives an email.
-func (f *fixture) mail(_ context.Context, from, to string, raw []byte) error {
-	f.mu.Lock()
-	hook := f.onMail
-	f.mu.Unlock()
-	if hook != nil {
-		if err := hook(to); err != nil {
-			return err
-		}
-	}
-	e, err := gomessage.Read(bytes.NewReader(raw))
-	if err != nil {
-		return err
-	}
-	parts := e.MultipartReader()
-	if _, err := parts.NextPart(); err != nil {
-		return err
-	}
-	part, err := parts.NextPart()
-	if err != nil {
-		return err
-	}
-	if kind, _, err := part.Header.ContentType(); err != nil || kind != "application/tlsrpt+gzip" ||
-		from != "notices@acme.example" {
-		f.Errorf("%s from %s, %v", kind, from, err)
-	}
-	file, err := io.ReadAll(part.Body)
-	if err != nil {
-		return err
-	}
-	return f.arrive("mailto:"+to, e.Header.Get("Message-ID"), file)
 }
 
 // receive is the web server.
@@ -163,58 +108,17 @@ func (f *fixture) receive(w http.ResponseWriter, r *http.Request) {
 	if kind := r.Header.Get("Content-Type"); err != nil || r.Method != "POST" || kind != "application/tlsrpt+gzip" {
 		f.Errorf("%s %s: %s, %v", r.Method, r.URL, kind, err)
 	}
-	if err := f.arrive("https://reports.example"+r.URL.Path, "", file); err != nil {
+	report, err := tlsrpt.Read(file)
+	if err != nil {
 		f.Error(err)
 	}
-}
-
-func (f *fixture) arrive(to, messageID string, file []byte) error {
-	r, err := tlsrpt.Read(file)
-	if err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all = append(f.all, delivery{to, messageID, r})
-	return nil
-}
-
-// take returns the reports that arrived since the last call.
-func (f *fixture) take() []delivery {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := f.all
-	f.all = nil
-	return all
-}
-
-func (f *fixture) flush(s *tlsreports.Service) {
-	f.Helper()
-	if err := s.Flush(f.Context()); err != nil {
-		f.Fatal(err)
-	}
-}
-
-// send sends what is due and returns what arrives.
-func (f *fixture) send(s *tlsreports.Service) []delivery {
-	f.Helper()
-	if err := s.Send(f.Context()); err != nil {
-		f.Fatal(err)
-	}
-	return f.take()
+	f.Arrive(delivery{"https://reports.example" + r.URL.Path, "", report})
 }
 
 // rows returns the number of rows of all tables.
-func (f *fixture) rows() (n int) {
+func (f *fixture) rows() int {
 	f.Helper()
-	for _, table := range []string{"tls_reports", "tls_report_policies", "tls_report_sessions"} {
-		var rows int
-		if err := f.d.QueryRow(f.Context(), `SELECT COUNT(*) FROM `+table).Scan(&rows); err != nil {
-			f.Fatal(err)
-		}
-		n += rows
-	}
-	return n
+	return f.Rows("tls_reports", "tls_report_policies", "tls_report_sessions")
 }
 
 // session is a session without a policy.

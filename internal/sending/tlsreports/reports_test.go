@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 	"github.com/postrider/postrider/internal/sending/tlsreports"
 )
 
@@ -87,20 +88,20 @@ func TestDay(t *testing.T) {
 				}
 			}
 			if i == 20 {
-				f.flush(nodes[0])
+				f.Flush(nodes[0])
 			}
 		}
-		f.flush(nodes[0])
-		f.flush(nodes[1])
-		f.at(today.Add(24*time.Hour + 14*time.Minute))
-		if all := f.send(nodes[0]); len(all) > 0 {
+		f.Flush(nodes[0])
+		f.Flush(nodes[1])
+		f.At(today.Add(24*time.Hour + 14*time.Minute))
+		if all := f.Send(nodes[0]); len(all) > 0 {
 			t.Errorf("%d reports before the counts are complete", len(all))
 		}
 		// The reports are spread over the first hours.
-		f.at(today.Add(26 * time.Hour))
-		early := f.send(nodes[0])
-		f.at(later)
-		all := f.send(nodes[1])
+		f.At(today.Add(26 * time.Hour))
+		early := f.Send(nodes[0])
+		f.At(later)
+		all := f.Send(nodes[1])
 		if len(early) == 0 || len(all) == 0 {
 			t.Errorf("%d reports within two hours, and %d after", len(early), len(all))
 		}
@@ -133,9 +134,9 @@ func TestHostOwner(t *testing.T) {
 	x := session("customer.example")
 	x.Policy = tlsrpt.Policy{Type: tlsrpt.TLSA, Domain: "mx.provider.example", Strings: []string{"3 1 1 00"}}
 	s.Count(x)
-	f.flush(s)
-	f.at(later)
-	all := f.send(s)
+	f.Flush(s)
+	f.At(later)
+	all := f.Send(s)
 	if len(all) != 1 || all[0].to != "mailto:tls@provider.example" || all[0].report.Policies[0].Successful != 1 {
 		t.Errorf("%+v", all)
 	}
@@ -149,27 +150,27 @@ func TestNoReport(t *testing.T) {
 		f.publish("null.example", "")
 		f.publish("unusable.example", "ftp://reports.example/,mailto:nobody")
 		f.publish("two.example", "mailto:a@two.example")
-		f.dns.TXTRecords["_smtp._tls.two.example"] = append(f.dns.TXTRecords["_smtp._tls.two.example"],
-			f.dns.TXTRecords["_smtp._tls.two.example"]...)
+		f.DNS.TXTRecords["_smtp._tls.two.example"] = append(f.DNS.TXTRecords["_smtp._tls.two.example"],
+			f.DNS.TXTRecords["_smtp._tls.two.example"]...)
 		f.publish("silent.example", "mailto:a@silent.example")
 		f.publish("dead.example", "mailto:a@dead.example")
-		broken := f.dns
+		broken := f.DNS
 		broken.Fail = []string{"_smtp._tls.dead.example"}
 		s := f.node(func(_ *tlsreports.Config, p *tlsreports.Deps) { p.DNS = broken })
 		for _, domain := range []string{"null.example", "unusable.example", "two.example", "none.example", "dead.example",
 			"[192.0.2.1]", ""} {
 			s.Count(session(domain))
 		}
-		f.flush(s)
-		f.at(later)
-		if all := f.send(s); len(all) > 0 {
+		f.Flush(s)
+		f.At(later)
+		if all := f.Send(s); len(all) > 0 {
 			t.Errorf("%+v", all)
 		}
 		if n := f.rows(); n != 3 {
 			t.Errorf("%d rows are left, want those of dead.example", n)
 		}
-		f.at(later.Add(15*time.Minute + time.Second))
-		if all := f.send(f.node()); len(all) != 1 || all[0].to != "mailto:a@dead.example" {
+		f.At(later.Add(15*time.Minute + time.Second))
+		if all := f.Send(f.node()); len(all) != 1 || all[0].to != "mailto:a@dead.example" {
 			t.Errorf("after the DNS works again: %+v", all)
 		}
 	})
@@ -184,7 +185,7 @@ func TestRetry(t *testing.T) {
 		f.publish("b.example", "mailto:never@b.example")
 		f.statuses["/a"] = http.StatusInternalServerError
 		tries := 0
-		f.onMail = func(to string) error {
+		f.OnMail = func(to string) error {
 			if to == "never@b.example" {
 				tries++
 				return errors.New("refused")
@@ -194,37 +195,37 @@ func TestRetry(t *testing.T) {
 		s := f.node()
 		s.Count(session("a.example"))
 		s.Count(session("b.example"))
-		f.flush(s)
-		f.at(later)
-		first := f.send(s)
+		f.Flush(s)
+		f.At(later)
+		first := f.Send(s)
 		if len(first) != 1 || first[0].to != "mailto:one@a.example" || first[0].id == "" {
 			t.Errorf("%+v", first)
 		}
-		if all := f.send(s); len(all) > 0 || tries != 1 {
+		if all := f.Send(s); len(all) > 0 || tries != 1 {
 			t.Errorf("at once: %+v, %d tries", all, tries)
 		}
 		f.statuses["/a"] = http.StatusFound
-		f.at(later.Add(15*time.Minute + time.Second))
-		if all := f.send(s); len(all) > 0 || tries != 2 {
+		f.At(later.Add(15*time.Minute + time.Second))
+		if all := f.Send(s); len(all) > 0 || tries != 2 {
 			t.Errorf("after 15 minutes: %+v, %d tries", all, tries)
 		}
 		f.statuses["/a"] = http.StatusAccepted
-		f.at(later.Add(75*time.Minute + 2*time.Second))
-		all := f.send(f.node())
+		f.At(later.Add(75*time.Minute + 2*time.Second))
+		all := f.Send(f.node())
 		if len(all) != 1 || all[0].to != "https://reports.example/a" || cmp.Diff(first[0].report, all[0].report) != "" {
 			t.Errorf("after an hour: %+v", all)
 		}
-		for f.clock().Before(later.Add(23 * time.Hour)) {
-			f.at(f.clock().Add(time.Hour + time.Second))
-			f.send(s)
+		for f.Clock().Before(later.Add(23 * time.Hour)) {
+			f.At(f.Clock().Add(time.Hour + time.Second))
+			f.Send(s)
 		}
 		if tries != 7 || f.rows() != 3 {
 			t.Errorf("%d tries within 24 hours, and %d rows", tries, f.rows())
 		}
-		f.at(later.Add(28 * time.Hour))
-		f.send(s)
-		if tries != 7 || f.rows() != 0 || !strings.Contains(f.log.String(), "a TLS report is dropped") {
-			t.Errorf("%d tries, %d rows, log:\n%s", tries, f.rows(), f.log)
+		f.At(later.Add(28 * time.Hour))
+		f.Send(s)
+		if tries != 7 || f.rows() != 0 || !strings.Contains(f.LogText.String(), "a TLS report is dropped") {
+			t.Errorf("%d tries, %d rows, log:\n%s", tries, f.rows(), f.LogText)
 		}
 	})
 }
@@ -242,11 +243,11 @@ func TestOneReport(t *testing.T) {
 			f.publish(domain, "mailto:tls@"+domain)
 			s.Count(session(domain))
 		}
-		f.flush(s)
-		f.at(later)
+		f.Flush(s)
+		f.At(later)
 		// While the first node sends its first email, the other one does the rest, hours later.
 		taken := false
-		f.onMail = func(string) error {
+		f.OnMail = func(string) error {
 			f.mu.Lock()
 			again := taken
 			taken = true
@@ -254,10 +255,10 @@ func TestOneReport(t *testing.T) {
 			if again {
 				return nil
 			}
-			f.at(later.Add(10 * time.Hour))
+			f.At(later.Add(10 * time.Hour))
 			return other.Send(t.Context())
 		}
-		all := f.send(s)
+		all := f.Send(s)
 		got := map[string]int{}
 		for _, x := range all {
 			got[x.to]++
@@ -275,16 +276,16 @@ func TestUnknownOutcome(t *testing.T) {
 	f.publish("a.example", "mailto:tls@a.example")
 	s := f.node()
 	s.Count(session("a.example"))
-	f.flush(s)
-	f.at(later)
+	f.Flush(s)
+	f.At(later)
 	tries := 0
-	f.onMail = func(string) error {
+	f.OnMail = func(string) error {
 		tries++
-		return fmt.Errorf("%w: the connection broke off", tlsreports.ErrUnknown)
+		return fmt.Errorf("%w: the connection broke off", dailyreports.ErrUnknown)
 	}
-	f.send(s)
-	f.at(later.Add(time.Hour))
-	f.send(s)
+	f.Send(s)
+	f.At(later.Add(time.Hour))
+	f.Send(s)
 	if tries != 1 || f.rows() != 0 {
 		t.Errorf("%d tries, %d rows", tries, f.rows())
 	}
@@ -296,26 +297,26 @@ func TestLateCounts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
 		f.publish("a.example", "mailto:tls@a.example")
-		f.at(today.Add(24*time.Hour - time.Microsecond))
+		f.At(today.Add(24*time.Hour - time.Microsecond))
 		s, slow := f.node(), f.node()
 		s.Count(session("a.example"))
 		slow.Count(session("a.example"))
-		f.at(today.Add(24*time.Hour + 9*time.Minute))
+		f.At(today.Add(24*time.Hour + 9*time.Minute))
 		s.Count(session("a.example")) // counts for the next day
-		f.flush(s)
-		f.at(today.Add(24*time.Hour + 9*time.Minute + time.Microsecond))
+		f.Flush(s)
+		f.At(today.Add(24*time.Hour + 9*time.Minute + time.Microsecond))
 		slow.Count(session("a.example"))
-		f.flush(slow)
-		f.at(later)
-		first := f.send(s)
-		f.at(later.Add(24 * time.Hour))
-		second := f.send(s)
+		f.Flush(slow)
+		f.At(later)
+		first := f.Send(s)
+		f.At(later.Add(24 * time.Hour))
+		second := f.Send(s)
 		if len(first) != 1 || first[0].report.Policies[0].Successful != 1 || len(second) != 1 ||
 			second[0].report.Policies[0].Successful != 2 || first[0].report.ID == second[0].report.ID {
 			t.Errorf("%+v, then %+v", first, second)
 		}
-		if f.rows() != 0 || !strings.Contains(f.log.String(), "not reported") {
-			t.Errorf("%d rows, log:\n%s", f.rows(), f.log)
+		if f.rows() != 0 || !strings.Contains(f.LogText.String(), "not reported") {
+			t.Errorf("%d rows, log:\n%s", f.rows(), f.LogText)
 		}
 	})
 }
@@ -338,13 +339,13 @@ func TestBounds(t *testing.T) {
 			x.Host, x.Result = "mx.a.example", tlsrpt.NoSTARTTLS
 			nodes[0].Count(x)
 		}
-		f.flush(nodes[0])
-		f.flush(nodes[1])
+		f.Flush(nodes[0])
+		f.Flush(nodes[1])
 		if rows := f.rows(); rows > 2*1300 {
 			t.Errorf("%d rows", rows)
 		}
-		f.at(later)
-		all := f.send(nodes[0])
+		f.At(later)
+		all := f.Send(nodes[0])
 		if len(all) != 1 {
 			t.Fatalf("%d reports", len(all))
 		}
@@ -386,9 +387,9 @@ func TestDatabaseAway(t *testing.T) {
 	if err := proxy.Pass(); err != nil {
 		t.Fatal(err)
 	}
-	f.flush(s)
-	f.at(later)
-	if all := f.send(s); len(all) != 1 || all[0].report.Policies[0].Successful != 2 {
+	f.Flush(s)
+	f.At(later)
+	if all := f.Send(s); len(all) != 1 || all[0].report.Policies[0].Successful != 2 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -402,20 +403,20 @@ func TestGuard(t *testing.T) {
 	s := f.node(func(_ *tlsreports.Config, p *tlsreports.Deps) { p.Guard = netguard.New(netguard.Options{}) })
 	s.Count(session("a.example"))
 	s.Count(session("b.example"))
-	f.flush(s)
-	f.at(later)
-	if all := f.send(s); len(all) > 0 || strings.Count(f.log.String(), netguard.ErrRefused.Error()) != 2 {
-		t.Errorf("%+v, log:\n%s", all, f.log)
+	f.Flush(s)
+	f.At(later)
+	if all := f.Send(s); len(all) > 0 || strings.Count(f.LogText.String(), netguard.ErrRefused.Error()) != 2 {
+		t.Errorf("%+v, log:\n%s", all, f.LogText)
 	}
 	f.publish("c.example", "https://other.example/c") // the certificate has another name
-	f.dns.AddrRecords["other.example"] = f.dns.AddrRecords["reports.example"]
+	f.DNS.AddrRecords["other.example"] = f.DNS.AddrRecords["reports.example"]
 	s = f.node()
-	f.at(today)
+	f.At(today)
 	s.Count(session("c.example"))
-	f.flush(s)
-	f.at(later)
-	if all := f.send(s); len(all) > 0 || !strings.Contains(f.log.String(), "certificate is valid for reports.example") {
-		t.Errorf("%+v, log:\n%s", all, f.log)
+	f.Flush(s)
+	f.At(later)
+	if all := f.Send(s); len(all) > 0 || !strings.Contains(f.LogText.String(), "certificate is valid for reports.example") {
+		t.Errorf("%+v, log:\n%s", all, f.LogText)
 	}
 }
 
@@ -427,19 +428,19 @@ func TestOff(t *testing.T) {
 	off := func(c *tlsreports.Config, _ *tlsreports.Deps) { c.Off = true }
 	s, silent := f.node(), f.node(off)
 	s.Count(session("a.example"))
-	f.flush(s)
+	f.Flush(s)
 	before := f.rows()
 	silent.Count(session("b.example"))
-	f.flush(silent)
+	f.Flush(silent)
 	if after := f.rows(); before != 3 || after != before {
 		t.Errorf("%d rows, then %d", before, after)
 	}
-	f.at(later)
-	if all := f.send(silent); len(all) > 0 || f.rows() != before {
+	f.At(later)
+	if all := f.Send(silent); len(all) > 0 || f.rows() != before {
 		t.Errorf("%+v, %d rows", all, f.rows())
 	}
-	f.at(later.Add(49 * time.Hour))
-	if all := f.send(silent); len(all) > 0 || f.rows() != 0 {
+	f.At(later.Add(49 * time.Hour))
+	if all := f.Send(silent); len(all) > 0 || f.rows() != 0 {
 		t.Errorf("%+v, %d rows", all, f.rows())
 	}
 }

@@ -14,7 +14,9 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 )
 
 const (
@@ -23,22 +25,50 @@ const (
 	maxBody   = 64 << 10 // of a response, which is ignored
 )
 
-// sendTo sends a report to one target.
-func (s *Service) sendTo(ctx context.Context, t target, x report, r *tlsrpt.Report) error {
-	address, isMail := strings.CutPrefix(t.To, "mailto:")
+// targets returns the URIs to which a domain wants its reports. A domain without a valid record wants none.
+func (s *Service) targets(ctx context.Context, x *dailyreports.Report) (all []string, err error) {
+	texts, err := s.p.DNS.TXT(ctx, tlsrpt.RecordName(x.Domain))
+	switch {
+	case errors.Is(err, resolve.ErrTemporary) || ctx.Err() != nil:
+		return nil, errors.Join(err, ctx.Err())
+	case err != nil:
+		return nil, nil
+	}
+	record, err := tlsrpt.FindRecord(texts)
+	if err != nil {
+		return nil, nil
+	}
+	for _, t := range record.Targets {
+		all = append(all, t.String())
+	}
+	return all, nil
+}
+
+// prepare builds a report, and returns the function that sends it to a target. The function is nil if the report counts
+// no sessions.
+func (s *Service) prepare(ctx context.Context, x *dailyreports.Report) (func(context.Context, string) error, error) {
+	r, err := s.build(ctx, x)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return func(ctx context.Context, target string) error { return s.sendTo(ctx, target, x.Domain, r) }, nil
+}
+
+// sendTo sends a report about a domain to one target.
+func (s *Service) sendTo(ctx context.Context, target, domain string, r *tlsrpt.Report) error {
+	address, isMail := strings.CutPrefix(target, "mailto:")
 	if !isMail {
 		packed, err := r.Gzip()
 		if err != nil {
 			return err
 		}
-		return s.post(ctx, t.To, packed)
+		return s.post(ctx, target, packed)
 	}
 	to, err := message.ParseAddress(address)
 	if err != nil {
 		return fmt.Errorf("the target is not an address: %w", err)
 	}
-	// The id is the same for each try, so that a receiver recognizes a second copy.
-	m := tlsrpt.Mail{From: s.c.From, To: to, Domain: x.domain, ID: "<" + r.ID + ">", Date: s.c.Now()}
+	m := tlsrpt.Mail{From: s.c.From, To: to, Domain: domain, ID: "<" + r.ID + ">", Date: s.c.Now()}
 	raw, err := m.Compose(r)
 	if err != nil {
 		return err

@@ -9,9 +9,7 @@
 //
 // # Invariants
 //
-// A domain gets at most one report for a day at each of its targets. A target is marked in the database before a try.
-// If the node is killed during the try, no other node tries again, because the target may have the report. No counts
-// are added to a day after its first report may have been sent.
+// Package dailyreports ensures that a domain gets at most one report for a day at each of its targets.
 //
 // A report has at most [maxDetails] failures; further ones are added up by policy and result. A node counts at most
 // [maxPolicies] policies and [maxRows] combinations for a domain and day apart, so that a domain whose records change
@@ -19,9 +17,8 @@
 //
 // # Failures
 //
-// A try that fails is repeated for up to 24 hours; then the report is dropped and a line is logged. While the database
-// is away, counts stay in memory, up to [maxPending] combinations. A killed node loses the counts of about a minute.
-// The outcome of a commit may be unknown; then its counts may be lost but are never doubled.
+// While the database is unavailable, counts stay in memory, up to [maxPending] combinations. A killed node loses the
+// counts of about a minute. If the outcome of a commit is unknown, its counts may be lost but are never doubled.
 //
 // # Out of scope
 //
@@ -31,7 +28,6 @@ package tlsreports
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -42,26 +38,13 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/sending/dailyreports"
 )
 
 const (
-	day = 24 * time.Hour
-	// Counts of a day are stored until lateFor after its end, and its reports are sent from settleFor after its end.
-	// The difference exceeds the time of a transaction.
-	lateFor   = 9 * time.Minute
-	settleFor = 15 * time.Minute
-	// spread is the time after midnight within which all first tries begin (RFC 8460 section 4.1).
-	spread    = 4 * time.Hour
-	retryFor  = 24 * time.Hour // RFC 8460 section 5.5
-	postTime  = time.Minute    // of a request with a report
-	flushTime = time.Minute    // between two additions to the database
+	workers  = 16          // reports that are sent at the same time
+	postTime = time.Minute // of a request with a report
 )
-
-// retryAfter are the times between tries; the last one repeats.
-var retryAfter = []time.Duration{15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour}
-
-// ErrUnknown means that an email may have been sent although sending failed. It is not sent again.
-var ErrUnknown = errors.New("the email may have been sent")
 
 // Config configures a Service.
 type Config struct {
@@ -82,7 +65,8 @@ type Deps struct {
 	Guard *netguard.Guard
 	Log   *slog.Logger
 	// Mail signs an email by the key of the sender's domain and sends it at once, whatever the policies of the
-	// recipient's domain demand. If the email may have been sent in spite of an error, the error wraps ErrUnknown.
+	// recipient's domain demand. If the email may have been sent in spite of an error, the error wraps
+	// dailyreports.ErrUnknown.
 	Mail func(ctx context.Context, from, to string, raw []byte) error
 }
 
@@ -91,6 +75,7 @@ type Service struct {
 	c      Config
 	p      Deps
 	client *http.Client
+	sender dailyreports.Sender
 	counts *counts
 }
 
@@ -104,22 +89,17 @@ func New(c Config, p Deps) (*Service, error) {
 	}
 	s := &Service{c: c, p: p, counts: newCounts()}
 	s.client = s.newClient()
+	s.sender = dailyreports.Sender{Kind: "TLS", Table: table, Workers: workers, Off: c.Off, DB: p.DB, Log: p.Log,
+		Now: c.Now, Targets: s.targets, Prepare: s.prepare}
 	return s, nil
 }
 
 // Run adds the counts to the database each minute until ctx ends. After the last session, call Flush.
 func (s *Service) Run(ctx context.Context) error {
-	tick := time.NewTicker(flushTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		case <-s.counts.full:
-		}
-		if err := s.Flush(ctx); err != nil && ctx.Err() == nil {
-			s.p.Log.Warn("counts of TLS sessions cannot be stored; they are stored later", "error", err)
-		}
-	}
+	return s.counts.Run(ctx, s.Flush, func(err error) {
+		s.p.Log.Warn("counts of TLS sessions cannot be stored; they are stored later", "error", err)
+	})
 }
+
+// Send sends the reports that are due. One node at a time should call it.
+func (s *Service) Send(ctx context.Context) error { return s.sender.Send(ctx) }

@@ -2,19 +2,16 @@ package cli
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	gomessage "github.com/emersion/go-message"
 	verifier "github.com/emersion/go-msgauth/dkim"
 
+	"github.com/postrider/postrider/internal/mail/dkim/opendkimtest"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -23,8 +20,7 @@ import (
 )
 
 // A node delivers two emails over one connection and, on the next day, sends the report about it to the domain. The
-// report is signed by the domain of notice_from and is not counted itself. OpenDKIM verifies it, too, if it is
-// installed.
+// report is signed by the domain of notice_from and is not counted itself. OpenDKIM verifies it, too.
 func TestTLSReport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -131,27 +127,5 @@ func verifySignatures(t *testing.T, keys map[string]string, raw []byte, fields .
 			}
 		}
 	}
-	program, err := exec.LookPath("opendkim")
-	if err != nil {
-		t.Log("opendkim is not installed, so only a library has verified the signatures")
-		return
-	}
-	var list strings.Builder
-	for name, value := range keys {
-		if strings.Contains(name, "._domainkey.") {
-			fmt.Fprintf(&list, "%s %s\n", name, value)
-		}
-	}
-	folder := t.TempDir()
-	for name, text := range map[string]string{"keys": list.String(), "message": string(raw),
-		"conf": "Mode v\nTestPublicKeys " + filepath.Join(folder, "keys") + "\n"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out, err := exec.CommandContext(t.Context(), program, "-x", filepath.Join(folder, "conf"), "-vv", "-t",
-		filepath.Join(folder, "message")).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "d=acme.example, 2048-bit key) succeeded") {
-		t.Errorf("opendkim: %v\n%s", err, out)
-	}
+	opendkimtest.Verify(t, "acme.example", keys, raw)
 }

@@ -3,10 +3,6 @@ package tlsrpt_test
 import (
 	"bytes"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/dkim/opendkimtest"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/tlsrpt"
 )
@@ -71,7 +68,7 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// The signature is valid and covers the fields of the report. OpenDKIM verifies it, too, if it is installed.
+// The signature is valid and covers the fields of the report. OpenDKIM verifies it, too.
 func TestMailIsSigned(t *testing.T) {
 	t.Parallel()
 	m := newMail(t)
@@ -102,28 +99,5 @@ func TestMailIsSigned(t *testing.T) {
 			t.Errorf("the signature does not cover %s", field)
 		}
 	}
-	openDKIM(t, key.Record(), signed)
-}
-
-// openDKIM verifies a message with the public key at s1._domainkey.acme.example.
-func openDKIM(t *testing.T, record string, raw []byte) {
-	t.Helper()
-	program, err := exec.LookPath("opendkim")
-	if err != nil {
-		t.Skip("opendkim is not installed, so only our library has verified the signature")
-	}
-	folder := t.TempDir()
-	write := func(name string, text []byte) string {
-		file := filepath.Join(folder, name)
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	keys := write("keys", []byte("s1._domainkey.acme.example "+record+"\n"))
-	conf := write("conf", []byte("Mode v\nTestPublicKeys "+keys+"\n"))
-	out, err := exec.CommandContext(t.Context(), program, "-x", conf, "-vv", "-t", write("message", raw)).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "verification (s=s1, d=acme.example, 2048-bit key) succeeded") {
-		t.Errorf("opendkim: %v\n%s", err, out)
-	}
+	opendkimtest.Verify(t, "acme.example", map[string]string{"s1._domainkey.acme.example": key.Record()}, signed)
 }

@@ -3,9 +3,6 @@ package forwards_test
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +11,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/mail/arc"
+	"github.com/postrider/postrider/internal/mail/dkim/opendkimtest"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -77,22 +75,7 @@ func (f *fixture) verify(data []byte) {
 		c.Sets[len(c.Sets)-1].Sealer != "in.acme.example" {
 		t.Errorf("chain %+v", c)
 	}
-	program, err := exec.LookPath("opendkim")
-	if err != nil {
-		t.Log("opendkim is not installed, so only a library has verified the author's signature")
-		return
-	}
-	folder := t.TempDir()
-	for name, text := range map[string]string{"message": string(data),
-		"keys": "a._domainkey.author.example " + f.keys["a._domainkey.author.example"] + "\n",
-		"conf": "Mode v\nTestPublicKeys " + filepath.Join(folder, "keys") + "\n"} {
-		f.Must(os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
-	}
-	out, err := exec.CommandContext(t.Context(), program, "-x", filepath.Join(folder, "conf"), "-vv", "-t",
-		filepath.Join(folder, "message")).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "d=author.example, 2048-bit key) succeeded") {
-		t.Errorf("opendkim: %v\n%s", err, out)
-	}
+	opendkimtest.Verify(t, "author.example", f.keys, data)
 }
 
 // A large message, which is in the blob store, is forwarded unchanged too, and a second hop extends the chain.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,12 +83,20 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	ready, err := s.mayReceive(ctx, j.TeamID, j.Payload)
+	if err != nil {
+		return err
+	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		t, err := targetByID(ctx, tx.Reader, j.TeamID, j.Payload)
-		if errors.Is(err, db.ErrNoRows) {
+		if errors.Is(err, db.ErrNoRows) || err == nil && t.address == "" {
 			s.p.Queue.Finish(ctx, tx, j)
 			return nil
 		}
+		if err != nil {
+			return err
+		}
+		domainIDs, err := domainsTo(ctx, tx.Reader, t.teamID, t.key)
 		if err != nil {
 			return err
 		}
@@ -100,6 +109,9 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 			return nil
 		case team.Suspended:
 			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(time.Hour)), "the team is suspended")
+			return nil
+		case slices.ContainsFunc(domainIDs, func(id string) bool { return !ready[id] }):
+			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(askAgain)), "a domain of the rules may not receive yet")
 			return nil
 		}
 		recent, err := asksSince(ctx, tx.Reader, t.teamID, tx.Now().Add(-askEvery))
@@ -127,6 +139,31 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 		s.p.Queue.Finish(ctx, tx, j)
 		return nil
 	})
+}
+
+// mayReceive returns which of the domains whose mail a team wants to forward to a target may receive. Strangers are asked
+// only about mail that can arrive. Otherwise, a team could have them read the name of a domain that is not its own.
+func (s *Service) mayReceive(ctx context.Context, teamID, targetID string) (map[string]bool, error) {
+	t, err := targetByID(ctx, s.p.DB.Reader, teamID, targetID)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a forwarding address: %w", err)
+	}
+	domainIDs, err := domainsTo(ctx, s.p.DB.Reader, teamID, t.key)
+	if err != nil {
+		return nil, err
+	}
+	ready := map[string]bool{}
+	for _, id := range domainIDs {
+		d, err := s.p.Domains.Get(ctx, teamID, id)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return nil, err
+		}
+		ready[id] = err == nil && d.MayReceive()
+	}
+	return ready, nil
 }
 
 // askKey returns the keyed hash that forward_asks stores in place of an address, so that the table contains no personal
@@ -216,7 +253,7 @@ func (s *Service) request(ctx context.Context, parts []string, until time.Time, 
 		return r, err
 	}
 	t, err := targetByID(ctx, s.p.DB.Reader, parts[0], parts[1])
-	if errors.Is(err, db.ErrNoRows) {
+	if errors.Is(err, db.ErrNoRows) || err == nil && t.address == "" { // an erased address
 		return r, none
 	}
 	if err != nil {

@@ -232,6 +232,7 @@ func TestErasures(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.rule("*", "bob@target.example")
 		f.rule("*", "carl@target.example")
+		f.exec(`UPDATE forward_targets SET asked_at = 1`)
 		rows := func() [2]int {
 			return [2]int{f.Count(`SELECT COUNT(*) FROM forwards`), f.Count(`SELECT COUNT(*) FROM forward_targets`)}
 		}
@@ -256,6 +257,79 @@ func TestErasures(t *testing.T) {
 		f.Must(f.rules.EraseTeam(t.Context(), f.Acme.TeamID))
 		if rows() != [2]int{0, 0} {
 			t.Errorf("without the team: %v", rows())
+		}
+	})
+}
+
+// A team cannot lift its limits by the erasure of an address: a refusal stays, and confirmation emails stay counted.
+func TestErasureLiftsNoLimit(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		erase := func(address string) {
+			a, err := erasure.Parse(address)
+			f.Must(err)
+			f.Must(second(forwards.EraseAddress(t.Context(), f.DB, a,
+				erasure.Scope{Teams: []string{f.Acme.TeamID}, Refusals: true})))
+		}
+		f.rule("*", "bob@target.example")
+		_, token := f.tokens()
+		q, err := f.rules.ReadRefuse(t.Context(), token)
+		f.Must(err)
+		f.Must(f.rules.Refuse(t.Context(), q))
+		erase("bob@target.example")
+		_, err = f.rules.Create(t.Context(), f.Acme.TeamID, f.domain.ID,
+			forwards.NewRule{Local: "*", Address: "bob@target.example"})
+		if fault.KindOf(err) != fault.Forbidden {
+			t.Errorf("a rule after the erasure of a refusal: %v", err)
+		}
+		const most = 20
+		for i := range most + 3 {
+			address := fmt.Sprintf("x%d@target.example", i)
+			f.Must(second(f.rules.Create(t.Context(), f.Acme.TeamID, f.domain.ID,
+				forwards.NewRule{Local: "*", Address: address})))
+			f.run(max(0, i+1-(most-1))) // bob was asked, too
+			if i < most-1 {
+				token, _ := f.tokens()
+				erase(address)
+				if _, err := f.rules.ReadConfirm(t.Context(), token); fault.KindOf(err) != fault.NotFound {
+					t.Errorf("the link of an erased address: %v", err)
+				}
+			}
+		}
+		if n := f.mailCount(); n != most {
+			t.Errorf("%d confirmation emails", n)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM forward_targets WHERE address LIKE 'x1@%' OR target LIKE 'x1@%'`); n != 0 {
+			t.Error("an erased address is stored")
+		}
+	})
+}
+
+// Strangers are asked only about domains that may receive, because a name that is not the team's could mislead them.
+func TestUnverifiedDomainAsksNobody(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fixture) {
+		d, err := f.Domains.Create(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "security.bank.example",
+			Capabilities: domains.Capabilities{Receiving: new(true)}})
+		f.Must(err)
+		r, err := f.rules.Create(t.Context(), f.Acme.TeamID, d.ID, forwards.NewRule{Local: "*", Address: "bob@target.example"})
+		f.Must(err)
+		f.run(1)
+		if n := f.mailCount(); n != 0 || f.get(r).State() != forwards.Waiting {
+			t.Errorf("%d emails, state %s", n, f.get(r).State())
+		}
+		_, err = f.rules.Create(t.Context(), f.Acme.TeamID, f.domain.ID,
+			forwards.NewRule{Local: "evil.example/unlock", Address: "bob@target.example"})
+		if fault.KindOf(err) != fault.Invalid {
+			t.Errorf("a match like a link: %v", err)
+		}
+		f.Must(f.Domains.Delete(t.Context(), f.Acme.TeamID, d.ID))
+		f.Must(second(f.rules.Create(t.Context(), f.Acme.TeamID, f.domain.ID,
+			forwards.NewRule{Local: "*", Address: "bob@target.example"})))
+		f.exec(`UPDATE jobs SET run_at = 0`)
+		f.run(0)
+		if n := f.mailCount(); n != 1 {
+			t.Errorf("%d emails after the other domain was deleted", n)
 		}
 	})
 }

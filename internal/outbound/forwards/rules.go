@@ -34,7 +34,7 @@ func CheckMatch(local string) (string, error) {
 	case local == "":
 		return "", fault.MissingField("match")
 	case len(local) > 64 || !utf8.ValidString(local) || strings.ContainsFunc(local, func(r rune) bool {
-		return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune(`@<>()[],;:\"`, r)
+		return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune(`@<>()[],;:/\"`, r) // with a slash, mail programs may show a link
 	}):
 		return "", fault.Invalidf("match", "The `match` field must be the part of an address before the @, such as `sales`, "+
 			"or `*` for all addresses.")

@@ -208,6 +208,16 @@ func addressesTo(ctx context.Context, r db.Reader, teamID, key string, until tim
 	return all, newest, nil
 }
 
+// domainsTo returns the ids of the domains whose mail a team wants to forward to a target.
+func domainsTo(ctx context.Context, r db.Reader, teamID, key string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT DISTINCT domain_id FROM forwards WHERE team_id = $1 AND target = $2`, db.ID(teamID), key)
+	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) { return id, r.Scan((*db.ID)(&id)) })
+	if err != nil {
+		return nil, fmt.Errorf("list the domains that forward to an address: %w", err)
+	}
+	return all, nil
+}
+
 func domainName(ctx context.Context, r db.Reader, teamID, domainID string) (name string, err error) {
 	err = r.QueryRow(ctx, `SELECT name FROM domains WHERE id = $1 AND team_id = $2`, db.ID(domainID), db.ID(teamID)).
 		Scan(&name)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
@@ -33,18 +34,19 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// EraseAddress deletes the rules that forward to an address. The consent of its owner is deleted too, unless the owner
-// refused and the scope keeps refusals.
+// EraseAddress deletes the rules that forward to an address, and what is known of its owner. A refusal stays, because only
+// the owner may take it back. An address that was asked within the last day becomes a nameless row, so that an erasure
+// does not raise the number of confirmation emails that the team may send.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {
 		for _, x := range []struct{ kind, table, where string }{
 			{"forwarding rules deleted", "forwards", ""},
-			{"forwarding addresses deleted", "forward_targets", keepRefusals(scope.Refusals)},
+			{"forwarding addresses deleted", "forward_targets", fmt.Sprintf(" AND state <> %d", refused)},
 		} {
 			var n int
-			where := ` FROM ` + x.table + ` WHERE team_id = ANY($1) AND target = $2` + x.where
-			if err := d.QueryRow(ctx, `SELECT COUNT(*)`+where, db.IDs(teamIDs), a.Key()).Scan(&n); err != nil {
+			where := ` WHERE team_id = ANY($1) AND target = $2` + x.where
+			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM `+x.table+where, db.IDs(teamIDs), a.Key()).Scan(&n); err != nil {
 				return found, fmt.Errorf("find the forwarding rules to an address: %w", err)
 			}
 			if n == 0 {
@@ -54,7 +56,11 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 				continue
 			}
 			err := d.Update(ctx, func(tx *db.Tx) error {
-				tx.Queue(ctx, `DELETE`+where, db.IDs(teamIDs), a.Key())
+				if x.table == "forward_targets" {
+					tx.Queue(ctx, `UPDATE forward_targets SET target = $4, address = '', state = $5`+where+` AND asked_at > $3`,
+						db.IDs(teamIDs), a.Key(), tx.Now().Add(-askEvery).UnixMicro(), id.New(), int16(asked))
+				}
+				tx.Queue(ctx, `DELETE FROM `+x.table+where, db.IDs(teamIDs), a.Key())
 				return nil
 			})
 			if err != nil {
@@ -63,13 +69,6 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 		}
 	}
 	return found, nil
-}
-
-func keepRefusals(erased bool) string {
-	if erased {
-		return ""
-	}
-	return fmt.Sprintf(" AND state <> %d", refused)
 }
 
 // sweepAsks deletes the times of confirmation emails before the given time. It also deletes addresses

@@ -113,6 +113,9 @@ type domainSpec struct {
 	ClickTracking     *bool            `toml:"click_tracking"`
 	TrackingSubdomain *string          `toml:"tracking_subdomain"`
 	Capabilities      capabilitiesSpec `toml:"capabilities"`
+	Setup             *string          `toml:"setup"`
+	DMARC             *string          `toml:"dmarc"`
+	BIMI              *string          `toml:"bimi"`
 }
 
 type capabilitiesSpec struct {
@@ -137,9 +140,15 @@ func (s *domainSpec) read(name, _ string) (string, []error) {
 		TrackingSubdomain: deref(s.TrackingSubdomain), TLS: deref(s.TLS), Capabilities: c}
 	normal, err := n.Check()
 	if err != nil {
-		return name, faults(err)
+		normal = name
 	}
-	return normal, nil
+	change := s.setupChange()
+	return normal, faults(err, change.Check())
+}
+
+// setupChange returns the set-up that the file names. It shares the texts with the spec.
+func (s *domainSpec) setupChange() domains.SetupChange {
+	return domains.SetupChange{Setup: s.Setup, DMARC: s.DMARC, BIMI: s.BIMI}
 }
 
 func (s *domainSpec) references() []reference { return nil }
@@ -160,7 +169,17 @@ func (s *domainSpec) differences(ctx context.Context, t *team, id string) (list 
 	list = compare(list, "click_tracking", s.ClickTracking, d.ClickTracking)
 	list = compare(list, "tracking_subdomain", s.TrackingSubdomain, deref(d.TrackingSubdomain))
 	list = compare(list, "capabilities.sending", s.Capabilities.Sending, d.Capabilities.Sending)
-	return compare(list, "capabilities.receiving", s.Capabilities.Receiving, d.Capabilities.Receiving), nil
+	list = compare(list, "capabilities.receiving", s.Capabilities.Receiving, d.Capabilities.Receiving)
+	if s.setupChange() == (domains.SetupChange{}) {
+		return list, nil
+	}
+	setup, err := t.api.Domains.GetSetup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	list = compare(list, "setup", s.Setup, setup.Setup)
+	list = compare(list, "dmarc", s.DMARC, deref(setup.DMARC))
+	return compare(list, "bimi", s.BIMI, deref(setup.BIMI)), nil
 }
 
 func (s *domainSpec) capabilities() client.CapabilitiesRequest {
@@ -175,8 +194,20 @@ func (s *domainSpec) create(ctx context.Context, t *team, name string, options .
 	if err != nil {
 		return made{}, err
 	}
+	all := d.Records
+	if s.setupChange() != (domains.SetupChange{}) {
+		setup, err := t.api.Domains.ChangeSetup(ctx, d.ID,
+			client.ChangeSetup{Setup: s.Setup, DMARC: s.DMARC, BIMI: s.BIMI})
+		if err != nil {
+			return made{}, fmt.Errorf("the domain is created, but not with this set-up: %w", err)
+		}
+		all = nil
+		for _, r := range setup.Records {
+			all = append(all, client.Record{Name: r.Name, Type: r.Type, Value: r.Value, Priority: r.Priority})
+		}
+	}
 	note := "Add these DNS records, and verify the domain:"
-	for _, r := range d.Records {
+	for _, r := range all {
 		value := r.Value
 		if r.Type == "MX" {
 			value = fmt.Sprintf("%d %s", r.Priority, value)
@@ -193,7 +224,29 @@ func (s *domainSpec) update(ctx context.Context, t *team, id, _ string, changes 
 	if has(changes, "capabilities.sending") || has(changes, "capabilities.receiving") {
 		in.Capabilities = client.Set(s.capabilities())
 	}
-	_, err := t.api.Domains.Update(ctx, id, in)
+	setup := client.ChangeSetup{}
+	others := 0
+	for _, c := range changes {
+		switch c.Field {
+		case "setup":
+			setup.Setup = s.Setup
+		case "dmarc":
+			setup.DMARC = s.DMARC
+		case "bimi":
+			setup.BIMI = s.BIMI
+		default:
+			others++
+		}
+	}
+	if others > 0 {
+		if _, err := t.api.Domains.Update(ctx, id, in); err != nil {
+			return err
+		}
+	}
+	if setup == (client.ChangeSetup{}) {
+		return nil
+	}
+	_, err := t.api.Domains.ChangeSetup(ctx, id, setup)
 	return err
 }
 

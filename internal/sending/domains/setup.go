@@ -204,12 +204,16 @@ func (s *Service) judgeSetup(d *Domain, setup string) (reason, warning string) {
 // checkSetup returns the fault for a set-up that a domain cannot have.
 func (s *Service) checkSetup(d *Domain, setup string) error {
 	if !slices.Contains(setups, setup) {
-		return fault.Invalidf("setup", "The `setup` field must be `records`, `cname` or `delegation`.")
+		return unknownSetup()
 	}
 	if reason, _ := s.judgeSetup(d, setup); reason != "" {
 		return fault.Invalidf("setup", "The `setup` field cannot be `%s`. %s", setup, reason)
 	}
 	return nil
+}
+
+func unknownSetup() error {
+	return fault.Invalidf("setup", "The `setup` field must be `records`, `cname` or `delegation`.")
 }
 
 // newSetupToken returns a random label with 80 bits of entropy: 16 lower-case letters and digits.

@@ -27,11 +27,38 @@ type SetupChange struct {
 	BIMI  *string // text of the BIMI record; "" for none
 }
 
+// Check checks the change by itself, and replaces the texts by the forms in which they are stored. A correct change
+// may still be refused for a domain.
+func (c *SetupChange) Check() error {
+	if c.Setup != nil && !slices.Contains(setups, *c.Setup) {
+		return unknownSetup()
+	}
+	for _, r := range []struct {
+		field string
+		text  *string
+		most  int
+		check func(string) string
+	}{{"dmarc", c.DMARC, dmarcRecordMax, checkDMARC}, {"bimi", c.BIMI, bimiRecordMax, checkBIMI}} {
+		if r.text == nil {
+			continue
+		}
+		text, err := checkRecord(r.field, *r.text, r.most, r.check)
+		if err != nil {
+			return err
+		}
+		*r.text = text
+	}
+	return nil
+}
+
 // ChangeSetup changes the set-up of the team's domain, and schedules a look-up of its records. The domain sends and
 // receives with its former set-up as long as the records of that one are found.
 func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID string, c SetupChange) error {
 	if c == (SetupChange{}) {
 		return fault.New(fault.Missing, "setup", "The request must have at least one of the fields `setup`, `dmarc` and `bimi`.")
+	}
+	if err := c.Check(); err != nil {
+		return err
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
@@ -60,17 +87,19 @@ func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID string, c Se
 	})
 }
 
-// applySetup checks a change and applies it to d.
-func (s *Service) applySetup(ctx context.Context, tx *db.Tx, d *Domain, c SetupChange) (err error) {
+// applySetup applies a change to d, which [SetupChange.Check] has checked.
+func (s *Service) applySetup(ctx context.Context, tx *db.Tx, d *Domain, c SetupChange) error {
 	if c.DMARC != nil {
-		if d.DMARCRecord, err = checkChosen(d, "dmarc", *c.DMARC, dmarcRecordMax, checkDMARC); err != nil {
+		if err := mayChoose(d, "dmarc"); err != nil {
 			return err
 		}
+		d.DMARCRecord = *c.DMARC
 	}
 	if c.BIMI != nil {
-		if d.BIMIRecord, err = checkChosen(d, "bimi", *c.BIMI, bimiRecordMax, checkBIMI); err != nil {
+		if err := mayChoose(d, "bimi"); err != nil {
 			return err
 		}
+		d.BIMIRecord = *c.BIMI
 	}
 	if c.Setup == nil {
 		return nil
@@ -87,14 +116,19 @@ func (s *Service) applySetup(ctx context.Context, tx *db.Tx, d *Domain, c SetupC
 	return nil
 }
 
-// checkChosen returns the form in which a chosen record is stored. The function check returns why the text is no such
-// record, or "".
-func checkChosen(d *Domain, field, text string, most int, check func(string) string) (string, error) {
-	text = strings.TrimSpace(text)
+// mayChoose returns the fault for a chosen record of a domain that cannot have one.
+func mayChoose(d *Domain, field string) error {
 	if d.Placeholder {
-		return "", fault.Invalidf(field, "This domain is claimed from another team. The `%s` field can be set after the "+
+		return fault.Invalidf(field, "This domain is claimed from another team. The `%s` field can be set after the "+
 			"transfer.", field)
 	}
+	return nil
+}
+
+// checkRecord returns the form in which a chosen record is stored. The function check returns why the text is no such
+// record, or "".
+func checkRecord(field, text string, most int, check func(string) string) (string, error) {
+	text = strings.TrimSpace(text)
 	if text == "" {
 		return "", nil
 	}

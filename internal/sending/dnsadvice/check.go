@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/mail/authority"
+	"github.com/postrider/postrider/internal/mail/dnstext"
 )
 
 // Check returns the problems that the facts show, in the order of [Codes].
@@ -178,12 +179,12 @@ func (c *checker) wrongKey(w *Wanted, values []string) {
 			return
 		}
 	}
-	key := keyOf(w.Value)
-	raw := func(v string) string { return strings.Join(strings.Fields(unquoted(v)), "") }
+	key := dnstext.Key(w.Value)
+	raw := func(v string) string { return strings.Join(strings.Fields(dnstext.Unquote(v)), "") }
 	dkim := records(values, "v=DKIM1")
 	whole := strings.Join(strings.Fields(w.Value), "")
 	first := slices.IndexFunc(values, func(v string) bool { return v != "" && strings.HasPrefix(whole, raw(v)) })
-	switch got, has := tag(unquoted(slices.Concat(dkim, values)[0]), "p"); {
+	switch got, has := dnstext.Tag(dnstext.Unquote(slices.Concat(dkim, values)[0]), "p"); {
 	case first >= 0 && slices.ContainsFunc(values, func(v string) bool { return raw(values[first])+raw(v) == whole }):
 		c.about(w, "key_split", Error, values, "The key is in two TXT records, but must be in one.",
 			"Delete both records and add one with the whole value; if your provider limits a value to 255 characters, "+
@@ -208,7 +209,7 @@ func (c *checker) wrongKey(w *Wanted, values []string) {
 func (c *checker) severalKeys(w *Wanted, values []string) {
 	var others []string
 	for _, v := range records(values, "v=DKIM1") {
-		if keyOf(v) != keyOf(w.Value) {
+		if dnstext.Key(v) != dnstext.Key(w.Value) {
 			others = append(others, v)
 		}
 	}
@@ -217,7 +218,7 @@ func (c *checker) severalKeys(w *Wanted, values []string) {
 			"Delete the other record.")
 	}
 	for _, v := range values {
-		if m, ok := mistakeIn(v, "v=DKIM1"); ok && keyOf(v) == keyOf(w.Value) {
+		if m, ok := mistakeIn(v, "v=DKIM1"); ok && dnstext.Key(v) == dnstext.Key(w.Value) {
 			c.about(w, m.code, Warning, []string{v}, m.what, m.do)
 			return
 		}
@@ -236,7 +237,7 @@ func (c *checker) wrongSPF(w *Wanted, values []string) bool {
 	}
 	if len(spf) == 1 {
 		c.about(w, "spf_include", Error, spf, "The SPF record at "+w.Name+" does not name this installation's senders.",
-			"Add "+include(w.Value)+" to the record, before its last term.")
+			"Add "+dnstext.Include(w.Value)+" to the record, before its last term.")
 	}
 	return len(spf) > 0
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/mail/dmarc"
+	"github.com/postrider/postrider/internal/mail/dnstext"
 )
 
 // Limits of RFC 7208 section 4.6.4 on the evaluation of an SPF record.
@@ -24,7 +25,7 @@ func (c *checker) spf() {
 	w, r := &c.Wanted[i], c.SPF
 	if all := records(c.values(w.Name, "TXT"), "v=spf1"); len(all) > 1 {
 		c.about(w, "spf_several", Error, all, "The name has several SPF records, and receivers then use none of them.",
-			"Merge them into one record that contains "+include(w.Value)+".")
+			"Merge them into one record that contains "+dnstext.Include(w.Value)+".")
 		return
 	}
 	if c.has("spf_include") || len(r.Records) != 1 {
@@ -104,7 +105,7 @@ func (c *checker) dmarcTags(name, text string,
 		found("dmarc_invalid", Error, name, one, "The record has no valid policy, so that most receivers ignore it.",
 			"Write p= and none, quarantine or reject after v=DMARC1;.")
 	}
-	if _, has := tag(text, "pct"); has {
+	if _, has := dnstext.Tag(text, "pct"); has {
 		found("dmarc_pct", Warning, name, one, "The record has the tag pct, which RFC 9989 has removed and receivers ignore.",
 			"Remove pct; to test a policy, add t=y, with which receivers apply it one step more mildly.")
 	}

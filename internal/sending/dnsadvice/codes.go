@@ -26,7 +26,7 @@ var Codes = []Code{
 	{"value_scheme", "The value begins with `https://` or ends with a path, but must be a host name alone."},
 	{"smart_quotes", "The value contains typographic quotation marks, dashes or spaces."},
 	{"quotes", "The value contains quotation marks, which the provider added or should have removed."},
-	{"backslashes", "The value contains backslashes before its semicolons."},
+	{"backslashes", "The value contains backslashes, for example before its semicolons."},
 	{"prefix_in_value", "The value does not begin with the version, such as `v=spf1`, but with the record's name, its type or another tag."},
 	{"key_cut", "The DKIM key ends too early, often after 255 characters."},
 	{"key_split", "The DKIM key is split into several records in place of several strings of one record."},

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/lib/visible"
+	"github.com/postrider/postrider/internal/mail/dnstext"
 )
 
 // foundMax is the maximum length of the value in a problem, in bytes.
@@ -44,45 +45,6 @@ func records(values []string, version string) (all []string) {
 	return all
 }
 
-// tag returns the value of a tag of a DKIM or DMARC record without its white space, and whether the record has the tag.
-func tag(record, name string) (string, bool) {
-	for t := range strings.SplitSeq(record, ";") {
-		n, v, ok := strings.Cut(t, "=")
-		if ok && strings.TrimSpace(n) == name {
-			return strings.Join(strings.Fields(v), ""), true
-		}
-	}
-	return "", false
-}
-
-// unquoted returns a TXT value without quotation marks and backslashes. Package domains ignores only the quotation
-// marks.
-func unquoted(text string) string {
-	return strings.TrimSpace(strings.NewReplacer(`" "`, "", `"`, "", `\`, "").Replace(text))
-}
-
-// keyOf returns the public key of a DKIM record.
-func keyOf(record string) string {
-	key, _ := tag(unquoted(record), "p")
-	return key
-}
-
-// include returns the include term of an SPF record.
-func include(record string) string {
-	for _, term := range strings.Fields(strings.ToLower(unquoted(record))) {
-		if strings.HasPrefix(term, "include:") {
-			return term
-		}
-	}
-	return ""
-}
-
-// includes reports whether an SPF record has a term.
-func includes(record, term string) bool {
-	terms := strings.Fields(strings.ToLower(unquoted(record)))
-	return term != "" && (slices.Contains(terms, term) || slices.Contains(terms, "+"+term))
-}
-
 // isSPF and isDKIM report what kind of record is wanted.
 func (w *Wanted) isSPF() bool  { return w.Type == "TXT" && isRecord(w.Value, "v=spf1") }
 func (w *Wanted) isDKIM() bool { return w.Type == "TXT" && isRecord(w.Value, "v=DKIM1") }
@@ -95,13 +57,13 @@ func (w *Wanted) present(values []string) bool {
 	return slices.ContainsFunc(values, func(v string) bool {
 		switch {
 		case w.isSPF():
-			return isRecord(unquoted(v), "v=spf1") && includes(v, include(w.Value))
+			return dnstext.SameInclude(v, w.Value)
 		case w.isDKIM():
-			return keyOf(v) == keyOf(w.Value) && keyOf(v) != ""
+			return dnstext.SameKey(v, w.Value)
 		case w.Type == "MX":
 			return strings.EqualFold(hostOf(v), w.Value)
 		case w.Type == "TXT":
-			return strings.Join(strings.Fields(unquoted(v)), " ") == w.Value
+			return strings.Join(strings.Fields(dnstext.Unquote(v)), " ") == w.Value
 		}
 		return strings.EqualFold(v, w.Value)
 	})
@@ -116,9 +78,6 @@ func hostOf(mx string) string {
 // typographic matches characters that word processors use in place of the plain ones in a record.
 var typographic = regexp.MustCompile(`[“”„‟‘’‚‛«»‹›‐‑‒–—―\x{00a0}\x{200b}-\x{200f}\x{2060}\x{feff}]`)
 
-// escaped matches needless backslashes before a character.
-var escaped = regexp.MustCompile(`\\[;" ]`)
-
 // notBase64 finds characters that the key in a DKIM record cannot have.
 var notBase64 = regexp.MustCompile(`[^A-Za-z0-9+/=]`)
 
@@ -131,7 +90,7 @@ func mistakeIn(text, version string) (m mistake, ok bool) {
 	case typographic.MatchString(text):
 		return mistake{"smart_quotes", "The value contains typographic characters, which a word processor or a web page has put in.",
 			"Copy the value with the button on this page and enter it again."}, true
-	case escaped.MatchString(text):
+	case dnstext.HasBackslash(text):
 		return mistake{"backslashes", "The value contains backslashes, which are part of no such record.",
 			"Enter the value again without backslashes."}, true
 	case strings.Contains(text, `"`):

@@ -1,15 +1,16 @@
 package domainreports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/spf"
 )
 
 const (
@@ -123,58 +124,40 @@ func (w *walk) record(ctx context.Context, name, include string, depth int) {
 	if !w.mayLookUp(err) {
 		return
 	}
-	for _, text := range texts {
-		fields := strings.Fields(text)
-		if len(fields) == 0 || !strings.EqualFold(fields[0], "v=spf1") {
-			continue
-		}
-		for _, field := range fields[1:] {
-			w.term(ctx, name, strings.TrimPrefix(field, "+"), include, depth)
-		}
+	records := spf.Find(texts)
+	if len(records) == 0 {
 		return
+	}
+	for _, text := range strings.Fields(records[0])[1:] {
+		t, err := spf.ParseTerm(text)
+		allows := t.Qualifier == '+' && t.Name != "redirect" || t.Modifier && t.Name == "redirect"
+		if allows && !t.HasMacro() && !(t.Domain == "" && errors.Is(err, spf.ErrNoDomain)) {
+			w.term(ctx, name, &t, include, depth)
+		}
 	}
 }
 
-func (w *walk) term(ctx context.Context, name, field, include string, depth int) {
-	if strings.Contains(field, "%") {
-		return
-	}
-	if to, ok := cutFold(field, "redirect="); ok {
-		w.record(ctx, to, include, depth+1)
-		return
-	}
-	if to, ok := cutFold(field, "include:"); ok {
-		if include == "" {
-			include = strings.ToLower(strings.TrimSuffix(to, "."))
+// term adds what a term lists. A term with a mistake lists what receivers would find without the mistake.
+func (w *walk) term(ctx context.Context, name string, t *spf.Term, include string, depth int) {
+	switch t.Name {
+	case "include":
+		w.record(ctx, t.Domain, cmp.Or(include, t.Domain), depth+1)
+	case "redirect":
+		w.record(ctx, t.Domain, include, depth+1)
+	case "ip4", "ip6":
+		if t.Network.IsValid() {
+			w.add(t.Network, include)
 		}
-		w.record(ctx, to, include, depth+1)
-		return
-	}
-	for _, scheme := range []string{"ip4:", "ip6:"} {
-		if text, ok := cutFold(field, scheme); ok {
-			if p, err := parseNetwork(text); err == nil {
-				w.add(p, include)
-			}
-			return
-		}
-	}
-	mechanism, _, _ := strings.Cut(field, "/")
-	bits4, bits6 := prefixLengths(field[len(mechanism):])
-	kind, host, given := strings.Cut(mechanism, ":")
-	if !given {
-		host = name
-	}
-	switch strings.ToLower(kind) {
 	case "a":
-		w.addrs(ctx, host, include, bits4, bits6)
+		w.addrs(ctx, cmp.Or(t.Domain, name), include, t.Bits4, t.Bits6)
 	case "mx":
 		if !w.spend() {
 			return
 		}
-		hosts, err := w.dns.MX(ctx, host)
+		hosts, err := w.dns.MX(ctx, cmp.Or(t.Domain, name))
 		if w.mayLookUp(err) {
 			for _, h := range hosts[:min(len(hosts), 10)] {
-				w.addrs(ctx, h.Host, include, bits4, bits6)
+				w.addrs(ctx, h.Host, include, t.Bits4, t.Bits6)
 			}
 		}
 	}
@@ -195,38 +178,11 @@ func (w *walk) addrs(ctx context.Context, host, include string, bits4, bits6 int
 		if a.Is4() {
 			bits = bits4
 		}
-		if bits < 0 || bits > a.BitLen() {
+		if bits < 0 {
 			bits = a.BitLen()
 		}
 		w.add(netip.PrefixFrom(a, bits), include)
 	}
-}
-
-func cutFold(text, prefix string) (string, bool) {
-	if len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
-		return "", false
-	}
-	return text[len(prefix):], true
-}
-
-func parseNetwork(text string) (netip.Prefix, error) {
-	if strings.Contains(text, "/") {
-		return netip.ParsePrefix(text)
-	}
-	a, err := netip.ParseAddr(text)
-	return netip.PrefixFrom(a, a.BitLen()), err
-}
-
-// prefixLengths reads the end of a mechanism, such as /24, //64 or /24//64.
-func prefixLengths(text string) (bits4, bits6 int) {
-	four, six, _ := strings.Cut(text, "//")
-	number := func(text string) int {
-		if n, err := strconv.Atoi(text); err == nil {
-			return n
-		}
-		return -1
-	}
-	return number(strings.TrimPrefix(four, "/")), number(six)
 }
 
 // providers maps the SPF names that customers include to the names of the services.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/dnstext"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -86,7 +87,7 @@ func (c *Claim) RecordValue() string { return claimPrefix + c.Token }
 // provenBy reports whether one of the TXT records proves the claim.
 func (c *Claim) provenBy(texts []string, legacy bool) bool {
 	return slices.ContainsFunc(texts, func(t string) bool {
-		t = unquoted(t)
+		t = dnstext.Unquote(t)
 		return t == c.RecordValue() || legacy && t == legacyPrefix+c.Token
 	})
 }

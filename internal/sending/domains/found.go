@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/mail/dnstext"
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
@@ -125,11 +126,12 @@ func (r *Record) Advice() string {
 	case r.Type == "MX":
 		return "Add this MX record at the same name."
 	case r.Kind == "SPF" && len(values) > 1:
-		return "Keep a single record that begins with v=spf1, and add " + includeOf(r.Value) + " to it."
+		return "Keep a single record that begins with v=spf1, and add " + dnstext.Include(r.Value) + " to it."
+	case r.Type == "TXT" && dnstext.HasBackslash(r.Found):
+		return "The value contains backslashes, which are part of no such record. Enter it again without backslashes."
 	case r.Kind == "SPF":
-		return "Add " + includeOf(r.Value) + " to the record, before its last term."
-	case strings.HasPrefix(dkimTag(r.Value, "p"), dkimTag(unquoted(r.Found), "p")) &&
-		dkimTag(unquoted(r.Found), "p") != "":
+		return "Add " + dnstext.Include(r.Value) + " to the record, before its last term."
+	case strings.HasPrefix(dnstext.Key(r.Value), dnstext.Key(r.Found)) && dnstext.Key(r.Found) != "":
 		return "The value was cut off. Enter the whole value; some providers need it in two quoted parts."
 	}
 	return "Replace the value that was found with this one."
@@ -145,14 +147,4 @@ func serversProblem(servers string) string {
 func isHost(mx, host string) bool {
 	_, found, _ := strings.Cut(mx, " ")
 	return strings.EqualFold(found, host)
-}
-
-// includeOf returns the include term of an SPF record.
-func includeOf(spf string) string {
-	for _, term := range strings.Fields(spf) {
-		if strings.HasPrefix(term, "include:") {
-			return term
-		}
-	}
-	return spf
 }

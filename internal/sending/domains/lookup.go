@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
+	"github.com/postrider/postrider/internal/mail/dnstext"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/spf"
 )
 
 // lookUpMax is the time limit for looking up all records for a domain.
@@ -84,13 +86,13 @@ func lookUpOne(ctx context.Context, r resolve.Resolver, rec Record) (finding, st
 	f := judged(err, func() bool {
 		return slices.ContainsFunc(all, func(text string) bool {
 			if rec.Kind == "SPF" {
-				return sameSPF(text, rec.Value)
+				return dnstext.SameInclude(text, rec.Value)
 			}
-			return sameDKIM(text, rec.Value)
+			return dnstext.SameKey(text, rec.Value)
 		})
 	})
 	if rec.Kind == "SPF" {
-		all = slices.DeleteFunc(slices.Clone(all), func(text string) bool { return !isSPF(text) })
+		all = slices.DeleteFunc(slices.Clone(all), func(text string) bool { return !spf.IsRecord(dnstext.Unquote(text)) })
 	}
 	return f, shorten(all...)
 }
@@ -115,48 +117,6 @@ func hasMX(all []resolve.MX, host string, best bool) bool {
 		return false
 	}
 	return !best || !slices.ContainsFunc(all, func(m resolve.MX) bool { return m.Pref < all[i].Pref })
-}
-
-// unquoted returns a TXT value without the quotation marks that some zone editors add.
-func unquoted(text string) string {
-	return strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(text, `" "`, ""), `"`, ""))
-}
-
-// isSPF reports whether a TXT record is an SPF record (RFC 7208 section 4.5).
-func isSPF(text string) bool {
-	first, _, _ := strings.Cut(strings.ToLower(unquoted(text)), " ")
-	return first == "v=spf1"
-}
-
-// sameSPF reports whether text is an SPF record with the required include (RFC 7208 section 4.5).
-func sameSPF(text, want string) bool {
-	if !isSPF(text) {
-		return false
-	}
-	terms := strings.Fields(strings.ToLower(unquoted(text)))
-	for _, w := range strings.Fields(strings.ToLower(want)) {
-		if strings.HasPrefix(w, "include:") {
-			return slices.Contains(terms, w) || slices.Contains(terms, "+"+w)
-		}
-	}
-	return false
-}
-
-// sameDKIM reports whether two DKIM records have the same public key. The order and spacing of the tags in a DKIM
-// record do not matter (RFC 6376 section 3.6.1).
-func sameDKIM(text, want string) bool {
-	key := dkimTag(want, "p")
-	return key != "" && dkimTag(unquoted(text), "p") == key
-}
-
-func dkimTag(record, name string) string {
-	for tag := range strings.SplitSeq(record, ";") {
-		n, v, _ := strings.Cut(tag, "=")
-		if strings.TrimSpace(n) == name {
-			return strings.Join(strings.Fields(v), "")
-		}
-	}
-	return ""
 }
 
 // lookUpCAA looks up which certificate authorities may issue certificates for the registrable domain. If CAA records

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,27 @@ func TestFindingsOfMovedRecords(t *testing.T) {
 		delete(want, c.gone)
 		if diff := cmp.Diff(want, sameRecords(found, asked, c.now)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A value with backslashes is not a valid record, so it verifies nothing, and the advice names the mistake.
+func TestBackslashesVerifyNothing(t *testing.T) {
+	for _, c := range []struct {
+		kind, value, found string
+		want               finding
+	}{
+		{"DKIM", "v=DKIM1; k=rsa; p=MIIB", "v=DKIM1; k=rsa; p=MIIB", present},
+		{"DKIM", "v=DKIM1; k=rsa; p=MIIB", `v=DKIM1\; k=rsa\; p=MIIB`, absent},
+		{"SPF", "v=spf1 include:s.test ~all", "v=spf1 include:s.test -all", present},
+		{"SPF", "v=spf1 include:s.test ~all", `v=spf1 include:s.test ~all\`, absent},
+	} {
+		rec := Record{Kind: c.kind, Type: "TXT", FQDN: "x.test", Value: c.value}
+		dns := resolve.Fake{TXTRecords: map[string][]string{"x.test": {c.found}}}
+		got, value := lookUpOne(t.Context(), dns, rec)
+		rec.Found = value
+		if named := strings.Contains(rec.Advice(), "backslashes"); got != c.want || named != (c.want == absent) {
+			t.Errorf("%s: finding %v, advice %q", c.found, got, rec.Advice())
 		}
 	}
 }

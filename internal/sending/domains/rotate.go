@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/dnstext"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -420,10 +421,12 @@ func judgeAnswers(all []ServerAnswer, err error, record string) (s sighting) {
 }
 
 // verifiesLike reports whether verifiers find the same key in a DKIM record as in the wanted one. It is stricter than
-// sameDKIM, because emails are signed with the key as soon as it is found.
+// [dnstext.SameKey], because emails are signed with the key as soon as it is found.
 func verifiesLike(text, want string) bool {
 	tags := func(name, value string) bool {
-		return cmp.Or(dkimTag(text, name), value) == cmp.Or(dkimTag(want, name), value)
+		found, _ := dnstext.Tag(text, name)
+		wanted, _ := dnstext.Tag(want, name)
+		return cmp.Or(found, value) == cmp.Or(wanted, value)
 	}
-	return dkimTag(want, "p") != "" && tags("p", "") && tags("k", "rsa") && tags("v", "DKIM1")
+	return dnstext.Key(want) != "" && tags("p", "") && tags("k", "rsa") && tags("v", "DKIM1")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/postrider/postrider/internal/mail/dnstext"
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
@@ -159,13 +160,13 @@ func lookUpAdvisedOne(ctx context.Context, r resolve.Resolver, rec AdvisedRecord
 
 // textKind returns the first part of a TXT record, which says what the record is for, such as v=DMARC1.
 func textKind(text string) string {
-	first, _, _ := strings.Cut(unquoted(text), ";")
+	first, _, _ := strings.Cut(dnstext.Unquote(text), ";")
 	return strings.ToLower(strings.ReplaceAll(first, " ", ""))
 }
 
 // normalText returns a value without quotes, spaces and a final semicolon, so that equal records compare equal.
 func normalText(text string) string {
-	return strings.TrimSuffix(strings.ReplaceAll(unquoted(text), " ", ""), ";")
+	return strings.TrimSuffix(strings.ReplaceAll(dnstext.Unquote(text), " ", ""), ";")
 }
 
 // advised returns the advised records of a domain with the results of the last look-up. A record that has changed since

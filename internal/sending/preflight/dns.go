@@ -85,7 +85,7 @@ func lookUp(ctx context.Context, in *Input) (all answers) {
 	defer cancel()
 	a := newLookUps(in.DNS)
 	var both sync.WaitGroup
-	both.Go(func() { all.spf = spf(ctx, a, in) })
+	both.Go(func() { all.spf = checkSPF(ctx, a, in) })
 	both.Go(func() {
 		walker := dmarc.NewWalker(a.dmarc)
 		var found dmarc.Discovery

@@ -1,13 +1,14 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/spf"
 )
 
 // Limits from RFC 7208 section 4.6.4 on the DNS queries of one SPF evaluation.
@@ -17,9 +18,9 @@ const (
 	spfNear    = 9  // number of terms at which a change to an included record could make the count exceed spfMax
 )
 
-// spf checks the SPF record that receivers evaluate, which is that of the return path's host, and all records that it
-// includes.
-func spf(ctx context.Context, a *lookUps, in *Input) Result {
+// checkSPF checks the SPF record that receivers evaluate, which is that of the return path's host, and all records that
+// it includes.
+func checkSPF(ctx context.Context, a *lookUps, in *Input) Result {
 	const id = "spf"
 	host := in.Sender.ReturnPath
 	if host == "" {
@@ -83,14 +84,9 @@ type spfWalk struct {
 }
 
 // record returns the SPF records at a domain name (RFC 7208 section 4.5).
-func (w *spfWalk) record(ctx context.Context, name string) (records []string, err error) {
+func (w *spfWalk) record(ctx context.Context, name string) ([]string, error) {
 	all, err := w.a.txt(ctx, name)
-	for _, text := range all {
-		if version, _, _ := strings.Cut(text, " "); strings.EqualFold(version, "v=spf1") {
-			records = append(records, text)
-		}
-	}
-	return records, err
+	return spf.Find(all), err
 }
 
 // done reports whether the result is final, so that no more look-ups are needed.
@@ -106,77 +102,69 @@ func (w *spfWalk) fail(format string, args ...any) {
 // walk counts the look-ups that the SPF record at a domain name needs. The parameter path contains the names of the
 // records that include the current record.
 func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) {
-	terms := strings.Fields(record)[1:]
-	redirect, all := "", false
-	for _, text := range terms {
+	var terms []spf.Term
+	for _, text := range strings.Fields(record)[1:] {
 		// The whole SPF record must be correct, even after a term that ends the evaluation (RFC 7208 section 4.6).
-		if reason := checkTerm(text); reason != "" {
-			w.fail("%q in the record at %s %s", text, name, reason)
+		t, err := spf.ParseTerm(text)
+		if err != nil {
+			w.fail("%q in the record at %s %v", text, name, err)
 			return
 		}
+		terms = append(terms, t)
 	}
 	path = append(path[:len(path):len(path)], name)
-	for _, text := range terms {
-		if value, ok := modifier(text, "redirect"); ok {
-			if redirect != "" {
+	var redirect *spf.Term
+	all := false
+	for i := range terms {
+		t := &terms[i]
+		switch {
+		case t.Modifier && t.Name == "redirect":
+			if redirect != nil {
 				w.fail("the record at %s has several redirects", name)
 				return
 			}
-			redirect = value
-			continue
-		}
-		if all || strings.Contains(strings.SplitN(text, ":", 2)[0], "=") {
-			continue // after "all", or another modifier
-		}
-		qualifier, mechanism, spec := cutMechanism(text)
-		if mechanism == "all" {
+			redirect = t
+		case t.Modifier || all: // another modifier, or after "all"
+		case t.Name == "all":
 			all = true
-			w.anybody = w.anybody || qualifier == '+'
-			continue
+			w.anybody = w.anybody || t.Qualifier == '+'
+		default:
+			before := w.anybody
+			w.mechanism(ctx, name, t, path)
+			if w.done() {
+				return
+			}
+			w.anybody = before || w.anybody && t.Qualifier == '+'
 		}
-		before := w.anybody
-		w.mechanism(ctx, name, mechanism, spec, path)
-		if w.done() {
-			return
-		}
-		w.anybody = before || w.anybody && qualifier == '+'
 	}
-	if redirect != "" && !all {
-		w.count("redirect="+redirect, name)
+	if redirect != nil && !all {
+		w.count(redirect, name)
 		w.follow(ctx, redirect, path)
 	}
 }
 
 // mechanism counts the look-ups that one SPF term needs.
-func (w *spfWalk) mechanism(ctx context.Context, name, mechanism, spec string, path []string) {
-	switch mechanism {
+func (w *spfWalk) mechanism(ctx context.Context, name string, t *spf.Term, path []string) {
+	if t.Network.IsValid() {
+		return
+	}
+	w.count(t, name)
+	switch t.Name {
 	case "include":
-		w.count("include:"+spec, name)
-		w.follow(ctx, spec, path)
+		w.follow(ctx, t, path)
 	case "a", "mx":
-		w.count(mechanism+":"+spec, name)
-		if host, _, _ := strings.Cut(spec, "/"); !w.done() && !strings.Contains(host, "%") {
-			w.resolve(ctx, mechanism, cleanHost(orName(host, name)))
+		if !w.done() && !t.HasMacro() {
+			w.resolve(ctx, t.Name, cleanHost(cmp.Or(t.Domain, name)))
 		}
 	case "ptr":
 		w.ptr = true
-		w.count("ptr", name)
-	case "exists":
-		w.count("exists:"+spec, name)
 	}
-}
-
-func orName(host, name string) string {
-	if host == "" {
-		return name
-	}
-	return host
 }
 
 // count counts a term that needs a look-up.
-func (w *spfWalk) count(term, name string) {
+func (w *spfWalk) count(t *spf.Term, name string) {
 	w.terms++
-	w.details = append(w.details, fmt.Sprintf("%s: %s", name, strings.TrimSuffix(term, ":")))
+	w.details = append(w.details, name+": "+t.String())
 }
 
 // resolve looks up the host of an a or mx term to determine whether it has DNS records.
@@ -201,11 +189,11 @@ func (w *spfWalk) resolve(ctx context.Context, mechanism, host string) {
 }
 
 // follow evaluates the record to which an include or a redirect refers.
-func (w *spfWalk) follow(ctx context.Context, spec string, path []string) {
-	if w.done() || strings.Contains(spec, "%") {
+func (w *spfWalk) follow(ctx context.Context, t *spf.Term, path []string) {
+	if w.done() || t.HasMacro() {
 		return // the expansion of macros depends on the sender
 	}
-	target := cleanHost(spec)
+	target := t.Domain
 	if slices.Contains(path, target) {
 		w.fail("the record at %s includes itself", target)
 		return
@@ -221,82 +209,6 @@ func (w *spfWalk) follow(ctx context.Context, spec string, path []string) {
 	default:
 		w.walk(ctx, target, records[0], path)
 	}
-}
-
-// modifier returns the value of a term if it is the modifier with the given name.
-func modifier(text, name string) (value string, ok bool) {
-	n, value, ok := strings.Cut(text, "=")
-	return value, ok && strings.EqualFold(n, name)
-}
-
-// cutMechanism splits an SPF term such as ~include:example.com. If the term has no qualifier, the returned qualifier is
-// +. The returned mechanism is in lower case. The returned spec is the part after the colon, or the part that starts at
-// the slash.
-func cutMechanism(text string) (qualifier byte, mechanism, spec string) {
-	qualifier = '+'
-	if text != "" && strings.IndexByte("+-?~", text[0]) >= 0 {
-		qualifier, text = text[0], text[1:]
-	}
-	end := strings.IndexAny(text, ":/")
-	if end < 0 {
-		return qualifier, strings.ToLower(text), ""
-	}
-	return qualifier, strings.ToLower(text[:end]), strings.TrimPrefix(text[end:], ":")
-}
-
-// checkTerm returns a description of the syntax error in a term (RFC 7208 sections 4.6.1 and 5), or "".
-func checkTerm(text string) string {
-	if name, value, ok := strings.Cut(text, "="); ok && !strings.ContainsAny(name, ":/") {
-		known := strings.EqualFold(name, "redirect") || strings.EqualFold(name, "exp")
-		switch {
-		case !isScheme(strings.ReplaceAll(name, "_", "-")):
-			return "is no term"
-		case known && !isSpec(value):
-			return "names no domain"
-		}
-		return "" // receivers ignore unknown modifiers
-	}
-	_, mechanism, spec := cutMechanism(text)
-	domain, _, _ := strings.Cut(spec, "/")
-	switch mechanism {
-	case "all":
-		if spec != "" {
-			return "must be all alone"
-		}
-	case "include", "exists":
-		if !isSpec(spec) {
-			return "names no domain"
-		}
-	case "a", "mx", "ptr":
-		if domain != "" && !isSpec(domain) || strings.HasSuffix(text, ":") {
-			return "names no domain"
-		}
-	case "ip4", "ip6":
-		if !isNetwork(spec, mechanism == "ip6") {
-			return "is no address or network"
-		}
-	default:
-		return "is a mechanism that does not exist"
-	}
-	return ""
-}
-
-// isSpec reports whether a string can be a domain name, which may contain SPF macros.
-func isSpec(text string) bool {
-	if strings.Contains(text, "%") {
-		return len(text) <= 255
-	}
-	return strings.Contains(cleanHost(text), ".")
-}
-
-func isNetwork(text string, six bool) bool {
-	addr, err := netip.ParseAddr(text)
-	if strings.Contains(text, "/") {
-		var p netip.Prefix
-		p, err = netip.ParsePrefix(text)
-		addr = p.Addr()
-	}
-	return err == nil && addr.Is6() == six
 }
 
 // SPFReport describes the evaluation of an SPF record for a sender that no term matches.

@@ -10,12 +10,13 @@ import (
 	"strings"
 	"sync"
 
-	"blitiri.com.ar/go/spf"
+	verifier "blitiri.com.ar/go/spf"
 
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/registrable"
 	"github.com/postrider/postrider/internal/mail/dmarc"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/spf"
 	"github.com/postrider/postrider/internal/node/doctor"
 )
 
@@ -95,15 +96,12 @@ func (c *collector) spf(ctx context.Context) {
 	names := c.spfNames()
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		records, err := c.dns().TXT(ctx, name)
-		records = slices.DeleteFunc(records, func(text string) bool {
-			first, _, _ := strings.Cut(strings.ToLower(text), " ")
-			return first != "v=spf1"
-		})
+		records = spf.Find(records)
 		for _, a := range c.f.Host.Addrs {
 			s := doctor.SPF{Name: name, Purpose: names[name], Records: records, Err: err, Addr: a.Addr}
 			if len(records) == 1 {
-				result, err := spf.CheckHostWithSender(a.Addr.AsSlice(), name, "postmaster@"+name, spf.WithContext(ctx),
-					spf.WithResolver(resolve.NetForm{Resolver: c.dns()}))
+				result, err := verifier.CheckHostWithSender(a.Addr.AsSlice(), name, "postmaster@"+name, verifier.WithContext(ctx),
+					verifier.WithResolver(resolve.NetForm{Resolver: c.dns()}))
 				if s.Result = string(result); err != nil {
 					s.Detail = err.Error()
 				}

@@ -17,6 +17,7 @@
 package spf
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"regexp"
@@ -30,6 +31,7 @@ var ErrNoDomain = errors.New("names no domain")
 var (
 	errNoTerm    = errors.New("is no term")
 	errAll       = errors.New("must be all alone")
+	errLength    = errors.New("has an invalid prefix length")
 	errNetwork   = errors.New("is no address or network")
 	errMechanism = errors.New("is a mechanism that does not exist")
 )
@@ -114,12 +116,13 @@ func (t *Term) parseSpec() (err error) {
 	case "a", "mx", "ptr":
 		end := strings.LastIndexByte(value, '}') + 1 // macros may contain slashes
 		if slash := strings.IndexByte(value[end:], '/'); slash >= 0 {
-			t.Bits4, t.Bits6 = prefixLengths(value[end+slash:])
+			err = t.setLengths(value[end+slash:])
 			value = value[:end+slash]
 		}
 		if colon || value != "" {
-			return t.setDomain(value)
+			return cmp.Or(t.setDomain(value), err)
 		}
+		return err
 	case "ip4", "ip6":
 		if t.Network, err = parseNetwork(value); err != nil || t.Network.Addr().Is6() != (t.Name == "ip6") {
 			return errNetwork
@@ -153,14 +156,18 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), err
 }
 
-// prefixLengths reads the end of a mechanism, such as /24, //64 or /24//64. Lengths that are invalid are -1.
-func prefixLengths(text string) (bits4, bits6 int) {
-	four, six, _ := strings.Cut(text, "//")
+// setLengths sets the prefix lengths to the end of a mechanism, such as /24, //64 or /24//64. Invalid lengths are -1.
+func (t *Term) setLengths(text string) error {
+	four, six, both := strings.Cut(text, "//")
 	number := func(text string, most int) int {
 		if n, err := strconv.Atoi(text); err == nil && n >= 0 && n <= most {
 			return n
 		}
 		return -1
 	}
-	return number(strings.TrimPrefix(four, "/"), 32), number(six, 128)
+	t.Bits4, t.Bits6 = number(strings.TrimPrefix(four, "/"), 32), number(six, 128)
+	if four != "" && t.Bits4 < 0 || both && t.Bits6 < 0 || t.Name == "ptr" {
+		return errLength
+	}
+	return nil
 }

@@ -36,7 +36,7 @@ func TestParseTerm(t *testing.T) {
 		return spf.Term{Modifier: true, Name: name, Spec: spec, Domain: domain, Bits4: -1, Bits6: -1}
 	}
 	const noDomain, noNetwork = "names no domain", "is no address or network"
-	const unknown = "is a mechanism that does not exist"
+	const unknown, noLength = "is a mechanism that does not exist", "has an invalid prefix length"
 	samePrefix := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 	long := strings.Repeat("a.", 130)
 	for text, want := range map[string]struct {
@@ -64,9 +64,13 @@ func TestParseTerm(t *testing.T) {
 		"mx//64":               {lengths(mechanism('+', "mx", "//64", ""), -1, 64), ""},
 		"mx:x.net/0//128":      {lengths(mechanism('+', "mx", ":x.net/0//128", "x.net"), 0, 128), ""},
 		"a:%{l/}.x.net/24":     {lengths(mechanism('+', "a", ":%{l/}.x.net/24", "%{l/}.x.net"), 24, -1), ""},
-		"a/x":                  {mechanism('+', "a", "/x", ""), ""},
-		"a/33//129":            {mechanism('+', "a", "/33//129", ""), ""},
+		"a/x":                  {mechanism('+', "a", "/x", ""), noLength},
+		"a/33//129":            {mechanism('+', "a", "/33//129", ""), noLength},
 		"ptr":                  {mechanism('+', "ptr", "", ""), ""},
+		"a/24:x.net":           {mechanism('+', "a", "/24:x.net", ""), noLength},
+		"mx/24//":              {lengths(mechanism('+', "mx", "/24//", ""), 24, -1), noLength},
+		"mx:x.net/":            {mechanism('+', "mx", ":x.net/", "x.net"), noLength},
+		"ptr/24":               {lengths(mechanism('+', "ptr", "/24", ""), 24, -1), noLength},
 		"ptr:x.net":            {mechanism('+', "ptr", ":x.net", "x.net"), ""},
 		"ip4:192.0.2.1":        {network(mechanism('+', "ip4", ":192.0.2.1", ""), "192.0.2.1/32"), ""},
 		"ip4:192.0.2.1/24":     {network(mechanism('+', "ip4", ":192.0.2.1/24", ""), "192.0.2.1/24"), ""},

@@ -64,6 +64,7 @@ func TestSPF(t *testing.T) {
 		{"an address of the other family", one("v=spf1 ip6:192.0.2.1 -all"), Problem, "no address"},
 		{"include without a domain", one("v=spf1 include: -all"), Problem, "names no domain"},
 		{"include of a label", one("v=spf1 include:localhost -all"), Problem, "names no domain"},
+		{"a prefix that is too long", one("v=spf1 a:mail.acme.org/33 -all"), Problem, "has an invalid prefix length"},
 		{"a without a domain", one("v=spf1 a: -all"), Problem, "names no domain"},
 		{"all of something", one("v=spf1 all:x.net"), Problem, "must be all alone"},
 		{"redirect to nothing", one("v=spf1 redirect="), Problem, "names no domain"},

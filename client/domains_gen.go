@@ -663,6 +663,8 @@ type CreateForward struct {
 	Match string `json:"match"`
 	// The address to which mail is forwarded. Give either address or url.
 	Address string `json:"address,omitzero"`
+	// Whether the rule is switched on. The default is true.
+	Enabled *bool `json:"enabled,omitzero"`
 	// The https URL to which the payload of the event email.received is posted. Give either url or address.
 	URL string `json:"url,omitzero"`
 }

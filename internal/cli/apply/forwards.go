@@ -67,7 +67,7 @@ func (s *forwardSpec) differences(ctx context.Context, t *team, id string) ([]Di
 func (s *forwardSpec) create(ctx context.Context, t *team, name string, options ...client.RequestOption) (made, error) {
 	domainID, _ := t.idOf("domains", s.domain)
 	f, err := t.api.Domains.CreateForward(ctx, domainID, client.CreateForward{Match: s.local, Address: s.address,
-		URL: s.url}, options...)
+		URL: s.url, Enabled: s.Enabled}, options...)
 	if err != nil {
 		for other, listErr := range forwardsOf(ctx, t.api, domainID, s.domain) {
 			if listErr == nil && other.name == name {
@@ -80,10 +80,7 @@ func (s *forwardSpec) create(ctx context.Context, t *team, name string, options 
 	if f.State == string(forwards.Waiting) {
 		m.note = "The owner of " + s.address + " must open the link in the confirmation mail before mail is forwarded."
 	}
-	if s.Enabled != nil && !*s.Enabled {
-		err = s.update(ctx, t, f.ID, name, []Difference{{Field: "enabled"}})
-	}
-	return m, err
+	return m, nil
 }
 
 func (s *forwardSpec) update(ctx context.Context, t *team, id, _ string, changes []Difference) error {

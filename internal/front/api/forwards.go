@@ -12,6 +12,7 @@ type createForwardIn struct {
 	Match   string `json:"match" doc:"The part of the address before the @, such as sales, or * for all addresses at the domain." maxLength:"64"`
 	Address string `json:"address,omitzero" doc:"The address to which mail is forwarded. Give either address or url." maxLength:"320"`
 	URL     string `json:"url,omitzero" doc:"The https URL to which the payload of the event email.received is posted. Give either url or address." maxLength:"2000"`
+	Enabled *bool  `json:"enabled,omitzero" doc:"Whether the rule is switched on. The default is true."`
 }
 
 type updateForwardIn struct {
@@ -82,7 +83,7 @@ func (a *API) createForward(ctx context.Context, c *wire.Call, in createForwardI
 		return forwardWire{}, err
 	}
 	r, err := a.Services.Forwards.Create(ctx, c.TeamID, id, forwards.NewRule{Local: in.Match, Address: in.Address,
-		URL: in.URL})
+		URL: in.URL, Off: in.Enabled != nil && !*in.Enabled})
 	return forwardWire{"forward", forwardToItem(r)}, err
 }
 

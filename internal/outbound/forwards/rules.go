@@ -19,7 +19,10 @@ import (
 )
 
 // NewRule is a rule to create. Exactly one of Address and URL is set.
-type NewRule struct{ Local, Address, URL string }
+type NewRule struct {
+	Local, Address, URL string
+	Off                 bool // whether the rule is created switched off
+}
 
 // Change is a change of a rule. Nil fields stay as they are.
 type Change struct {
@@ -47,7 +50,7 @@ func CheckMatch(local string) (string, error) {
 
 // check checks a new rule for a domain.
 func (s *Service) check(in NewRule, d *domains.Domain) (r Rule, err error) {
-	r = Rule{ID: id.New(), TeamID: d.TeamID, DomainID: d.ID, Enabled: true}
+	r = Rule{ID: id.New(), TeamID: d.TeamID, DomainID: d.ID, Enabled: !in.Off}
 	if r.Local, err = CheckMatch(in.Local); err != nil {
 		return r, err
 	}

@@ -130,7 +130,8 @@ func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domai
 
 // LookUp looks up the records of a domain that name addresses for reports, and stores the advised records. An advised
 // record keeps what the present record says. A DMARC record never becomes weaker: if the domain has none of its own,
-// the advised record has the policy that applies to the domain now. If a look-up fails, the stored record stays.
+// the advised record has the policy, the alignment and the addresses for reports that apply to the domain now. If a
+// look-up fails, the stored record stays.
 //
 // If ours is true, this installation's name servers answer for the domain with the stored records. A stored record then
 // stays. A record that is not stored is looked up only at the domains above.
@@ -207,20 +208,44 @@ func adviseRecord(found *dmarc.Discovery, domain, target string) string {
 			policy = dmarc.None
 		}
 		base = "v=DMARC1; p=" + string(policy)
-		if found.Requested != "" && found.Record.Testing {
-			base += "; t=y"
+		if found.Requested != "" {
+			base = inherit(base, policy, found)
 		}
 	}
 	return withTarget(base, target)
 }
 
+// strictness ranks the policies.
+var strictness = map[dmarc.Policy]int{"": 0, dmarc.None: 1, dmarc.Quarantine: 2, dmarc.Reject: 3}
+
+// inherit adds the tags of the record above a domain to the domain's new record, which has policy. Otherwise the new
+// record would make the comparison of domains relaxed, and the owner would no longer get the reports. The policy for
+// names that do not exist counts if the record above is that of a public suffix.
+func inherit(record string, policy dmarc.Policy, found *dmarc.Discovery) string {
+	all := tagsOf(record)
+	if np := found.Record.NP; !found.Record.Invalid && strictness[np] > strictness[policy] {
+		all = append(all, tag{"np", string(np)})
+	}
+	if found.Record.Testing {
+		all = append(all, tag{"t", "y"})
+	}
+	for _, t := range tagsOf(clean(found.Text)) {
+		switch t.name {
+		case "adkim", "aspf", "rua", "ruf", "fo":
+			if t.value != "" {
+				all = append(all, t)
+			}
+		}
+	}
+	return textOf(all)
+}
+
 // strictest returns the record with the strictest policy. The first of several equal ones counts.
 func strictest(records []string) (best string) {
-	rank := map[dmarc.Policy]int{"": 0, dmarc.None: 1, dmarc.Quarantine: 2, dmarc.Reject: 3}
 	most := -1
 	for _, text := range records {
-		if r, ok := dmarc.Parse(text); ok && rank[r.P] > most {
-			best, most = text, rank[r.P]
+		if r, ok := dmarc.Parse(text); ok && strictness[r.P] > most {
+			best, most = text, strictness[r.P]
 		}
 	}
 	return best

@@ -500,6 +500,11 @@ func TestAdvised(t *testing.T) {
 			{[]string{"v=DMARC1; p=quarantine; t=y"}, "", "v=DMARC1; p=quarantine; t=y; rua=" + ours},
 			{nil, "v=DMARC1; p=reject", "v=DMARC1; p=reject; rua=" + ours},
 			{nil, "v=DMARC1; p=reject; sp=quarantine; t=y", "v=DMARC1; p=quarantine; t=y; rua=" + ours},
+			{nil, "v=DMARC1; p=reject; adkim=s; rf=afrf", "v=DMARC1; p=reject; adkim=s; rua=" + ours},
+			{nil, "v=DMARC1; p=reject; aspf=s; sp=none", "v=DMARC1; p=none; aspf=s; rua=" + ours},
+			{nil, "v=DMARC1; p=none; np=reject", "v=DMARC1; p=none; np=reject; rua=" + ours},
+			{nil, "v=DMARC1; p=reject; np=none", "v=DMARC1; p=reject; rua=" + ours},
+			{nil, "v=DMARC1; p=reject; rua=mailto:d@shop.example", "v=DMARC1; p=reject; rua=mailto:d@shop.example," + ours},
 			{[]string{"v=DMARC1; p=none", "v=DMARC1; p=reject; adkim=s"}, "", "v=DMARC1; p=reject; adkim=s; rua=" + ours},
 		} {
 			f.dns.TXTRecords["_dmarc.news.shop.example"] = x.own

@@ -148,6 +148,9 @@ func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) erro
 		if ours && slices.Contains(own, name) {
 			return nil, fmt.Errorf("%w: %s", resolve.ErrNotFound, name)
 		}
+		if name == d.Name { // it exists as soon as its records are published, so its policy is not that of tag np
+			return nil, fmt.Errorf("%w: %s", resolve.ErrNotFound, name)
+		}
 		return s.p.DNS.TXT(ctx, name)
 	}
 	now, target := stored, "mailto:"+stored.token+"@"+s.c.HostOf(d.Region)

@@ -144,6 +144,9 @@ func checkRecord(field, text string, most int, check func(string) string) (strin
 	return text, nil
 }
 
+// dmarcValues are the values of tags of a DMARC record. Receivers ignore such a tag with another value.
+var dmarcValues = map[string][]string{"adkim": {"r", "s"}, "aspf": {"r", "s"}, "t": {"y", "n"}, "psd": {"y", "n", "u"}}
+
 // checkDMARC returns why a text is no DMARC record, or "".
 func checkDMARC(text string) string {
 	r, ok := dmarc.Parse(text)
@@ -163,6 +166,8 @@ func checkDMARC(text string) string {
 			return "The tag " + name + " occurs twice."
 		case name == "rua" && len(r.RUA) < strings.Count(value, ",")+1:
 			return "The tag rua has an address that is no valid URI, such as mailto:dmarc@example.com."
+		case dmarcValues[name] != nil && !slices.Contains(dmarcValues[name], strings.ToLower(value)):
+			return "The tag " + name + " has one of the values " + strings.Join(dmarcValues[name], ", ") + "."
 		}
 		names = append(names, name)
 	}

@@ -280,17 +280,20 @@ func textOf(all []tag) string {
 const cleanMax = 2000
 
 // clean returns a record without the tags that our name servers would refuse to publish: those with control characters,
-// and those beyond cleanMax. Otherwise a delegated domain would lose its policy with such a tag.
+// and those beyond cleanMax. Tags of the policy do not count towards cleanMax, so that only the first of each name stays.
+// Otherwise a delegated domain would lose its policy with such a tag.
 func clean(text string) string {
 	bad := func(r rune) bool { return r < ' ' || r > '~' }
 	if len(text) <= cleanMax && !strings.ContainsFunc(text, bad) {
 		return text
 	}
-	left := cleanMax
+	left, seen := cleanMax, map[string]bool{}
 	return textOf(slices.DeleteFunc(tagsOf(text), func(t tag) bool {
 		size := len(t.name) + len(t.value) + len("=; ")
 		if slices.Contains([]string{"v", "p", "sp", "np"}, t.name) && size < 40 {
-			return strings.ContainsFunc(t.value, bad) // the policy stays, wherever it is in the record
+			again := seen[t.name]
+			seen[t.name] = true
+			return again || strings.ContainsFunc(t.value, bad) // the policy stays, wherever it is in the record
 		}
 		if strings.ContainsFunc(t.name+t.value, bad) || size > left {
 			return true

@@ -28,12 +28,13 @@ func TestAdvisedRecordsAreClean(t *testing.T) {
 	const target = "mailto:a@b.test"
 	long := strings.Repeat("x", 3000)
 	for text, want := range map[string]string{
-		"v=DMARC1; p=reject; x=a\x01b":                                       "v=DMARC1; p=reject; rua=" + target,
-		"v=DMARC1;\tp=reject; rua=" + target:                                 "v=DMARC1; p=reject; rua=" + target,
-		"v=DMARC1; p=reject; x=" + long + "; y=" + long[:1900] + "; sp=none": "v=DMARC1; p=reject; y=" + long[:1900] + "; sp=none; rua=" + target,
-		"v=DMARC1; p=none; rua=mailto:" + long:                               "v=DMARC1; p=none; rua=" + target,
-		"v=DMARC1; x=" + long[:1980] + "; p=reject":                          "v=DMARC1; x=" + long[:1980] + "; p=reject; rua=" + target,
-		"v=DMARC1;p=none;x=y;rua=" + target:                                  "v=DMARC1;p=none;x=y;rua=" + target,
+		"v=DMARC1; p=reject; x=a\x01b":                                        "v=DMARC1; p=reject; rua=" + target,
+		"v=DMARC1;\tp=reject; rua=" + target:                                  "v=DMARC1; p=reject; rua=" + target,
+		"v=DMARC1; p=reject; x=" + long + "; y=" + long[:1900] + "; sp=none":  "v=DMARC1; p=reject; y=" + long[:1900] + "; sp=none; rua=" + target,
+		"v=DMARC1; p=none; rua=mailto:" + long:                                "v=DMARC1; p=none; rua=" + target,
+		"v=DMARC1; x=" + long[:1980] + "; p=reject":                           "v=DMARC1; x=" + long[:1980] + "; p=reject; rua=" + target,
+		"v=DMARC1" + strings.Repeat("; p=none; sp=none", 300) + "; np=reject": "v=DMARC1; p=none; sp=none; np=reject; rua=" + target,
+		"v=DMARC1;p=none;x=y;rua=" + target:                                   "v=DMARC1;p=none;x=y;rua=" + target,
 	} {
 		if got := withTarget(text, target); got != want {
 			t.Errorf("%.60q: got %.200q, want %q", text, got, want)

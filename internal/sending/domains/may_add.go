@@ -66,6 +66,15 @@ func (c *Config) checkLengths(d *Domain) error {
 		"name would have more than %d characters.", longest, nameMax)
 }
 
+// checkTrackingHost returns an error if a changed label of the tracking host makes the host's name too long.
+func checkTrackingHost(d *Domain, was string) error {
+	if d.TrackingSubdomain == was || len(d.TrackingSubdomain)+1+len(d.Name) <= nameMax {
+		return nil
+	}
+	return fault.Invalidf("tracking_subdomain", "The `tracking_subdomain` field is too long: the name of the tracking host "+
+		"would have more than %d characters.", nameMax)
+}
+
 // checkAbove returns an error if the domain lies below one that is delegated to this installation. The name servers of
 // this installation answer for such a name, so its owner cannot install any record there.
 func (s *Service) checkAbove(ctx context.Context, r db.Reader, d *Domain) error {

@@ -506,6 +506,9 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		if err := s.c.checkHosts(&d, was); err != nil {
 			return err
 		}
+		if err := checkTrackingHost(&d, was.TrackingSubdomain); err != nil {
+			return err
+		}
 		d.prune(s.c.recordsInUse(&d))
 		added := slices.DeleteFunc(d.names(), func(n dnsName) bool {
 			return slices.ContainsFunc(before, func(b dnsName) bool { return b.name == n.name })

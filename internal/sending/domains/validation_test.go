@@ -85,6 +85,18 @@ func TestNamesThatAreRefused(t *testing.T) {
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Invalid || f.Field != "tracking_subdomain" {
 		t.Errorf("a host of the operator's: %v", err)
 	}
+	label := strings.Repeat("a", 47)
+	dom, err = s.Create(ctx, dbtest.ID("second"), domains.NewDomain{Name: strings.Repeat(label+".", 4) + "example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Update(ctx, dbtest.ID("second"), dom.ID, domains.Change{TrackingSubdomain: new(strings.Repeat("t", 63))})
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Invalid || f.Field != "tracking_subdomain" {
+		t.Errorf("a host whose name is too long: %v", err)
+	}
+	if err := s.Update(ctx, dbtest.ID("second"), dom.ID, domains.Change{TrackingSubdomain: new("links")}); err != nil {
+		t.Errorf("a host whose name is short enough: %v", err)
+	}
 }
 
 // If a claim is refused, the error contains the reason. No keys are generated for refused or repeated claims.

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -87,7 +86,7 @@ func (c *call) check(data *emailView, e *emails.Email, size int64) error {
 	for _, s := range sentCheckStates {
 		for _, r := range results {
 			if r.Level == s.level {
-				v.Findings = append(v.Findings, sentCheck{s.state, strings.ReplaceAll(r.Message, "`", ""), r.Details})
+				v.Findings = append(v.Findings, sentCheck{s.state, web.InWords("", r.Message, nil), r.Details})
 			}
 		}
 	}

@@ -261,7 +261,7 @@ func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain,
 	}
 	switch {
 	case err != nil:
-		return owner, nil, nil, fault.NotFoundf("No team has registered the domain `%s`; add it with POST /domains.", d.Name)
+		return owner, nil, nil, fault.NotFoundf("No team has registered the domain `%s`. Add it, and do not claim it.", d.Name)
 	case owner.TeamID == d.TeamID:
 		return owner, nil, nil, fault.Forbiddenf("name", "The domain `%s` is this team's already.", d.Name)
 	}

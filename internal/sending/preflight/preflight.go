@@ -196,7 +196,7 @@ func dkim(in *Input) Result {
 			missing = append(missing, k.Name)
 		}
 	}
-	const install = "Install the TXT record that `GET /domains/{domain_id}` shows, and verify the domain."
+	const install = "Install the TXT record that is listed with the domain, and verify the domain."
 	switch {
 	case len(gone) > 0:
 		return result("dkim", Problem, "The DKIM record is not in the DNS, so that nobody can verify the signature. "+

@@ -50,6 +50,9 @@ func check(t testing.TB, in Input) map[string]Result {
 	var ids []string
 	for _, r := range all {
 		ids, byID[r.ID] = append(ids, r.ID), r
+		if strings.Contains(r.Message, "GET /") {
+			t.Errorf("%s speaks of the API, but pages show it too: %s", r.ID, r.Message)
+		}
 		if r.Message == "" || len(r.Details) > maxDetails || !slices.Contains(levels, r.Level) {
 			t.Errorf("%s: %+v", r.ID, r)
 		}

@@ -34,7 +34,7 @@ func checkSPF(ctx context.Context, a *lookUps, in *Input) Result {
 	case len(record) == 0:
 		return result(id, Problem,
 			"There is no SPF record at %s, the host of the return path. Install the TXT record that "+
-				"`GET /domains/{domain_id}` shows.", host)
+				"is listed with the domain.", host)
 	case len(record) > 1:
 		return result(id, Problem,
 			"There are %d SPF records at %s, and receivers use none of several. Merge them into one.",

@@ -102,6 +102,14 @@ func (s *Service) AdvisedOfAll(ctx context.Context, of []*domains.Domain) (map[s
 	return all, nil
 }
 
+// NewRecords returns the records with which a domain asks for reports to an address if it has neither of them yet.
+func NewRecords(domain, address string) []domains.AdvisedRecord {
+	none, target := dmarc.Discovery{}, "mailto:"+address
+	return []domains.AdvisedRecord{
+		{Purpose: domains.PurposeDMARC, Name: "_dmarc." + domain, Type: "TXT", Value: adviseRecord(&none, domain, target)},
+		{Purpose: domains.PurposeTLSReports, Name: tlsrpt.RecordName(domain), Type: "TXT", Value: adviseTLS(nil, target)}}
+}
+
 // advised returns the advised records from what is stored of a domain.
 func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domains.AdvisedRecord) {
 	target := "mailto:" + stored.token + "@" + s.c.HostOf(d.Region)
@@ -112,7 +120,7 @@ func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domai
 			r.Why += " The policy stays as it is."
 		}
 		if stored.token != "" { // a new domain may have no address for reports yet
-			r.Value = withTarget(text, target)
+			r.Value = withTarget(withoutRemoved(text), target)
 		}
 		if stored.dmarcRecords > 0 {
 			r.Why = fmt.Sprintf("The domain has %d DMARC records, so none of them counts. Replace all of them by this one.",
@@ -197,7 +205,7 @@ func adviseTLS(texts []string, target string) string {
 // adviseRecord returns the DMARC record of a domain with a target for reports.
 func adviseRecord(found *dmarc.Discovery, domain, target string) string {
 	if found.At == domain {
-		return withTarget(found.Text, target)
+		return withTarget(withoutRemoved(found.Text), target)
 	}
 	base := ""
 	for _, d := range found.Discarded {
@@ -215,7 +223,25 @@ func adviseRecord(found *dmarc.Discovery, domain, target string) string {
 			base = inherit(base, policy, found)
 		}
 	}
-	return withTarget(base, target)
+	return withTarget(withoutRemoved(base), target)
+}
+
+// removedTags are the tags of RFC 7489 that RFC 9989 removed. Receivers ignore them.
+var removedTags = []string{"pct", "rf", "ri"}
+
+// withoutRemoved returns a DMARC record without the tags in removedTags. The record is then in test mode if it had
+// pct=0, the former way to test a policy (RFC 9989 appendix A.6). Receivers never applied other percentages reliably.
+func withoutRemoved(text string) string {
+	all := tagsOf(text)
+	kept := slices.DeleteFunc(slices.Clone(all), func(t tag) bool { return slices.Contains(removedTags, t.name) })
+	if len(kept) == len(all) {
+		return text
+	}
+	hasTest := slices.ContainsFunc(kept, func(t tag) bool { return t.name == "t" })
+	if slices.Contains(all, tag{"pct", "0"}) && !hasTest {
+		kept = append(kept, tag{"t", "y"})
+	}
+	return textOf(kept)
 }
 
 // strictness ranks the policies.
@@ -354,9 +380,7 @@ func nextStep(text string) string {
 	}
 	out := []tag{{"v", "DMARC1"}, {"p", string(next.policy)}}
 	for _, t := range tagsOf(text) {
-		switch t.name {
-		case "v", "p", "t", "pct", "rf", "ri":
-		default:
+		if t.name != "v" && t.name != "p" && t.name != "t" && !slices.Contains(removedTags, t.name) {
 			out = append(out, t)
 		}
 	}

@@ -3,6 +3,9 @@ package domainreports
 import (
 	"strings"
 	"testing"
+
+	"github.com/postrider/postrider/internal/mail/dmarc"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // A policy becomes stricter in small steps, and the tags that RFC 9989 removed disappear.
@@ -19,6 +22,29 @@ func TestNextStep(t *testing.T) {
 	} {
 		if got := nextStep(text); got != want {
 			t.Errorf("%s: %q instead of %q", text, got, want)
+		}
+	}
+}
+
+// Advised records have no tag that RFC 9989 removed. With pct=0, the owner tested the policy.
+func TestRemovedTags(t *testing.T) {
+	const target = "mailto:a@b.test"
+	for text, want := range map[string]string{
+		"v=DMARC1; p=reject; pct=50; rua=" + target:       "v=DMARC1; p=reject; rua=" + target,
+		"v=DMARC1;p=quarantine;pct=100":                   "v=DMARC1; p=quarantine; rua=" + target,
+		"v=DMARC1; p=reject; pct=0; rua=" + target:        "v=DMARC1; p=reject; rua=" + target + "; t=y",
+		"v=DMARC1; p=reject; t=n; pct=0; rua=" + target:   "v=DMARC1; p=reject; t=n; rua=" + target,
+		"v=DMARC1; p=none; rf=afrf; ri=60; rua=" + target: "v=DMARC1; p=none; rua=" + target,
+		"v=DMARC1;p=reject;rua=" + target:                 "v=DMARC1;p=reject;rua=" + target,
+	} {
+		at := dmarc.Discovery{At: "shop.example", Text: text}
+		if got := adviseRecord(&at, "shop.example", target); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+		s := &Service{c: Config{HostOf: func(string) string { return "b.test" }}}
+		all := s.advised(&domains.Domain{Name: "shop.example"}, &storedRecords{token: "a", dmarc: text})
+		if len(all) != 1 || all[0].Value != want {
+			t.Errorf("%s, as it was stored by a former release: %+v", text, all)
 		}
 	}
 }

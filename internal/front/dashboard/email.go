@@ -116,7 +116,7 @@ func (c *call) emailPage(status int, problem, typed string, shared ...string) er
 		c.standAt(emailPath(e.ID), "")
 	}
 	data := emailView{base: c.base(), Email: e, Problem: problem, Resume: typed,
-		Forwarded: isForwarded(&e),
+		Forwarded: e.IsForwarded(),
 		MayStop:   e.LastEvent == emails.Scheduled && c.actor.Scopes.Has(teams.EmailsWrite)}
 	data.listLinks = c.linksOf("/app/emails", emailPath(e.ID), emailFilters)
 	if len(shared) > 0 {
@@ -218,11 +218,6 @@ func (c *call) names(data *emailView) (err error) {
 	return err
 }
 
-// isForwarded reports whether a forwarding rule sent an email. Teams may use the same tag.
-func isForwarded(e *emails.Email) bool {
-	return e.Actor.Kind == teams.SystemActor && slices.Contains(e.Tags, emails.Forwarded)
-}
-
 // sentBy says who sent an email.
 func (c *call) sentBy(by teams.ActorRef) (string, error) {
 	switch {
@@ -260,6 +255,11 @@ func (v *emailView) choose(u *url.URL, a *explain.Answer) {
 		if r.Address == u.Query().Get("recipient") {
 			v.Chosen = r
 		}
+	}
+	v.Chosen.Verdict = web.InWords("", v.Chosen.Verdict, nil)
+	v.Chosen.Steps = slices.Clone(v.Chosen.Steps)
+	for i, step := range v.Chosen.Steps {
+		v.Chosen.Steps[i] = web.InWords("", step, nil)
 	}
 	v.Act = actors[v.Chosen.Act]
 	if m := v.Chosen.Meaning; m != nil && !strings.Contains(v.Chosen.Verdict, m.Says) &&

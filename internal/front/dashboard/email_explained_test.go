@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +29,13 @@ func TestExplainedRows(t *testing.T) {
 	}
 	if v.Meaning != "" {
 		t.Errorf("the meaning %q is repeated", v.Meaning)
+	}
+	answer.Recipients[0].Steps = explain.CheckTLS.Steps()
+	answer.Recipients[0].Verdict = "It waits. To use a relay, set `relay_addr`."
+	v.choose(&url.URL{}, &answer)
+	if text := v.Chosen.Verdict + strings.Join(v.Chosen.Steps, " "); strings.Contains(text, "`") ||
+		!strings.Contains(text, "Or set the domain's tls to opportunistic") {
+		t.Errorf("the page marks names as the API does: %s", text)
 	}
 	answer.Recipients[0].Verdict = "The email was delivered."
 	if v.choose(&url.URL{}, &answer); v.Meaning != "The mailbox is full." {

@@ -165,6 +165,11 @@ var Private = Tag{"postrider", "private"}
 // own emails, and has no other effect.
 var Forwarded = Tag{"postrider", "forwarded"}
 
+// IsForwarded reports whether a forwarding rule sent the email. Teams may use the same tag.
+func (e *Email) IsForwarded() bool {
+	return e.Actor.Kind == teams.SystemActor && slices.Contains(e.Tags, Forwarded)
+}
+
 // forwardRule returns the id of the rule that forwarded an email, or "". The actor of a forwarded email is the system,
 // with the id of the rule. For other emails of the system, the actor has no id.
 func forwardRule(by teams.ActorRef) string {

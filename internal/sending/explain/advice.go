@@ -33,6 +33,8 @@ const (
 	RespectChoice     Advice = "respect_choice"
 	ResumeBroadcast   Advice = "resume_broadcast"
 	WaitForQuota      Advice = "wait_for_quota"
+	ChangeRule        Advice = "change_rule"
+	ReadReceived      Advice = "read_received"
 	NothingToDo       Advice = "nothing"
 )
 
@@ -89,7 +91,21 @@ var adviceSteps = map[Advice][]string{
 	ResumeBroadcast: {"Open the broadcast, and read why it is paused.", "Resume the broadcast, or cancel it."},
 	WaitForQuota: {"Send the email again after the day or month of the quota has ended, in UTC.",
 		"Or ask the operator of this installation for a higher quota."},
+	ChangeRule: {"Open the forwarding rules of the domain.",
+		"Delete the rule that forwards to this address, or replace it by a rule with a working address."},
+	ReadReceived: {"Read the message on the page of received mail, which stores all mail that rules forward.",
+		"If many messages of the rule fail, forward to another address."},
 	NothingToDo: {},
+}
+
+// forwardedAdvice replaces advice for the author of an email. A team whose rule forwarded an email can neither change
+// nor repeat it, and has no list with the address.
+var forwardedAdvice = map[Advice]action{
+	RemoveAddress: {You, ChangeRule}, CheckAddress: {You, ChangeRule}, LiftSuppression: {You, ChangeRule},
+	AskForSpace: {You, ReadReceived}, SendLessOften: {You, ReadReceived}, ShrinkMessage: {You, ReadReceived},
+	ChangeContent: {You, ReadReceived}, ChangeLinks: {You, ReadReceived}, ChangeAttachment: {You, ReadReceived},
+	FixAuthentication: {You, ReadReceived}, UseASCII: {You, ReadReceived}, SendAgain: {You, ReadReceived},
+	AskToAllow: {You, ReadReceived}, TellRecipient: {You, ReadReceived}, AskIfArrived: {You, ReadReceived},
 }
 
 // Steps returns what to do, in at most three sentences.

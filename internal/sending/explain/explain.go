@@ -45,6 +45,7 @@ type Facts struct {
 	MoreAttempts bool           // there are earlier attempts than those in Attempts
 	Broadcast    bool           // the email belongs to a broadcast
 	Paused       bool           // the broadcast is paused now
+	Forwarded    bool           // a forwarding rule sent the email, whose author is somebody else
 	// Held has the recipients' domains to which the operator has paused mail.
 	Held map[string]Hold
 }

@@ -331,6 +331,21 @@ func randomEvidence(r *rand.Rand, some func() time.Duration) *evidence.Evidence 
 	return e
 }
 
+// A team whose rule forwarded an email has no list with the address. It can change the rule.
+func TestForwarded(t *testing.T) {
+	for reply, want := range map[string]Advice{"550 5.1.1 user unknown": ChangeRule, "552 5.2.2 over quota": ReadReceived,
+		"550 5.7.1 message looks like spam": ReadReceived, "550 5.7.25 no PTR record": FixReverseDNS} {
+		f := facts("bounced", []events.Entry{event("bounced", time.Second, fmt.Sprintf(`{"type":"Permanent","diagnosticCode":[%q]}`, "smtp; "+reply))},
+			try("bounced", reply, 0, time.Second, 0, recorded()))
+		f.Forwarded = true
+		a := Explain(f)
+		steps := strings.Join(a.Recipients[0].Steps, " ")
+		if r := a.Recipients[0]; r.Advice != want || strings.Contains(steps, "your lists") || steps == "" {
+			t.Errorf("%s: %s, %s", reply, r.Advice, steps)
+		}
+	}
+}
+
 // The text of an answer gives the meaning of a reply once, although the verdict often contains it.
 func TestTextGivesMeaningOnce(t *testing.T) {
 	for verdict, want := range map[string]string{

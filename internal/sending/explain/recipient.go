@@ -91,6 +91,9 @@ func (f *Facts) recipient(to To) RecipientAnswer {
 	if r.Advice == "" {
 		r.Advice = NothingToDo
 	}
+	if instead, ok := forwardedAdvice[r.Advice]; ok && f.Forwarded && r.Act != Nobody {
+		r.Act, r.Advice = instead.who, instead.advice
+	}
 	if r.Act != Nobody {
 		r.Steps = slices.Clone(r.Advice.Steps())
 	}

@@ -52,7 +52,7 @@ func (s *Service) Explain(ctx context.Context, actor teams.Actor, emailID string
 		return Answer{}, err
 	}
 	f := Facts{Now: s.p.Emails.DB.Now(), EmailID: e.ID, State: string(e.LastEvent), CreatedAt: e.CreatedAt,
-		ScheduledAt: e.ScheduledAt, Broadcast: e.BroadcastID != ""}
+		ScheduledAt: e.ScheduledAt, Broadcast: e.BroadcastID != "", Forwarded: e.IsForwarded()}
 	if from, err := message.ParseAddress(e.From); err == nil {
 		f.SenderDomain = from.Domain
 	}

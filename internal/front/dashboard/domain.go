@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-var domainPage = pageOf("domain.html", "mta_sts.html", "domain_keys.html")
+var domainPage = pageOf("domain.html", "mta_sts.html", "domain_keys.html", "advised.html")
 
 // domainView is the content of the page of one domain.
 type domainView struct {
@@ -30,8 +30,6 @@ type domainView struct {
 	Checking bool          // whether records are looked up frequently
 	Trusted  bool          // whether records count as found without a look-up, as in development
 	Zone     string        // the records as lines of a zone file
-	Root     string        // to which the names are relative, if records are not found; else ""
-	Whole    bool          // whether other missing records are shown with their whole names
 	Claim    *claimView
 	Setup    *setupView // nil for claims
 	Chosen   *web.Form  // the form for chosen records, if it was refused
@@ -53,13 +51,13 @@ type domainView struct {
 
 // recordView is a DNS record with its state.
 type recordView struct {
-	Purpose, Type, Name, FQDN, Value, Short string
-	Optional                                bool
-	State                                   string
-	Since                                   time.Time // when the state began; zero if that is unknown
-	Left                                    string    // how long until the record fails
-	Found                                   []foundValue
-	Advice                                  string
+	Purpose, Type, FQDN, Value, Short string
+	Optional                          bool
+	State                             string
+	Since                             time.Time // when the state began; zero if that is unknown
+	Left                              string    // how long until the record fails
+	Found                             []foundValue
+	Advice                            string
 }
 
 // foundValue is a value that was found instead of the wanted one, in words. Wrong words are not part of the wanted one.
@@ -98,7 +96,6 @@ func (c *call) domainPage(status int, data domainView) error {
 		}
 		data.Setup.Chosen = cmp.Or(data.Chosen, data.Setup.Chosen)
 	}
-	whole := false // whether a name of a missing record is shown with the whole domain
 	for i := range records {
 		r := &records[i]
 		v := viewOf(r, &d, now)
@@ -115,16 +112,10 @@ func (c *call) domainPage(status int, data domainView) error {
 		}
 		if r.Found == "" && r.Status != domains.Verified && !r.Unanswered {
 			v.Advice = "" // the page says once what to do about all records that are not found
-			if root, ok := strings.CutPrefix(r.FQDN, r.Name+"."); ok {
-				data.Root = root
-			} else {
-				whole = true
-			}
 		}
 		data.Checking = data.Checking || r.Status == domains.Pending
 		data.Records = append(data.Records, v)
 	}
-	data.Whole = whole
 	data.Zone = zoneFile(records)
 	data.Looks = d.LooksAgainAfter(now)
 	data.Trusted = c.Domains.TrustsRecords()
@@ -181,7 +172,7 @@ func shorten(value string) string {
 }
 
 func viewOf(r *domains.Record, d *domains.Domain, now time.Time) recordView {
-	v := recordView{Purpose: purposes[r.Key], Type: r.Type, Name: r.Name, FQDN: r.FQDN, Value: r.Value, Short: shorten(r.Value),
+	v := recordView{Purpose: purposes[r.Key], Type: r.Type, FQDN: r.FQDN, Value: r.Value, Short: shorten(r.Value),
 		Optional: optional[r.Key], State: recordState(r, d), Since: r.ChangedAt, Advice: r.Advice()}
 	if r.Priority != 0 {
 		v.Type = fmt.Sprintf("%s, priority %d", r.Type, r.Priority)

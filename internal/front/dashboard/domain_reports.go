@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-var domainReportsPage = pageOf("domain_reports.html", "chart.html")
+var domainReportsPage = pageOf("domain_reports.html", "chart.html", "advised.html")
 
 const (
 	reportsShown = 20
@@ -36,8 +36,10 @@ type reportsView struct {
 	Sources []reportSource
 	Reports []domainreports.Report
 	Pager   pager
-	Empty   bool // whether no report was received
-	First   bool // whether the first page of the list is shown
+	Empty   bool          // whether no report was received
+	Ask     []advisedView // the records with which the domain asks for reports, if none was received
+	Unseen  bool          // whether the domain's present records are not known, so that Ask may lack what they say
+	First   bool          // whether the first page of the list is shown
 }
 
 // reportSource is a row of the table of sources.
@@ -101,6 +103,11 @@ func (c *call) domainReports() error {
 	data.Reports, data.Pager = all, c.pager(p, ids, more)
 	data.First = p.After == "" && p.Before == ""
 	data.Empty = len(all) == 0 && data.First && data.DMARC.Messages == 0 && data.TLS.Successful+data.TLS.Failed == 0
+	if data.Empty {
+		if err = c.askForReports(&data); err != nil {
+			return err
+		}
+	}
 	for _, span := range reportSpans {
 		data.Spans = append(data.Spans, stepChoice{Label: fmt.Sprintf("%d days", span), Chosen: span == days,
 			Href: web.With(c.r.URL, "days", fmt.Sprint(span), "after", "", "before", "")})
@@ -108,6 +115,27 @@ func (c *call) domainReports() error {
 	data.fill()
 	return c.show(http.StatusOK, domainReportsPage, data, web.Crumbs("Domains", "/app/domains", d.Name,
 		"/app/domains/"+d.ID, "Reports"))
+}
+
+// askForReports adds the records with which the domain asks for reports.
+func (c *call) askForReports(data *reportsView) error {
+	s, err := c.Domains.GetSetup(c.ctx(), c.team.TeamID, data.Domain.ID)
+	if err != nil || data.Domain.Setup == domains.SetupDelegation {
+		return err // a delegation publishes these records
+	}
+	for _, a := range advisedViews(s.Advised) {
+		if p := a.AdvisedRecord.Purpose; p == domains.PurposeDMARC || p == domains.PurposeTLSReports {
+			data.Ask = append(data.Ask, a)
+		}
+	}
+	if len(data.Ask) == 0 && data.Address != "" {
+		data.Unseen = true
+		for _, r := range domainreports.NewRecords(data.Domain.Name, data.Address) {
+			data.Ask = append(data.Ask, advisedView{Advised: domains.Advised{AdvisedRecord: r},
+				Purpose: advisedPurposes[r.Purpose], Shown: advisedStates[domains.AdvisedUnknown]})
+		}
+	}
+	return nil
 }
 
 // domainReportFile responds with the file of a report, which a browser must save.

@@ -22,7 +22,18 @@ func TestDomainReports(t *testing.T) {
 		v := b.visitor(teams.Viewer)
 		address, err := b.Reports.Address(t.Context(), &d)
 		b.must(err)
-		v.shows(at, 200, "No reports yet", "rua=mailto:"+address)
+		v.shows(at, 200, "No reports yet", `data-copy="v=DMARC1; p=none; rua=mailto:`+address+`"`,
+			`data-copy="_dmarc.`+d.Name+`"`, "Not started", "keep it, and add the address", `data-copy="mailto:`+address+`"`,
+			`data-copy="v=TLSRPTv1; rua=mailto:`+address+`"`, `data-copy="_smtp._tls.`+d.Name+`"`)
+		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `UPDATE report_addresses SET dmarc = 'v=DMARC1; p=reject', tls = 'v=TLSRPTv1; rua=https://a.example'
+				WHERE domain_id = $1`, db.ID(d.ID))
+			return nil
+		}))
+		if page := v.shows(at, 200, `data-copy="v=DMARC1; p=reject; rua=mailto:`+address+`"`,
+			`data-copy="v=TLSRPTv1; rua=https://a.example,mailto:`+address+`"`); strings.Contains(page, "keep it, and add") {
+			t.Errorf("the present records are known:\n%s", page)
+		}
 		b.visitorOf(b.other.TeamID, teams.Admin).shows(at, 404)
 		local, _, _ := strings.Cut(address, "@")
 		target, _, err := b.Reports.Find(t.Context(), local)
@@ -51,5 +62,18 @@ func TestDomainReports(t *testing.T) {
 		v.shows(at+"?after="+d.ID, 200, "This is the end of the list.")
 		v.shows(at+"?after=nonsense", 404)
 		v.shows("/app/domains/"+d.ID, 200, at)
+	})
+}
+
+// The owner of a delegated domain adds no records for reports, because the delegation publishes them.
+func TestReportsOfDelegatedDomain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *board) {
+		id := b.api("POST", "/domains", `{"name":"mail.shop.example"}`)["id"].(string)
+		b.api("PUT", "/domains/"+id+"/setup", `{"setup":"delegation"}`)
+		if page := b.visitor(teams.Viewer).shows("/app/domains/"+id+"/reports", 200,
+			"The delegation publishes the records"); strings.Contains(page, "_dmarc.") {
+			t.Errorf("the page shows records:\n%s", page)
+		}
 	})
 }

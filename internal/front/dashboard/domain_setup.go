@@ -69,13 +69,10 @@ func (c *call) setupOf(domainID string) (*setupView, error) {
 	v := &setupView{Former: setupLabels[s.Domain.FormerSetup], Advice: s.Advice, Pending: s.Pending,
 		Delegated: s.Domain.FormerSetup == domains.SetupDelegation, Chosen: chosenForm(&s.Domain)}
 	for _, choice := range s.Choices {
-		choice.Reason = strings.ReplaceAll(choice.Reason, "`", "")
+		choice.Reason = web.InWords("", choice.Reason, nil)
 		v.Choices = append(v.Choices, setupChoice{choice, setupLabels[choice.Setup], setupTexts[choice.Setup]})
 	}
-	for _, a := range s.Advised {
-		v.Advised = append(v.Advised, advisedView{a, advisedPurposes[a.AdvisedRecord.Purpose], advisedStates[a.State],
-			foundLines(a.Found)})
-	}
+	v.Advised = advisedViews(s.Advised)
 	if s.Advice != nil {
 		for _, p := range s.Advice.Problems {
 			v.Problems = append(v.Problems, problemView{p, foundLines(p.Found)})
@@ -83,6 +80,14 @@ func (c *call) setupOf(domainID string) (*setupView, error) {
 	}
 	v.Keys, v.KeysText = dkimKeysOf(&s)
 	return v, nil
+}
+
+func advisedViews(records []domains.Advised) (all []advisedView) {
+	for _, a := range records {
+		all = append(all, advisedView{a, advisedPurposes[a.AdvisedRecord.Purpose], advisedStates[a.State],
+			foundLines(a.Found)})
+	}
+	return all
 }
 
 func foundLines(text string) []string {

@@ -66,7 +66,7 @@ func TestDomainPages(t *testing.T) {
 			`id="custom_return_path-error"`, " open>")
 		v.says("/app/domains/new", url.Values{"name": {"news.acme.example"}, "sending": {"on"}, "receiving": {"on"},
 			"custom_return_path": {"bounce"}, "tracking_subdomain": {"links"}, "click_tracking": {"on"},
-			"tls": {"enforced"}}, 200, "Domain added.", "news.acme.example", "bounce.news", "Not started",
+			"tls": {"enforced"}}, 200, "Domain added.", "news.acme.example", `data-copy="bounce.news"`, `data-copy="bounce.news.acme.example"`, "Not started",
 			"so no record is needed.", "the domain is verified within a second",
 			"Sending waits for 3 records. Receiving waits for 2 records.", "Zone file")
 		d := b.domainOf(b.acme.TeamID)

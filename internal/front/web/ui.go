@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/registrable"
 	"github.com/postrider/postrider/internal/lib/visible"
 )
 
@@ -17,7 +18,16 @@ var functions = template.FuncMap{
 	"date": date, "shown": visible.Show, "confirmation": Confirmation, "asset": assetPath, "icon": icon,
 	"state": stateOf, "when": when, "ago": ago, "relative": relative, "clock": clock, "num": num, "size": size,
 	"took": took, "initials": initials, "dict": dict, "plural": plural, "middle": middle,
-	"daytime": daytime, "timed": timed, "shortcuts": func() []shortcut { return allShortcuts },
+	"daytime": daytime, "timed": timed, "entered": entered, "registrable": registrable.Domain, "shortcuts": func() []shortcut { return allShortcuts },
+}
+
+// entered returns the name of a DNS record as most DNS providers want it: without the registrable domain, which they add.
+func entered(name string) string {
+	zone := registrable.Domain(name)
+	if name == zone {
+		return "@"
+	}
+	return strings.TrimSuffix(name, "."+zone)
 }
 
 // icon returns an icon, which screen readers skip.

@@ -29,6 +29,16 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// DNS providers add the registrable domain to the names of records.
+func TestEntered(t *testing.T) {
+	for name, want := range map[string]string{"_dmarc.mail.acme.co.uk": "_dmarc.mail", "acme.co.uk": "@",
+		"mail.acme.example": "mail", "_smtp._tls.acme.example": "_smtp._tls"} {
+		if got := entered(name); got != want {
+			t.Errorf("%s is entered as %s", name, got)
+		}
+	}
+}
+
 func TestWith(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse("/app/emails?status=bounced&status=failed&after=1&q=a%20b")

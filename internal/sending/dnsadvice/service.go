@@ -93,7 +93,7 @@ func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domain
 	}
 	for _, problem := range append(Check(facts), bimi...) {
 		a.Problems = append(a.Problems, domains.Problem{Code: problem.Code, Name: problem.Name,
-			Type: problem.Type, Found: problem.Found, Text: problem.What + " " + problem.Do})
+			Type: problem.Type, Found: problem.Found, Text: problem.What + " " + problem.Do, Note: problem.Severity == Note})
 	}
 	return a
 }

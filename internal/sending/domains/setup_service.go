@@ -42,6 +42,7 @@ type Problem struct {
 	Type  string // type of the record
 	Found string // the value there; "" for none
 	Text  string // what is wrong, and what to do
+	Note  bool   // nothing is wrong, but the owner should know
 }
 
 // GetSetup returns the set-up of the team's domain. It does not wait for the DNS: the advice is that of earlier

@@ -35,7 +35,7 @@ type ForwardItem struct {
 	Stopped    int64        `json:"stopped" doc:"How many messages were deliberately not forwarded, such as spam or messages in a mail loop."`
 	LastReason *string      `json:"last_reason" doc:"Why the last message failed or was stopped; null if none was."`
 	LastAt     *wire.DBTime `json:"last_reason_at" doc:"When the last message failed or was stopped; null if none was."`
-	AskedAt    *wire.DBTime `json:"asked_at" doc:"When the last confirmation email was sent to the address; null if none was sent yet."`
+	AskedAt    *wire.DBTime `json:"asked_at" doc:"When the last confirmation email that covers the rule was sent; null if none was sent yet."`
 	CreatedAt  wire.DBTime  `json:"created_at"`
 }
 

@@ -138,7 +138,18 @@ func TestConfirmationMailsAreLimited(t *testing.T) {
 		f.Must(err)
 		_, err = f.rules.Ask(t.Context(), f.Acme.TeamID, f.domain.ID, first.ID)
 		f.Must(err)
+		created, err := f.rules.Create(t.Context(), f.Acme.TeamID, f.domain.ID,
+			forwards.NewRule{Local: "sales", Address: "bob@target.example"})
+		f.Must(err)
 		f.run(2)
+		first, err = f.rules.Get(t.Context(), f.Acme.TeamID, f.domain.ID, first.ID)
+		f.Must(err)
+		second, err := f.rules.Get(t.Context(), f.Acme.TeamID, f.domain.ID, created.ID)
+		f.Must(err)
+		if first.AskedAt.IsZero() || !first.AskAfter.IsZero() || !second.AskedAt.IsZero() || !created.AskedAt.IsZero() ||
+			!second.AskAfter.Equal(first.AskedAt.Add(24*time.Hour)) || !created.AskAfter.Equal(second.AskAfter) {
+			t.Errorf("asked at %s and %s, after %s and %s", first.AskedAt, second.AskedAt, first.AskAfter, second.AskAfter)
+		}
 		if n := f.mailCount(); n != 1 {
 			t.Fatalf("%d mails to one address", n)
 		}

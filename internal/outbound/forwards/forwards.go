@@ -104,13 +104,25 @@ type Rule struct {
 	Reason                     string // why the last message failed or was stopped, as text for users; "" if none was
 	ReasonAt                   time.Time
 	FailingSince               time.Time // zero if the last message succeeded
-	AskedAt                    time.Time // of the last confirmation mail; zero if none was sent yet
+	// AskedAt is the time of the last confirmation mail that covers the rule; zero if none was sent yet. If the address
+	// got one because of an earlier rule, the next one is not sent before AskAfter.
+	AskedAt, AskAfter time.Time
 
 	target    string
 	consent   consent
 	agreed    time.Time // the consent covers rules created until then
 	hour      int64
 	hourCount int
+}
+
+// setAsked sets AskedAt and AskAfter from the time of the last confirmation mail to the rule's address.
+func (r *Rule) setAsked(last time.Time) {
+	switch {
+	case last.IsZero() || !last.Before(r.CreatedAt):
+		r.AskedAt = last
+	default:
+		r.AskAfter = last.Add(askEvery)
+	}
 }
 
 // State returns the state of the rule.

@@ -153,10 +153,11 @@ func (s *Service) addTarget(ctx context.Context, tx *db.Tx, r *Rule) error {
 		return fault.Forbiddenf("address", "The owner of %s has refused mail that this team forwards. Only the owner can "+
 			"change that, with the link in the confirmation mail.", r.Address)
 	}
-	r.consent, r.AskedAt, r.agreed = t.state, t.askedAt, t.changedAt
+	r.consent, r.agreed = t.state, t.changedAt
 	if t.state == confirmed && !r.CreatedAt.After(t.changedAt) { // the clock was set back
 		r.CreatedAt = t.changedAt.Add(time.Microsecond)
 	}
+	r.setAsked(t.askedAt)
 	s.insertAsk(ctx, tx, &t)
 	return nil
 }

@@ -34,8 +34,9 @@ func scanRule(row db.Row) (r Rule, err error) {
 	if r.Address == "" {
 		r.URL = r.target
 	}
-	r.CreatedAt, r.ReasonAt, r.FailingSince, r.AskedAt, r.agreed = db.Time(created), db.Time(reasonAt),
-		db.Time(failing), db.Time(askedAt), db.Time(agreed)
+	r.CreatedAt, r.ReasonAt, r.FailingSince, r.agreed = db.Time(created), db.Time(reasonAt), db.Time(failing),
+		db.Time(agreed)
+	r.setAsked(db.Time(askedAt))
 	return r, nil
 }
 

@@ -48,6 +48,14 @@ type key struct {
 	ttl                  time.Duration // how long resolvers keep the record or its absence; 0 if it is unknown
 }
 
+// remindAfter is the time after which the owner of a domain is reminded of the record of a next key.
+const remindAfter = 7 * 24 * time.Hour
+
+// overdue reports whether the key is a next key whose record was not found for remindAfter.
+func (k *key) overdue(now time.Time) bool {
+	return k.state == KeyNext && k.seenAt.IsZero() && now.Sub(k.createdAt) >= remindAfter
+}
+
 // PublishedKey is a DKIM record that the DNS must show for a domain, at the name Selector._domainkey.DOMAIN.
 type PublishedKey struct{ Selector, Record string }
 
@@ -146,7 +154,10 @@ func (s *Service) describeKeys(d *Domain, keys []key, now time.Time) []Key {
 		if k.state != KeyNext || !k.seenAt.IsZero() {
 			one.Until = now.Add(max(s.c.need(k)-k.waited, 0))
 		}
-		one.Advice = d.advice(&one)
+		if one.Advice = d.advice(&one); one.Advice != "" && k.overdue(now) {
+			one.Advice = fmt.Sprintf("This record has not been found for %d days. ", now.Sub(k.createdAt)/(24*time.Hour)) +
+				one.Advice
+		}
 		all = append(all, one)
 	}
 	return all

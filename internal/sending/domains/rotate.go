@@ -158,9 +158,7 @@ func (s *Service) askForRecords(ctx context.Context, tx *db.Tx, d *Domain, added
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "The DKIM keys of %s are being replaced. Add at your DNS provider:\n", d.Name)
-	for _, k := range added {
-		fmt.Fprintf(&b, "\n  Type: TXT\n  Name: %s._domainkey.%s\n  Value: %s\n", k.selector, d.Name, k.record)
-	}
+	listRecords(&b, d, added)
 	b.WriteString("\nKeep the records of the keys in use. Emails are signed with them until some time after the new records " +
 		"are found. The page of the domain shows the state of all keys.\n")
 	subject := "New DKIM records for " + d.Name
@@ -170,6 +168,35 @@ func (s *Service) askForRecords(ctx context.Context, tx *db.Tx, d *Domain, added
 			"found, others may be able to sign emails as your domain.\n")
 	}
 	return s.Notify(ctx, tx, d.TeamID, subject, b.String())
+}
+
+func listRecords(b *strings.Builder, d *Domain, keys []key) {
+	for _, k := range keys {
+		fmt.Fprintf(b, "\n  Type: TXT\n  Name: %s._domainkey.%s\n  Value: %s\n", k.selector, d.Name, k.record)
+	}
+}
+
+// remind enqueues a notice about the records of next keys that were not found for a week. The times of the steps before
+// and after decide, so that an owner gets one notice for each rotation.
+func (s *Service) remind(ctx context.Context, tx *db.Tx, d *Domain, before, after []key, now time.Time) error {
+	var missing []key
+	for i := range after {
+		k := &after[i]
+		was := slices.IndexFunc(before, func(b key) bool { return b.id == k.id })
+		if was >= 0 && !before[was].overdue(before[was].steppedAt) && k.overdue(now) && d.PublishesKeys() {
+			missing = append(missing, *k)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "The DKIM keys of %s cannot be replaced, because records of the new keys were not found for a week. Add at "+
+		"your DNS provider:\n", d.Name)
+	listRecords(&b, d, missing)
+	b.WriteString("\nEmails are signed with the keys in use until then, so keep their records. The page of the domain shows the " +
+		"state of all keys. You get no other reminder.\n")
+	return s.Notify(ctx, tx, d.TeamID, "DKIM records are still missing for "+d.Name, b.String())
 }
 
 // stepAt makes the next step of a domain's rotation due at the given time.
@@ -283,6 +310,9 @@ func (s *Service) rotate(ctx context.Context, j jobs.Job) error {
 func (s *Service) apply(ctx context.Context, tx *db.Tx, d *Domain, keys []key, seen map[string]sighting) ([]key, error) {
 	now := tx.Now()
 	o := s.c.step(d, keys, seen, now)
+	if err := s.remind(ctx, tx, d, keys, o.keys, now); err != nil {
+		return nil, err
+	}
 	changed := len(o.deleted) > 0
 	for i := range o.deleted {
 		deleteKey(ctx, tx, &o.deleted[i])

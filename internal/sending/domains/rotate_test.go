@@ -254,6 +254,24 @@ func TestOwnerIsAskedForRecords(t *testing.T) {
 				t.Errorf("%s lacks %s", notices[0], k.Name)
 			}
 		}
+		// After a week, there is one reminder, which names only the record that is missing.
+		dns.publish(next[:1])
+		for hours := 0; hours < 14*24; hours += 6 {
+			if reminded := len(notices) == 2; hours < 6*24 && reminded || hours > 8*24 && !reminded {
+				t.Fatalf("%d notices after %d hours", len(notices), hours)
+			}
+			later(t, d, 6*time.Hour)
+			rotateStep(t, s, d, dom.ID)
+		}
+		late := keysIn(t, s, dom.ID, domains.KeyNext)
+		if len(late) != 1 || !strings.HasPrefix(late[0].Advice, "This record has not been found for 14 days. Add") {
+			t.Fatalf("%+v", late)
+		}
+		if len(notices) != 2 || !strings.Contains(notices[1], "not found for a week") || !strings.Contains(notices[1],
+			late[0].Value) || strings.Contains(notices[1], next[0].Value) {
+			t.Errorf("notices %q", notices)
+		}
+		notices = notices[1:]
 		if _, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, true); err != nil || len(notices) != 2 ||
 			!strings.Contains(notices[1], "emergency") {
 			t.Errorf("%d notices, %v", len(notices), err)

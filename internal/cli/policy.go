@@ -32,7 +32,8 @@ func policyCommand() command {
 				define:  beside("policy forget", noFlags(forgetPolicy))},
 			{use: "tlsa", short: "print the TLSA records (DANE) to publish for the hosts that receive mail",
 				long: "Prints the TLSA records of the key in use and of the next key for each host that receives mail. It " +
-					"also says whether the host's zone is signed (DNSSEC), and compares the records with those in the DNS.",
+					"also says whether the host's zone is signed (DNSSEC), and compares the records with those in the DNS. The " +
+					"exit code is 1 if published records keep mail from a host.",
 				example: "postrider policy tlsa",
 				define:  beside("policy tlsa", noFlags(showTLSA))},
 			{use: "next-key HOST", short: "start to use the next key of a mail host",

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/mail/dane"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/servedpolicies"
 )
@@ -106,6 +110,45 @@ func TestTLSACommands(t *testing.T) {
 		{"policy", "next-key", mailHost, "--ttl", "999h"}} {
 		if out, _, code := p.command(args...); code == 0 {
 			t.Errorf("%v succeeds: %s", args, out)
+		}
+	}
+}
+
+// The command says whether the published records match the keys.
+func TestTLSAResult(t *testing.T) {
+	record := func(digest byte) dane.Record {
+		return dane.Record{Usage: 3, Selector: 1, Matching: 1, Data: bytes.Repeat([]byte{digest}, 32)}
+	}
+	for _, test := range []struct {
+		published []dane.Record
+		zone, say string
+	}{
+		{nil, node.ZoneSigned, ""},
+		{[]dane.Record{record(1)}, node.ZoneUnsigned, ""},
+		{[]dane.Record{record(1), record(2)}, node.ZoneSigned, "the published records match the keys"},
+		{[]dane.Record{record(1), record(9)}, node.ZoneSigned, "1 of 2 records match neither key"},
+		{[]dane.Record{record(9)}, node.ZoneSigned, "a published record matches the certificate"},
+		{[]dane.Record{{Usage: 1, Selector: 1, Matching: 1, Data: record(1).Data}}, node.ZoneSigned, "support none of them"},
+	} {
+		x := node.MailTLSA{Published: test.published, Zone: test.zone}
+		x.Host, x.InUse, x.Next = mailHost, record(1), record(2)
+		var out strings.Builder
+		if err := writeTLSA(&out, &x); err != nil {
+			t.Fatal(err)
+		}
+		_, result, _ := strings.Cut(out.String(), "\nresult")
+		if (test.say == "") != (result == "") || !strings.Contains(result, test.say) {
+			t.Errorf("%v: %s", test.published, out.String())
+		}
+	}
+	for problem, want := range map[string]error{"": nil, "no TLSA record matches": errReported} {
+		for _, asJSON := range []bool{false, true} {
+			var out bytes.Buffer
+			e := &env{out: &out, json: asJSON}
+			if err := e.printTLSA([]node.MailTLSA{{Problem: problem}}); !errors.Is(err, want) ||
+				!strings.Contains(out.String(), problem) {
+				t.Errorf("the problem %q ends with %v and %s", problem, err, out.String())
+			}
 		}
 	}
 }

@@ -51,11 +51,17 @@ func showTLSA(ctx context.Context, e *env, n *node.Node, _ []string) error {
 	if err != nil {
 		return err
 	}
-	objects := []tlsaObject{}
+	return e.printTLSA(all)
+}
+
+// printTLSA prints the records of hosts. The error is errReported if senders that obey them deliver no mail to a host.
+func (e *env) printTLSA(all []node.MailTLSA) error {
+	objects, problems := []tlsaObject{}, false
 	for i := range all {
 		objects = append(objects, tlsaToObject(&all[i]))
+		problems = problems || all[i].Problem != ""
 	}
-	return e.print(objects, func(w io.Writer) error {
+	err := e.print(objects, func(w io.Writer) error {
 		if len(all) == 0 {
 			_, err := fmt.Fprintln(w, "no host that receives mail has a name that other servers can look up")
 			return err
@@ -67,6 +73,10 @@ func showTLSA(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		}
 		return nil
 	})
+	if err == nil && problems {
+		return errReported
+	}
+	return err
 }
 
 // writeTLSA writes the records of a host as text.
@@ -110,11 +120,35 @@ func writeTLSA(out io.Writer, x *node.MailTLSA) error {
 		}
 		line("change", "started at "+clock(x.ChangeAsked)+"; "+waits)
 	}
-	if x.Problem != "" {
+	switch {
+	case x.Problem != "":
 		line("problem", x.Problem)
+	case x.Zone == node.ZoneSigned && len(x.Published) > 0:
+		line("result", tlsaResult(x))
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
+}
+
+// tlsaResult says how the published records of a host fit its keys, if senders that obey them deliver mail.
+func tlsaResult(x *node.MailTLSA) string {
+	if !dane.Parse(x.Published).Usable() {
+		return "senders ignore the published records, because they support none of them"
+	}
+	strange := 0
+	for _, r := range x.Published {
+		if r.String() != x.InUse.String() && r.String() != x.Next.String() {
+			strange++
+		}
+	}
+	switch {
+	case strange == 0:
+		return "the published records match the keys"
+	case strange == len(x.Published):
+		return "a published record matches the certificate"
+	}
+	return fmt.Sprintf("a published record matches the key in use; %d of %d records match neither key", strange,
+		len(x.Published))
 }
 
 func publishedText(all []dane.Record) string {

@@ -73,8 +73,24 @@ func rotateDomainKeys(flags *pflag.FlagSet) action {
 			o.Keys = append(o.Keys, dkimKeyObject{k.Selector, k.Algorithm, string(k.State), k.Name, k.Value, k.Emergency,
 				moment(k.Since), moment(k.SeenAt), moment(k.Until)})
 		}
-		return e.print(o, func(w io.Writer) error { return writeKeys(w, keys) })
+		return e.print(o, func(w io.Writer) error {
+			if err := writeKeys(w, keys); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(w, "\n"+afterRotation(&d))
+			return err
+		})
 	}
+}
+
+// afterRotation says what happens next with the new keys of a domain, and what its owner must do.
+func afterRotation(d *domains.Domain) string {
+	page := "the page of " + printable(d.Name) + " in the dashboard shows the state of each key"
+	if d.PublishesKeys() {
+		return "Next: the owner of the domain adds the TXT records of the keys with the state next. They sign after all name\n" +
+			"servers have shown the records; " + page + "."
+	}
+	return "Next: nothing. This installation publishes the records of the new keys and then signs with them;\n" + page + "."
 }
 
 // writeKeys writes the keys of a domain as text.

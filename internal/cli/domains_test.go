@@ -20,12 +20,13 @@ func TestRotateKeysCommand(t *testing.T) {
 			}
 		}
 		out := p.must("domains", "rotate-keys", "Acme.example")
-		if strings.Count(out, "\n") != 3 || strings.Count(out, "next") != 2 || !strings.Contains(out, "v=DKIM1; k=ed25519") {
+		keys, next, _ := strings.Cut(out, "\n\n")
+		if strings.Count(keys, "\n") != 3 || strings.Count(keys, "next") != 2 ||
+			!strings.HasPrefix(next, "Next: the owner of the domain adds the TXT records") || !strings.Contains(out, "v=DKIM1; k=ed25519") {
 			t.Errorf("%s", out)
 		}
 		got := pr.json("domains", "rotate-keys", "shop.example", "--emergency")
-		keys, _ := got["keys"].([]any)
-		if len(keys) != 4 || got["domain"] != "shop.example" || got["team_id"] != id {
+		if all, _ := got["keys"].([]any); len(all) != 4 || got["domain"] != "shop.example" || got["team_id"] != id {
 			t.Errorf("%v", got)
 		}
 		p.refused("no team has added the domain", "domains", "rotate-keys", "other.example")
@@ -35,4 +36,12 @@ func TestRotateKeysCommand(t *testing.T) {
 			t.Errorf("%s", entries)
 		}
 	})
+}
+
+// The owner of a delegated domain has nothing to do after a rotation.
+func TestAfterRotation(t *testing.T) {
+	d := domains.Domain{Name: "mail.acme.example", Setup: domains.SetupDelegation}
+	if text := afterRotation(&d); !strings.HasPrefix(text, "Next: nothing.") {
+		t.Errorf("%s", text)
+	}
 }

@@ -105,6 +105,9 @@ func (l *loader) checkNameServerAddresses() {
 			continue
 		case !slices.ContainsFunc(c.DNSNames, func(n string) bool { return hostName(n) == name }):
 			l.wrong("dns_addresses", "%s is not in dns_names", name)
+		case !c.AllowLoopback && a.Unmap().IsLoopback():
+			l.wrong("dns_addresses", "%s is this machine, so others cannot reach %s; give it a public address, or set "+
+				"allow_loopback = true to try it on one machine, as `postrider dev` does", a, name)
 		case !c.AllowLoopback && !isPublicAddress(a):
 			l.wrong("dns_addresses", "%s is not a public address, so others cannot reach %s", a, name)
 		case slices.Contains(c.DNSAddresses[:i], entry):

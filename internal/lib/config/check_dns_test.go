@@ -59,7 +59,7 @@ func TestNameServerProblems(t *testing.T) {
 		{"missing address", []string{"--dns-addresses=ns1.dns.example.com=203.0.113.1"},
 			"has no address of ns2.dns.example.com"},
 		{"private address", []string{"--dns-addresses=ns1.dns.example.com=10.0.0.1"}, "10.0.0.1 is not a public address"},
-		{"loopback address", []string{"--dns-addresses=ns1.dns.example.com=127.0.0.1"}, "127.0.0.1 is not a public address"},
+		{"loopback address", []string{"--dns-addresses=ns1.dns.example.com=127.0.0.1"}, "127.0.0.1 is this machine"},
 		{"link-local address", []string{"--dns-addresses=ns1.dns.example.com=fe80::1"}, "fe80::1 is not a public address"},
 		{"zone of an address", []string{"--dns-addresses=ns1.dns.example.com=fe80::1%eth0"}, "is not name=address"},
 		{"address twice", []string{"--dns-addresses=ns1.dns.example.com=203.0.113.1,NS1.dns.example.com=203.0.113.1"},

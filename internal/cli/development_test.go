@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -137,5 +138,33 @@ func TestDevelopmentDomainReceives(t *testing.T) {
 			t.Fatalf("%d %s", status, body)
 		}
 		eventually(t, "the new tracking subdomain is verified", isVerified("Tracking"))
+	})
+}
+
+// A notice to the team of the development key is captured in the outbox, also if an earlier release made the team.
+func TestDevelopmentNotices(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *installation) {
+		key := p.key("Development")
+		n := p.start()
+		who, err := n.Teams.Authenticate(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := n.EnsureDeveloper(t.Context(), who.TeamID, func(string) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = n.DB.Update(t.Context(), func(tx *db.Tx) error {
+			return n.Notifications.Notify(t.Context(), tx, who.TeamID, "Your webhook fails", "See its page.")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the notice is captured", func() bool {
+			all, err := n.Outbox.All(t.Context())
+			return err == nil && len(all) == 1 && all[0].Subject == "Your webhook fails"
+		})
 	})
 }

@@ -95,7 +95,8 @@ func (n *Node) countWaiting(ctx context.Context, _ *web.Visitor, teamID string) 
 	return map[string]int64{"/app/approvals": c.Approvals, "/app/webhooks": c.Webhooks}, err
 }
 
-// EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team.
+// EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team. The user gets
+// the notices of a team without an address, so that they reach the outbox.
 // EnsureDeveloper returns the path of a link that signs a browser in as the development user. The link works once.
 // After a browser has used the link, the node calls show with the path of the next link.
 func (n *Node) EnsureDeveloper(ctx context.Context, teamID string, show func(path string)) (path string, err error) {
@@ -111,6 +112,13 @@ func (n *Node) EnsureDeveloper(ctx context.Context, teamID string, show func(pat
 	}
 	if err != nil {
 		return "", fmt.Errorf("make the development user an owner of the team: %w", err)
+	}
+	if team, err := n.Teams.Get(ctx, teamID); err != nil {
+		return "", err
+	} else if team.Email == "" {
+		if err := n.Teams.SetEmail(ctx, teamID, developerAddress); err != nil {
+			return "", fmt.Errorf("send notices to the development user: %w", err)
+		}
 	}
 	n.developer = &developer{user: u, show: show, token: rand.Text()}
 	return pathOf(n.developer.token), nil

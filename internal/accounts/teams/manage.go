@@ -196,6 +196,15 @@ func (s *Service) Rename(ctx context.Context, teamID, name string) error {
 	return s.change(ctx, teamID, "name", name)
 }
 
+// SetEmail changes the address of a team's owner, which gets the team's notices.
+func (s *Service) SetEmail(ctx context.Context, teamID, email string) error {
+	email, err := checkEmail(email)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, teamID, "email", email)
+}
+
 // SetSuspended withdraws or restores a team's right to make requests, to submit mail, and to send broadcasts and
 // scheduled mail. A suspension pauses the team's broadcasts in the same transaction; they stay paused after the team is
 // restored. Other mail that was accepted for immediate delivery is still delivered.

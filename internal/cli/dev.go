@@ -134,9 +134,12 @@ func dev(ctx context.Context, e *env, c config.Config, o devOptions) error {
 	return n.Run(ctx, listeners...)
 }
 
+// devKeyFile returns the file with the API key of `postrider dev` in the folder with its data.
+func devKeyFile(dataDir string) string { return filepath.Join(dataDir, "dev.key") }
+
 // devKey returns the stored API key from earlier runs. On the first run, devKey creates and stores a key.
 func devKey(c config.Config) (string, error) {
-	path := filepath.Join(c.DataDir, "dev.key")
+	path := devKeyFile(c.DataDir)
 	text, err := os.ReadFile(path)
 	if err == nil && strings.TrimSpace(string(text)) != "" {
 		return strings.TrimSpace(string(text)), nil

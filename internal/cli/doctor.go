@@ -9,11 +9,14 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/fileperm"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/node/doctor"
 	"github.com/postrider/postrider/internal/node/doctor/gather"
@@ -46,10 +49,11 @@ func defineDoctor(flags *pflag.FlagSet) runner {
 	from := flags.String("from", "", "`URL` of another installation of Postrider, which looks from outside")
 	key := flags.String("from-key", "", "API `key` of that installation, with full access (default: "+fromKeyVariable+")")
 	return func(ctx context.Context, e *env, _ []string) error {
-		c, err := e.config()
+		loaded, err := e.read()
 		if err != nil {
 			return &exitError{exitUnable, err}
 		}
+		c := loaded.Config
 		if x.Team != "" && x.Domain != "" {
 			return &exitError{exitUnable, errors.New("--team and --domain exclude each other")}
 		}
@@ -64,8 +68,31 @@ func defineDoctor(flags *pflag.FlagSet) runner {
 			}
 		}
 		x.Domain = strings.ToLower(strings.TrimSuffix(x.Domain, "."))
+		x.DataOnly = adaptToDev(e, &loaded)
 		return examine(ctx, e, c, x)
 	}
+}
+
+// adaptToDev reports whether the settings lead to the data of `postrider dev`, and says which data is examined. The
+// data may serve both commands, so a configured hostname stands for a node that `postrider serve` runs.
+func adaptToDev(e *env, loaded *config.Loaded) bool {
+	c := loaded.Config
+	if c.DatabaseURL != "" || slices.ContainsFunc(loaded.Values, func(v config.Value) bool {
+		return v.Key == "hostname" && (v.From == config.FromFile || v.From == config.FromVariable || v.From == config.FromFlag)
+	}) {
+		return false
+	}
+	ofDev := devDefaults["data_dir"]
+	switch {
+	case fileperm.Exists(devKeyFile(c.DataDir)):
+		fmt.Fprintf(e.errOut, "%s has the data of `postrider dev`, which needs no DNS records, ports and certificates, so doctor "+
+			"examines only the data.\nTo examine the settings of `postrider serve`, set hostname.\n", c.DataDir)
+		return true
+	case !fileperm.Exists(filepath.Join(c.DataDir, "postrider.db")) && fileperm.Exists(devKeyFile(ofDev)):
+		fmt.Fprintf(e.errOut, "Doctor examines the settings of `postrider serve`. For the data of `postrider dev`, run: "+
+			"postrider doctor --data-dir %s\n", ofDev)
+	}
+	return false
 }
 
 // examine checks the installation and prints the findings.

@@ -467,3 +467,34 @@ func TestDailyDoctor(t *testing.T) {
 		})
 	})
 }
+
+// The data of `postrider dev` needs no DNS records and no ports, so doctor examines only what is stored.
+func TestDoctorOfDevelopment(t *testing.T) {
+	t.Parallel()
+	p := migratedInstallation(t, "sqlite")
+	p.key("Development")
+	p.start()
+	examine := func() (out, errOut string, code int) { return p.command("doctor") }
+	delete(p.vars, "POSTRIDER_HOSTNAME")
+	if out, errOut, _ := examine(); strings.Contains(errOut, "postrider dev") || !strings.Contains(out, "host.name") {
+		t.Errorf("without the file of dev, doctor printed\n%s%s", out, errOut)
+	}
+	file := devKeyFile(p.vars["POSTRIDER_DATA_DIR"])
+	if err := os.WriteFile(file, []byte("re_x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, code := examine()
+	for _, id := range []string{"host.", "mx.", "smtp.", "web.", "dns.", "notices", "backup"} {
+		if strings.Contains(out, "\n  "+id) {
+			t.Errorf("doctor examined %s of dev:\n%s", id, out)
+		}
+	}
+	if code != 0 || !strings.Contains(out, "database.commit") || !strings.Contains(out, "secret_key") ||
+		!strings.Contains(errOut, "the data of `postrider dev`") || strings.Count(errOut, "\n") != 2 {
+		t.Errorf("doctor ended with %d and printed\n%s%s", code, out, errOut)
+	}
+	p.vars["POSTRIDER_HOSTNAME"] = "mail.example.com"
+	if out, _, _ := examine(); !strings.Contains(out, "mail.example.com") || !strings.Contains(out, "host.") {
+		t.Errorf("a configured hostname stands for serve, but doctor printed\n%s", out)
+	}
+}

@@ -42,6 +42,8 @@ type Examination struct {
 	Team    string       // id or name; the domains of this team only, or "" for those of all teams
 	Domain  string       // this domain only
 	From    *gather.From // the installation that looks from outside; may be nil
+	// DataOnly restricts the report to findings about the database, files, disks and the secret key.
+	DataOnly bool
 }
 
 // Examine examines an installation for a command. Examine also works if the database cannot be opened or if the secret
@@ -90,7 +92,11 @@ func Examine(ctx context.Context, c config.Config, log *slog.Logger, x Examinati
 	case x.Domain != "":
 		s.Selection, s.Only = domains.Selection{Name: x.Domain}, x.Domain
 	}
-	return doctor.NewReport(gather.Collect(ctx, s), x.Version), nil
+	r := doctor.NewReport(gather.Collect(ctx, s), x.Version)
+	if x.DataOnly {
+		r.KeepData()
+	}
+	return r, nil
 }
 
 // publicGuard returns a guard that allows public addresses only. Networks that the operator opens to webhooks

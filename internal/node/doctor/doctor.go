@@ -109,11 +109,28 @@ func Check(f Facts) []Finding {
 
 // NewReport judges the facts and counts the results.
 func NewReport(f Facts, version string) Report {
-	r := Report{Format: Format, Version: version, Hostname: f.Config.Hostname, CheckedAt: f.Now.UTC(), Status: OK,
-		Counts: map[Status]int{OK: 0, NotChecked: 0, Warning: 0, Failure: 0}, Findings: Check(f)}
+	r := Report{Format: Format, Version: version, Hostname: f.Config.Hostname, CheckedAt: f.Now.UTC(), Findings: Check(f)}
 	if f.Outside != nil {
 		r.From = f.Outside.From
 	}
+	r.count()
+	return r
+}
+
+// dataChecks begin the ids of checks of what a node stores. The others are about how it is reached and reaches others.
+var dataChecks = []string{"blobs", "clock.database", "database.", "disk.", "secret_"}
+
+// KeepData removes all findings that are not about what the installation stores.
+func (r *Report) KeepData() {
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {
+		return !slices.ContainsFunc(dataChecks, func(check string) bool { return strings.HasPrefix(f.ID, check) })
+	})
+	r.count()
+}
+
+// count sets the status and the counts from the findings.
+func (r *Report) count() {
+	r.Status, r.Counts = OK, map[Status]int{OK: 0, NotChecked: 0, Warning: 0, Failure: 0}
 	for _, x := range r.Findings {
 		r.Counts[x.Status]++
 	}
@@ -123,7 +140,6 @@ func NewReport(f Facts, version string) Report {
 	case r.Counts[Warning] > 0:
 		r.Status = Warning
 	}
-	return r
 }
 
 // Worst returns the findings with the given statuses, in the order of the statuses.

@@ -651,7 +651,7 @@ type ForwardItem struct {
 	LastReason *string `json:"last_reason"`
 	// When the last message failed or was stopped; null if none was.
 	LastReasonAt Time `json:"last_reason_at"`
-	// When the last confirmation email was sent to the address; null if none was sent yet.
+	// When the last confirmation email that covers the rule was sent; null if none was sent yet.
 	AskedAt Time `json:"asked_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
@@ -698,7 +698,7 @@ type Forward struct {
 	LastReason *string `json:"last_reason"`
 	// When the last message failed or was stopped; null if none was.
 	LastReasonAt Time `json:"last_reason_at"`
-	// When the last confirmation email was sent to the address; null if none was sent yet.
+	// When the last confirmation email that covers the rule was sent; null if none was sent yet.
 	AskedAt Time `json:"asked_at"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`

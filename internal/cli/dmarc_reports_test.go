@@ -71,6 +71,10 @@ func TestDMARCReport(t *testing.T) {
 		p.vars["POSTRIDER_DMARC_REPORTS"] = "true"
 		n = p.start()
 		receive(n, 100)
+		if out, errOut, _ := p.command("doctor"); !strings.Contains(strings.Join(strings.Fields(out), " "),
+			"100 messages were counted, and 1 domains ask for a report") {
+			t.Errorf("doctor does not say what waits:\n%s%s", out, errOut)
+		}
 		if err := n.DB.Update(t.Context(), func(tx *db.Tx) error { // a day passes
 			for _, table := range []string{"dmarc_report_days", "dmarc_report_rows", "dmarc_reports"} {
 				tx.Queue(t.Context(), `UPDATE `+table+` SET day = day - 86400000000`)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/sending/dmarcreports"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -12,6 +13,9 @@ func (d *driver) examination() {
 		if _, _, err := domains.Select(d.t.Context(), d.DB.Reader, s); err != nil {
 			d.t.Error(err)
 		}
+	}
+	if _, err := dmarcreports.WaitingToday(d.t.Context(), d.DB.Reader, d.DB.Now()); err != nil {
+		d.t.Error(err)
 	}
 	if _, err := teams.OperatorIn(d.t.Context(), d.DB.Reader, ""); err != nil {
 		d.t.Error(err)

@@ -26,6 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/sending/delivery"
+	"github.com/postrider/postrider/internal/sending/dmarcreports"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -123,7 +124,16 @@ func sourcesOf(c config.Config) gather.Sources {
 		return delivery.TryRelay(ctx, relayOf(r), c.Hostname)
 	}
 	s.Destinations = func() error { return readDestinations(c).err }
+	if c.DMARCReports && c.NoticeFrom != "" && c.CheckAuthentication {
+		s.DMARCSending = dmarcSending
+	}
 	return s
+}
+
+// dmarcSending returns what was counted today for DMARC reports.
+func dmarcSending(ctx context.Context, r db.Reader) doctor.DMARCSending {
+	w, err := dmarcreports.WaitingToday(ctx, r, db.Now())
+	return doctor.DMARCSending{Messages: w.Messages, Domains: w.Domains, More: w.Domains == dmarcreports.WaitingMax, Err: err}
 }
 
 // probeBlobs stores and reads a small blob, and creates no folder.

@@ -75,17 +75,19 @@ type Facts struct {
 	SPF      []SPF
 	DMARC    []DMARC
 	Reports  []ReportHost
-	Notices  *Notices
-	Domains  *Domains
-	Web      *Web
-	Requests []CertificateRequest
-	Clock    Clock
-	Disks    []Disk
-	Database Database
-	Key      Key
-	Secrets  []SecretFile
-	Backup   *Backup
-	Blobs    *Blobs // nil if blobs are only in memory
+	// DMARCSending is nil if the installation sends no DMARC reports.
+	DMARCSending *DMARCSending
+	Notices      *Notices
+	Domains      *Domains
+	Web          *Web
+	Requests     []CertificateRequest
+	Clock        Clock
+	Disks        []Disk
+	Database     Database
+	Key          Key
+	Secrets      []SecretFile
+	Backup       *Backup
+	Blobs        *Blobs // nil if blobs are only in memory
 	// Destinations is the file of destinations; nil if the settings name none.
 	Destinations *Destinations
 	Lists        []List
@@ -99,7 +101,7 @@ func Check(f Facts) []Finding {
 	var all []Finding
 	for _, check := range []func(*Facts) []Finding{checkHost, checkSource, checkOutside, checkInbound, checkPort25In,
 		checkSubmission, checkMailHosts, checkTLSA, checkOutgoing, checkResolver, checkSPF, checkDMARC, checkReports,
-		checkNameServers, checkNotices, checkDomains, checkPolicies,
+		checkDMARCSending, checkNameServers, checkNotices, checkDomains, checkPolicies,
 		checkWeb, checkRequests, checkDestinations, checkClock, checkDisks, checkBlobs, checkDatabase, checkKey,
 		checkSecretFiles, checkBackup, checkLists} {
 		all = append(all, check(&f)...)

@@ -289,6 +289,8 @@ func TestChecks(t *testing.T) {
 			"dmarc.reports warning no record allows it|*._report._dmarc.in.example.com: v=DMARC1"},
 		{"no answer about DMARC reports", func(f *facts) { f.Reports[0].Records, f.Reports[0].Err = nil, errSilent },
 			"dmarc.reports not_checked no answer|dns.servers"},
+		{"no counts for DMARC reports", func(f *facts) { f.DMARCSending = &doctor.DMARCSending{Err: errSilent} },
+			"dmarc.sending not_checked cannot be read|the database"},
 		{"two DMARC records", func(f *facts) { f.DMARC[0].Records = []string{"v=DMARC1", "v=DMARC1"} },
 			"dmarc failure has 2 DMARC records|Keep one"},
 		{"DMARC without a policy", func(f *facts) { f.DMARC[0].Records = []string{"v=DMARC1; p=block"} },

@@ -402,6 +402,13 @@ func (c *collector) ask(ctx context.Context) (a look.Answer, err error) {
 	return a, nil
 }
 
+// dmarcSending reads what was counted today for DMARC reports.
+func (c *collector) dmarcSending(ctx context.Context) {
+	if c.DMARCSending != nil && c.DB != nil && c.DB.CheckProgram(ctx) == nil {
+		c.f.DMARCSending = new(c.DMARCSending(ctx, c.DB.Reader))
+	}
+}
+
 // tlsa compares TLSA records with certificates. It ignores errors, because other findings report their causes.
 func (c *collector) tlsa(ctx context.Context) {
 	if c.TLSA != nil {

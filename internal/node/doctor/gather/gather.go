@@ -84,6 +84,8 @@ type Sources struct {
 	Only      string // names the selection; "" for all domains
 	// Certificates lists the certificates of the installation; it may be nil.
 	Certificates func(ctx context.Context) ([]certs.Status, error)
+	// DMARCSending says what waits for DMARC reports; it is nil if the installation sends none.
+	DMARCSending func(ctx context.Context, r db.Reader) doctor.DMARCSending
 	// TLSA compares TLSA records with certificates; it may be nil.
 	TLSA func(ctx context.Context) ([]doctor.TLSA, error)
 	// Port returns the address of an open listener of this process by the name of its setting, or "".
@@ -125,7 +127,7 @@ func Collect(ctx context.Context, s Sources) doctor.Facts {
 	defer cancel()
 	c := &collector{Sources: s, roots: Roots(s.Config.ACMECAFile)}
 	c.f = doctor.Facts{Now: time.Now(), Config: s.Config, Local: localAddrs()}
-	c.together(ctx, c.machine, c.key, c.blobs, c.database, c.resolver, c.host, c.inbound, c.submission, c.mailHosts, c.tlsa,
+	c.together(ctx, c.machine, c.key, c.blobs, c.database, c.resolver, c.host, c.inbound, c.submission, c.mailHosts, c.tlsa, c.dmarcSending,
 		c.outgoing, c.dmarc, c.domains, c.web, c.requests, c.clock, c.outside, c.nameServers)
 	c.together(ctx, c.spf, c.lists) // these need the addresses of the host name
 	return c.f

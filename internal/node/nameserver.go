@@ -38,7 +38,8 @@ func (n *Node) newNameServer(resources.Hooks) (err error) {
 	for _, x := range c.NameServers() {
 		servers = append(servers, zones.Server(x))
 	}
-	s.zones, err = zones.New(zones.Config{Zone: c.DNSZone, Servers: servers, Hostname: c.Hostname},
+	s.zones, err = zones.New(zones.Config{Zone: c.DNSZone, Servers: servers,
+		Mailbox: nameserver.MailboxName(c.ZoneContact())},
 		zones.Deps{Content: n.Domains.Zones, Check: n.Domains.CheckDelegation, Publish: s.server.Use, Log: n.Log,
 			Now: n.DB.Now})
 	if err != nil {

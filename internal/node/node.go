@@ -319,8 +319,8 @@ func resourcesConfig(c config.Config) resources.Config {
 			SandboxSend: c.SandboxSend, TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases,
 			Rotation: time.Duration(c.DKIMRotation) * 24 * time.Hour, RetrySpan: retrySpan(c),
 			CheckHosts: checksHosts(c), DNSZone: c.DNSZone, DNSNames: c.DNSNames,
-			DNSAddresses: c.DNSAddresses,
-			Hosts:        publicHosts(c), ManagedDomain: c.ManagedDomain}}
+			DNSAddresses: c.DNSAddresses, DNSContact: c.ZoneContact(),
+			Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}}
 }
 
 // retrySpan returns how long the delivery of an email is tried.

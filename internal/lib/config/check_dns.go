@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -34,6 +35,27 @@ func (c Config) NameServers() (all []NameServer) {
 		all = append(all, s)
 	}
 	return all
+}
+
+// localPart matches the local parts that an SOA record shows without escapes other than for dots.
+var localPart = regexp.MustCompile(`^[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*$`)
+
+// ZoneContact returns the address that the SOA records of all zones show: that of dns_contact, or else that of
+// notice_from, or else hostmaster at dns_zone.
+func (c Config) ZoneContact() string {
+	for _, text := range []string{c.DNSContact, c.NoticeFrom} {
+		if address, ok := addressOf(text); ok && isContact(address) {
+			at := strings.LastIndexByte(address, '@')
+			return address[:at+1] + hostName(address[at+1:])
+		}
+	}
+	return "hostmaster@" + c.DNSZone
+}
+
+// isContact reports whether a text is an address that an SOA record can show.
+func isContact(text string) bool {
+	local, host, _ := strings.Cut(text, "@")
+	return len(local) <= 63 && localPart.MatchString(local) && isFullName(host)
 }
 
 // completeNameServer normalizes the names and addresses of the name server's settings.
@@ -84,6 +106,10 @@ func (l *loader) checkNameServer() {
 	}
 	l.checkNameServerAddresses()
 	l.checkDNSZone()
+	if c.DNSContact != "" && !isContact(c.DNSContact) {
+		l.wrong("dns_contact", "%q is not an email address such as hostmaster@example.com; the part before the @ must consist "+
+			"of letters, digits, dots and the characters - _ +", c.DNSContact)
+	}
 }
 
 // isFullName reports whether a name is a valid host name with at least two labels.

@@ -38,6 +38,24 @@ func TestNameServer(t *testing.T) {
 	load(t, source("", nil, nameServer("--dns-zone=", "--dns-addresses=")...))
 }
 
+// The contact of the zones is dns_contact, or else the address of notice_from, or else hostmaster at dns_zone.
+func TestZoneContact(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"hostmaster@dns.example.com", nil},
+		{"notices@example.com", []string{"--notice-from=Postrider <notices@Example.com>"}},
+		{"hostmaster@dns.example.com", []string{"--notice-from=no!tices@example.com"}}, // an SOA record cannot show it
+		{"ada.l@example.com", []string{"--notice-from=notices@example.com", "--dns-contact=ada.l@example.com"}},
+	} {
+		if got := load(t, source("", nil, nameServer(c.args...)...)).ZoneContact(); got != c.want {
+			t.Errorf("%q: %s, want %s", c.args, got, c.want)
+		}
+	}
+}
+
 func TestNameServerProblems(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -55,13 +55,17 @@ func (l *loader) checkPeople() {
 
 // isSender reports whether a text is an address, or a name and an address in angle brackets.
 func isSender(text string) bool {
-	address := strings.TrimSpace(text)
-	if _, rest, ok := strings.Cut(address, "<"); ok {
-		if !strings.HasSuffix(rest, ">") {
-			return false
-		}
-		address = strings.TrimSuffix(rest, ">")
-	}
+	address, ok := addressOf(text)
 	at := strings.LastIndexByte(address, '@')
-	return at > 0 && !strings.ContainsAny(address, " \t<>,") && domain.MatchString(hostName(address[at+1:]))
+	return ok && at > 0 && !strings.ContainsAny(address, " \t<>,") && domain.MatchString(hostName(address[at+1:]))
+}
+
+// addressOf returns the address of a sender, without the display name.
+func addressOf(text string) (address string, ok bool) {
+	address = strings.TrimSpace(text)
+	_, rest, named := strings.Cut(address, "<")
+	if !named {
+		return address, true
+	}
+	return strings.CutSuffix(rest, ">")
 }

@@ -343,6 +343,8 @@ func TestProblems(t *testing.T) {
 			"acme_dns_key_secret (--acme-dns-key-secret): is not base64"},
 		{"acme dns algorithm", "", []string{"--acme-dns-key-algorithm=md5"}, "use one of hmac-sha1"},
 		{"acme dns twice", "", []string{"--acme-dns-server=9.9.9.9", "--acme-dns-hook=/bin/true"}, "exclude each other"},
+		{"contact of zones", "", []string{"--dns-contact=\"a b\"@c.example"}, "dns_contact (--dns-contact): "},
+		{"contact without a host", "", []string{"--dns-contact=a@b"}, "is not an email address such as"},
 		{"hostname", "", []string{"--hostname=a b"}, `hostname (--hostname): "a b" is not a domain name`},
 		{"host", "", []string{"--bounce-host=-a.test"}, "not a domain name"},
 		{"sandbox", "", []string{"--sandbox-domain=a.test,b_"}, `sandbox_domain (--sandbox-domain): "b_"`},

@@ -134,7 +134,7 @@ func CompileShared(z Zone) (c *Compiled, dropped []error, err error) {
 			return fail(fmt.Errorf("the name server %s is listed twice", ns))
 		}
 	}
-	if err := checkName(z.Mailbox); err != nil {
+	if err := checkMailbox(z.Mailbox); err != nil {
 		return fail(fmt.Errorf("mailbox: %w", err))
 	}
 	c = &Compiled{name: z.Name, serial: z.Serial, fingerprint: z.Fingerprint(), names: make(map[string]*node, 8)}

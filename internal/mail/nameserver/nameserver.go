@@ -27,7 +27,7 @@ type Zone struct {
 	Name    string   // A-labels, lower case, no final dot
 	Serial  uint32   // changes with the content
 	NS      []string // names of the servers, in the zone's NS records
-	Mailbox string   // mailbox of the SOA record, as a domain name
+	Mailbox string   // mailbox of the SOA record, as [MailboxName] returns it
 	Records []Record // without SOA and NS records of the apex
 }
 

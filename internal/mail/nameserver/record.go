@@ -183,3 +183,16 @@ func checkName(name string) error {
 	}
 	return nil
 }
+
+// MailboxName returns an email address as a domain name, the form that SOA records have (RFC 1035 section 8). The local
+// part is the first label, and its dots are escaped.
+func MailboxName(address string) string {
+	local, domain, _ := strings.Cut(address, "@")
+	return strings.ToLower(strings.ReplaceAll(local, ".", `\.`) + "." + domain)
+}
+
+// checkMailbox checks a name that MailboxName returns. The first label may contain escaped dots and plus signs.
+func checkMailbox(name string) error {
+	local, domain, _ := strings.Cut(strings.ReplaceAll(name, `\.`, "_"), ".")
+	return checkName(strings.ReplaceAll(local, "+", "_") + "." + domain)
+}

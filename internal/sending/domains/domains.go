@@ -211,6 +211,8 @@ type Config struct {
 	DNSNames []string
 	// DNSAddresses are the addresses of these hosts in the operator's zone, each as name=address.
 	DNSAddresses []string
+	// DNSContact is the address in the SOA records of all zones. If it is empty, the address is hostmaster at DNSZone.
+	DNSContact string
 
 	liveSpan *atomic.Int64 // RetrySpan as last set; nil in tests without a Service
 }

@@ -78,9 +78,14 @@ func (s *Service) Zones(ctx context.Context) (zones []nameserver.Zone, awaited [
 	return append(zones, z), awaited, nil
 }
 
+// zoneMailbox returns the mailbox in the SOA records of all zones.
+func (c *Config) zoneMailbox() string {
+	return nameserver.MailboxName(cmp.Or(c.DNSContact, "hostmaster@"+c.DNSZone))
+}
+
 // nameServerZone returns the operator's zone without records.
 func (s *Service) nameServerZone() nameserver.Zone {
-	return nameserver.Zone{Name: s.c.DNSZone, NS: s.c.DNSNames, Mailbox: "hostmaster." + s.c.DNSZone}
+	return nameserver.Zone{Name: s.c.DNSZone, NS: s.c.DNSNames, Mailbox: s.c.zoneMailbox()}
 }
 
 // zonesOf returns the zones of delegated domains, and adds the names of all domains to the operator's zone.
@@ -193,7 +198,7 @@ func (s *Service) zoneOf(d *Domain, keys []PublishedKey, advised []AdvisedRecord
 		// The nearest CAA record counts (RFC 8659 section 3), so those of the parent domain do not matter.
 		b.add(d.Name, "CAA", s.c.caa())
 	}
-	return b.zone(nameserver.Zone{Name: d.Name, NS: s.c.nameServers(d), Mailbox: "hostmaster." + s.c.DNSZone})
+	return b.zone(nameserver.Zone{Name: d.Name, NS: s.c.nameServers(d), Mailbox: s.c.zoneMailbox()})
 }
 
 // zoneBuilder collects the records of a zone.

@@ -258,24 +258,29 @@ func TestAdvisedRecords(t *testing.T) {
 	})
 }
 
-// The serial number of the operator's zone grows when the addresses of the name servers change.
-func TestSerialCoversAddresses(t *testing.T) {
+// The serial number of the operator's zone grows when the addresses of the name servers or the contact change, so that
+// nodes with different settings are noticed.
+func TestSerialCoversAddressesAndContact(t *testing.T) {
 	d := dbtest.SQLite(t)
-	serial := func(address string) uint32 {
+	serial := func(address, contact, mailbox string) uint32 {
 		t.Helper()
 		s, _, _ := build(t, d, newZone(), domains.Config{DNSZone: "dns.mail.test", DNSNames: []string{"ns1.mail.test"},
-			DNSAddresses: []string{"ns1.mail.test=" + address}})
+			DNSAddresses: []string{"ns1.mail.test=" + address}, DNSContact: contact})
 		zones, _, err := s.Zones(t.Context())
-		if err != nil || len(zones) != 1 {
+		if err != nil || len(zones) != 1 || zones[0].Mailbox != mailbox {
 			t.Fatalf("%v, %v", zones, err)
 		}
 		return zones[0].Serial
 	}
-	first := serial("192.0.2.1")
-	if again := serial("192.0.2.1"); again != first {
+	first := serial("192.0.2.1", "", "hostmaster.dns.mail.test")
+	if again := serial("192.0.2.1", "", "hostmaster.dns.mail.test"); again != first {
 		t.Errorf("without a change the serial number is %d, then %d", first, again)
 	}
-	if changed := serial("192.0.2.2"); changed <= first {
-		t.Errorf("after a change the serial number is %d, before %d", changed, first)
+	second := serial("192.0.2.2", "", "hostmaster.dns.mail.test")
+	if second <= first {
+		t.Errorf("after a change the serial number is %d, before %d", second, first)
+	}
+	if third := serial("192.0.2.2", "a.b@host.test", `a\.b.host.test`); third <= second {
+		t.Errorf("with another contact the serial number is %d, before %d", third, second)
 	}
 }

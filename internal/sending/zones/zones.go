@@ -49,7 +49,6 @@ const (
 	staleAfter  = 5 * time.Minute // age of the zones from which on Problem reports that they cannot be read
 	maxLogged   = 20              // invalid zones that are logged after one reading
 	addressTTL  = 3600            // of the addresses of name servers, in seconds
-	mailboxName = "postmaster."   // every installation accepts mail for it
 	serverLabel = "ns"            // before the number of a server, as in *.ns1.ZONE
 )
 
@@ -61,9 +60,9 @@ type Server struct {
 
 // Config describes the operator's zone.
 type Config struct {
-	Zone     string   // without final dot; "" for none
-	Servers  []Server // at least one
-	Hostname string   // whose postmaster is the contact of the zone
+	Zone    string   // without final dot; "" for none
+	Servers []Server // at least one
+	Mailbox string   // of the zone's SOA record, as [nameserver.MailboxName] returns it
 }
 
 // Deps holds what the service needs.
@@ -278,7 +277,7 @@ func (s *Service) reuse(z *nameserver.Zone) (*nameserver.Compiled, []error, erro
 
 // complete adds to the operator's zone what its settings say.
 func (s *Service) complete(z *nameserver.Zone) {
-	z.NS, z.Mailbox = nil, mailboxName+s.c.Hostname
+	z.NS, z.Mailbox = nil, s.c.Mailbox
 	var addresses []nameserver.Record
 	for i, server := range s.c.Servers {
 		z.NS = append(z.NS, server.Name)

@@ -38,7 +38,7 @@ func start(t *testing.T, content ...nameserver.Zone) *fixture {
 	t.Helper()
 	f := &fixture{t: t, content: content}
 	var err error
-	f.Service, err = zones.New(zones.Config{Zone: "dns.host.example", Hostname: "mail.host.example",
+	f.Service, err = zones.New(zones.Config{Zone: "dns.host.example", Mailbox: "postmaster.mail.host.example",
 		Servers: []zones.Server{
 			{"ns1.dns.host.example", []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}},
 			{"ns.other.example", []netip.Addr{netip.MustParseAddr("203.0.113.2")}}}},

@@ -48,6 +48,8 @@ func (d *driver) servedPolicies() {
 		later += 48 * time.Hour
 	}
 	must(s.Check(ctx))
+	_, err = s.Withdrawn(ctx)
+	must(err)
 	// The policy of a domain that is deleted is looked for by its name.
 	if _, err = s.Body(ctx, "mta-sts.withdrawn.example"); !errors.Is(err, servedpolicies.ErrNoPolicy) {
 		must(err)

@@ -208,6 +208,7 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 			func(ctx context.Context, all []*domains.Domain) (map[string][]domains.AdvisedRecord, error) {
 				return r.Reports.AdvisedOfAll(ctx, all)
 			}},
+		Withdrawn:     func(ctx context.Context) ([]domains.WithdrawnRecords, error) { return r.ServedPolicies.Withdrawn(ctx) },
 		LookUpAdvised: func(ctx context.Context, d *domains.Domain, ours bool) error { return r.Reports.LookUp(ctx, d, ours) },
 		Delegation:    r.authority().Delegation, Authoritative: authoritative, AskServers: askOwn,
 		Advice: r.Advice.Advice,

@@ -83,6 +83,8 @@ type Deps struct {
 	LookUpAdvised func(ctx context.Context, d *Domain, ours bool) error `deps:"optional"`
 	// Advised are the sources of advised records.
 	Advised []AdvisedSource `deps:"optional"`
+	// Withdrawn returns the records that must outlive their deleted domains. It makes no look-ups in the DNS.
+	Withdrawn func(ctx context.Context) ([]WithdrawnRecords, error) `deps:"optional"`
 	// Advice judges the DNS of a domain for its owner.
 	Advice func(ctx context.Context, d *Domain, wanted []Record) Advice `deps:"optional"`
 }

@@ -25,7 +25,8 @@ const (
 )
 
 // Zones returns what this installation's name servers answer: the zone of each delegated domain, and the names of other
-// domains in the operator's zone. Zones contain the same records on every node.
+// domains in the operator's zone. Zones contain the same records on every node. A deleted domain keeps a zone with the
+// records that senders still need.
 //
 // The second result has the names of domains that shall be delegated, but whose delegation was not found.
 //
@@ -38,6 +39,10 @@ func (s *Service) Zones(ctx context.Context) (zones []nameserver.Zone, awaited [
 	if s.c.DNSZone == "" {
 		return nil, nil, nil
 	}
+	withdrawn, err := s.withdrawnRecords(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	operator := zoneBuilder{name: s.c.DNSZone}
 	after, n := "", 0
 	for {
@@ -45,7 +50,7 @@ func (s *Service) Zones(ctx context.Context) (zones []nameserver.Zone, awaited [
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the domains that have zones: %w", err)
 		}
-		made, err := s.zonesOf(ctx, all, &operator)
+		made, err := s.zonesOf(ctx, all, &operator, withdrawn)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -65,6 +70,7 @@ func (s *Service) Zones(ctx context.Context) (zones []nameserver.Zone, awaited [
 		}
 		after = all[len(all)-1].setupToken
 	}
+	zones = append(zones, s.withoutDomains(withdrawn, zones)...)
 	z := operator.zone(s.nameServerZone())
 	version, err := db.FactIn(ctx, s.DB.Reader, factZone)
 	if err != nil {
@@ -89,7 +95,10 @@ func (s *Service) nameServerZone() nameserver.Zone {
 }
 
 // zonesOf returns the zones of delegated domains, and adds the names of all domains to the operator's zone.
-func (s *Service) zonesOf(ctx context.Context, all []Domain, operator *zoneBuilder) ([]nameserver.Zone, error) {
+//
+// The zone of a domain also has the records that a deleted domain of the same name still needs.
+func (s *Service) zonesOf(ctx context.Context, all []Domain, operator *zoneBuilder,
+	withdrawn map[string]WithdrawnRecords) ([]nameserver.Zone, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -117,7 +126,13 @@ func (s *Service) zonesOf(ctx context.Context, all []Domain, operator *zoneBuild
 	}
 	var zones []nameserver.Zone
 	for _, d := range served {
-		zones = append(zones, s.zoneOf(d, keys[d.ID], advised[d.ID]))
+		records := advised[d.ID]
+		for _, r := range withdrawn[d.Name].Records {
+			if !slices.ContainsFunc(advised[d.ID], func(a AdvisedRecord) bool { return a.Name == r.Name }) {
+				records = append(slices.Clip(records), r)
+			}
+		}
+		zones = append(zones, s.zoneOf(d, keys[d.ID], records))
 	}
 	return zones, s.number(ctx, zones, served)
 }

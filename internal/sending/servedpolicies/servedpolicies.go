@@ -15,7 +15,8 @@
 //
 // Only a domain that may receive mail, and whose team is not suspended, has a policy for strangers. The policy of a
 // domain that is deleted or stops receiving is removed in the way above, too: at once, senders get a policy of mode none.
-// If another team adds the domain, the policy of that team takes its place.
+// If another team adds the domain, the policy of that team takes its place. The name servers keep the two records of a
+// deleted domain meanwhile (see [Service.Withdrawn]).
 //
 // # Failures
 //
@@ -155,6 +156,15 @@ func (r *row) recordID(now time.Time) string {
 		return r.FormerID
 	}
 	return r.ID
+}
+
+// serial returns a number that grows when the record gets another id.
+func (r *row) serial(now time.Time) uint32 {
+	at := r.CheckedAt
+	if r.AnnounceAt.After(at) && !now.Before(r.AnnounceAt) {
+		at = r.AnnounceAt
+	}
+	return uint32(max(at.Unix(), 1))
 }
 
 // policy returns the policy that the row describes.

@@ -244,7 +244,7 @@ func (s *Service) describe(ctx context.Context, d *domains.Domain, p *row) (Poli
 	}
 	x.Mode, x.MaxAge, x.ID, x.Text = p.mode(), p.MaxAge, p.recordID(now), p.Body
 	x.CheckedAt, x.TestingSince, x.Problems = p.CheckedAt, p.TestingSince, p.Watch.Problems
-	x.Records = s.records(d, p, now)
+	x.Records = s.records(d.Name, p, now)
 	switch {
 	case x.Mode == Off:
 		x.State, x.KeepUntil = Ending, p.ObsoleteAt
@@ -297,9 +297,9 @@ func (s *Service) advise(ctx context.Context, d *domains.Domain, p *row, x *Poli
 }
 
 // records returns the records that a domain with a policy needs.
-func (s *Service) records(d *domains.Domain, p *row, now time.Time) []Record {
-	return []Record{{mtasts.HostName(d.Name), "CNAME", s.c.PublicHost},
-		{mtasts.RecordName(d.Name), "TXT", mtasts.Record(p.recordID(now))}}
+func (s *Service) records(domain string, p *row, now time.Time) []Record {
+	return []Record{{mtasts.HostName(domain), "CNAME", s.c.PublicHost},
+		{mtasts.RecordName(domain), "TXT", mtasts.Record(p.recordID(now))}}
 }
 
 // Records returns the DNS records that the policies of domains need, by the id of the domain. Domains without a policy
@@ -312,7 +312,7 @@ func (s *Service) Records(ctx context.Context, of []*domains.Domain) (map[string
 	all, now := map[string][]Record{}, s.c.Now()
 	for _, d := range of {
 		if p := policies[d.ID]; p != nil {
-			all[d.ID] = s.records(d, p, now)
+			all[d.ID] = s.records(d.Name, p, now)
 		}
 	}
 	return all, nil

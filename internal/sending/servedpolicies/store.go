@@ -40,7 +40,7 @@ func scan(r db.Row) (*row, error) {
 // find returns the row of a team's domain, or nil if there is none.
 func find(ctx context.Context, r db.Reader, teamID, domainID string) (*row, error) {
 	p, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM served_policies WHERE domain_id = $1 AND team_id = $2`,
-		db.ID(domainID), db.ID(teamID)))
+		db.ID(domainID), db.OrNoID(teamID)))
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, nil
 	}
@@ -82,6 +82,19 @@ func findWithdrawn(ctx context.Context, r db.Reader, name string) (*row, error) 
 		return nil, fmt.Errorf("read the withdrawn policy of %s: %w", name, err)
 	}
 	return p, nil
+}
+
+// withdrawnAfter returns policies of deleted domains that senders could find, in the order of the ids of the domains. No
+// team is named, because the domains may belong to none.
+func withdrawnAfter(ctx context.Context, r db.Reader, after string, limit int) ([]*row, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM served_policies p WHERE p.domain_id > $1 AND p.leads_here
+		AND NOT EXISTS (SELECT 1 FROM domains d WHERE d.id = p.domain_id) ORDER BY p.domain_id LIMIT $2`,
+		db.OrNoID(after), limit)
+	all, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("list the withdrawn policies of deleted domains: %w", err)
+	}
+	return all, nil
 }
 
 // findAll returns the rows of domains, which may belong to several teams, by the id of the domain.
@@ -128,7 +141,7 @@ func save(ctx context.Context, tx *db.Tx, p *row) error {
 		announce_at = excluded.announce_at, obsolete_at = excluded.obsolete_at, testing_since = excluded.testing_since,
 		leads_here = excluded.leads_here, check_at = excluded.check_at, checked_at = excluded.checked_at,
 		changed_at = excluded.changed_at, watch = excluded.watch WHERE served_policies.team_id = excluded.team_id`,
-		db.ID(p.DomainID), db.ID(p.TeamID), string(p.Mode), int64(p.MaxAge/time.Second), string(hosts), p.Body, p.ID,
+		db.ID(p.DomainID), db.OrNoID(p.TeamID), string(p.Mode), int64(p.MaxAge/time.Second), string(hosts), p.Body, p.ID,
 		p.FormerID, db.Micros(p.AnnounceAt), db.Micros(p.ObsoleteAt), db.Micros(p.TestingSince), p.LeadsHere,
 		db.Micros(p.CheckAt), db.Micros(p.CheckedAt), db.Micros(p.ChangedAt), string(found), p.Name)
 	return nil
@@ -149,14 +162,15 @@ func releaseSome(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 
 // remove deletes a row.
 func remove(ctx context.Context, tx *db.Tx, p *row) {
-	tx.Queue(ctx, `DELETE FROM served_policies WHERE domain_id = $1 AND team_id = $2`, db.ID(p.DomainID), db.ID(p.TeamID))
+	tx.Queue(ctx, `DELETE FROM served_policies WHERE domain_id = $1 AND team_id = $2`, db.ID(p.DomainID),
+		db.OrNoID(p.TeamID))
 }
 
 // noteHost stores that mta-sts.DOMAIN leads to this installation, so that the host may have a certificate.
 func (s *Service) noteHost(ctx context.Context, p *row) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `UPDATE served_policies SET leads_here = $3 WHERE domain_id = $1 AND team_id = $2`,
-			db.ID(p.DomainID), db.ID(p.TeamID), true)
+			db.ID(p.DomainID), db.OrNoID(p.TeamID), true)
 		return nil
 	})
 }
@@ -176,7 +190,7 @@ func (s *Service) due(ctx context.Context, now time.Time, limit int) ([]*row, er
 func (s *Service) postpone(ctx context.Context, p *row, to time.Time) (ok bool, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE served_policies SET check_at = $4 WHERE domain_id = $1 AND team_id = $2
-			AND check_at = $3`, db.ID(p.DomainID), db.ID(p.TeamID), db.Micros(p.CheckAt), db.Micros(to))
+			AND check_at = $3`, db.ID(p.DomainID), db.OrNoID(p.TeamID), db.Micros(p.CheckAt), db.Micros(to))
 		ok = n > 0
 		return err
 	})

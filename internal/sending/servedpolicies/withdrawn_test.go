@@ -40,6 +40,10 @@ func TestWithdrawnWithTheDomain(t *testing.T) {
 		{"deleted", func(t *testing.T, f *fixture) {
 			f.Must(f.Domains.Delete(t.Context(), f.Acme.TeamID, f.domain.ID))
 		}},
+		{"team deleted", func(t *testing.T, f *fixture) {
+			f.Must(f.Domains.Delete(t.Context(), f.Acme.TeamID, f.domain.ID))
+			f.Must(f.s.EraseTeam(t.Context(), f.Acme.TeamID))
+		}},
 		{"receiving off", func(t *testing.T, f *fixture) {
 			f.Must(f.Domains.Update(t.Context(), f.Acme.TeamID, f.domain.ID, domains.Change{
 				Capabilities: domains.Capabilities{Sending: &on, Receiving: &off}}))

@@ -105,9 +105,14 @@ func (s *Service) mayRotate(d *Domain, keys []key, emergency bool) error {
 			"still under way, and a domain that is set up with CNAME records has only two selectors. Try again after a "+
 			"week, or begin an emergency rotation.", d.Name)
 	}
-	if len(keys) >= keysMax && !emergency {
+	kept := slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return emergency && k.state == KeyRevoked })
+	if len(kept) >= keysMax {
+		wait := "30 days"
+		if emergency { // it replaces revoked keys, and retired keys are revoked soon
+			wait = "an hour"
+		}
 		return fault.New(fault.Locked, "", "The domain %s has %d former DKIM keys, whose records must stay in the DNS. Try "+
-			"again after 30 days.", d.Name, len(keys))
+			"again after %s.", d.Name, len(kept), wait)
 	}
 	return nil
 }
@@ -130,7 +135,7 @@ func (s *Service) makeKeys(d *Domain, keys []key, emergency bool) (made []key, e
 func (s *Service) beginRotation(ctx context.Context, tx *db.Tx, d *Domain, keys, made []key, emergency bool) ([]key,
 	error) {
 	// An Ed25519 key may have been made for a domain that meanwhile has one.
-	made = slices.DeleteFunc(made, func(k key) bool {
+	made = slices.DeleteFunc(slices.Clone(made), func(k key) bool {
 		return !slices.Contains(d.algorithms(keys, emergency), k.algorithm)
 	})
 	added, kept, replaced := s.c.begin(d, keys, made, emergency, tx.Now())

@@ -426,6 +426,12 @@ func TestEmergencyWithManyKeys(t *testing.T) {
 	if len(w.keys) != keysMax || w.keys[0].id != "0" || w.keys[1].id != "3" {
 		t.Errorf("%d keys: %+v", len(w.keys), w.keys[:2])
 	}
+	for i := range w.keys {
+		w.keys[i].state, w.keys[i].emergency = KeyRetired, false
+	}
+	if s.mayRotate(&w.d, w.keys, true) == nil {
+		t.Error("emergencies make keys without end")
+	}
 }
 
 // A rotation is due when the RSA key is old enough, and never a second time while one is under way.

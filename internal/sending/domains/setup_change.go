@@ -135,8 +135,9 @@ func checkRecord(field, text string, most int, check func(string) string) (strin
 	if len(text) > most {
 		return "", fault.Invalidf(field, "The `%s` field must have at most %d characters.", field, most)
 	}
-	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "", fault.Invalidf(field, "The `%s` field must consist of printable ASCII characters.", field)
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		return "", fault.Invalidf(field, "The `%s` field must consist of printable ASCII characters without quotation marks "+
+			"and backslashes.", field)
 	}
 	if problem := check(text); problem != "" {
 		return "", fault.Invalidf(field, "Invalid `%s` field. %s", field, problem)
@@ -156,7 +157,8 @@ func checkDMARC(text string) string {
 	var names []string
 	for part := range strings.SplitSeq(text, ";") {
 		name, value, found := strings.Cut(part, "=")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		// Some receivers take P for p.
+		name, value = strings.ToLower(strings.TrimSpace(name)), strings.TrimSpace(value)
 		switch {
 		case name == "" && !found:
 			continue // the text ends with a semicolon

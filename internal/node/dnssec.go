@@ -97,15 +97,35 @@ func dnssecProblem(works bool, servers []resolve.Belief, missed bool) error {
 	return nil
 }
 
+// lookUpsToJudge is the number of look-ups for DANE after which at least one should be authenticated, wherever the mail
+// goes: about one of twenty domains is signed, and so are the mail hosts of large providers.
+const lookUpsToJudge = 1000
+
+// findsNothing reports whether so many look-ups found only insecure answers that the server, and not the domains, must be
+// the reason. The check dnssec does not fail for a server that nobody named, but its operator should know.
+func findsNothing(c resolve.Counts) bool {
+	return c.Insecure >= lookUpsToJudge && c.Secure == 0 && c.Absent == 0
+}
+
 // dnssecCondition is about the DNS servers that validate signatures.
 func (n *Node) dnssecCondition() alarms.Condition {
-	node, text := n.Config.Hostname, "Look-ups for DANE find authenticated answers on "+n.Config.Hostname+"."
-	problem := n.dnssecProblem.Load()
-	if problem != nil {
+	var c resolve.Counts
+	if v, ok := n.DNS.(validator); ok {
+		c = v.Counts()
+	}
+	node, problem, worked := n.Config.Hostname, n.dnssecProblem.Load(), n.dnssecWorked.Load()
+	nothing := !worked && findsNothing(c)
+	text := "Look-ups for DANE find authenticated answers on " + node + "."
+	switch {
+	case problem != nil:
 		text = fmt.Sprintf("On %s, %s. Correct the server, for example unbound on the same machine, or name another one in "+
 			"dnssec_resolvers.", node, *problem)
+	case nothing:
+		text = fmt.Sprintf("On %s, none of %d look-ups for DANE found an authenticated answer, so TLSA records have no effect. "+
+			"Install a DNS server that validates signatures, for example unbound on the same machine, name one in "+
+			"dnssec_resolvers, or set dane = false.", node, c.Insecure)
 	}
-	return alarms.Condition{Cause: "dnssec", Node: node, Bad: problem != nil,
-		Good:  problem == nil && n.dnssecChecked.Load(),
+	return alarms.Condition{Cause: "dnssec", Node: node, Bad: problem != nil || nothing,
+		Good:  problem == nil && n.dnssecChecked.Load() && (worked || c.Secure+c.Absent > 0),
 		Title: "no DNS server validates signatures", Text: text}
 }

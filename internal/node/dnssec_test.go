@@ -1,10 +1,13 @@
 package node
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/node/resources"
 )
 
 // A server that the operator named must validate signatures, and so must one that did. Another one is only an offer.
@@ -39,3 +42,41 @@ func TestDNSSECProblem(t *testing.T) {
 		}
 	}
 }
+
+// A server that nobody named, and that never validates signatures, causes an alarm after many look-ups without one
+// authenticated answer.
+func TestOnlyInsecureAnswers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		counts    resolve.Counts
+		worked    bool
+		bad, good bool
+	}{
+		{"after the start", resolve.Counts{}, false, false, false},
+		{"few look-ups", resolve.Counts{Insecure: 999, Failed: 5000, Bogus: 10}, false, false, false},
+		{"nothing but insecure answers", resolve.Counts{Insecure: 1000}, false, true, false},
+		{"one authenticated answer", resolve.Counts{Insecure: 1000, Secure: 1}, false, false, true},
+		{"one authenticated absence", resolve.Counts{Insecure: 1000, Absent: 1}, false, false, true},
+		{"the server validates", resolve.Counts{Insecure: 1000}, true, false, true},
+	} {
+		n := &Node{Resources: &resources.Resources{Base: resources.Base{DNS: counted{counts: c.counts}}}}
+		n.dnssecChecked.Store(true)
+		n.dnssecWorked.Store(c.worked)
+		if got := n.dnssecCondition(); got.Bad != c.bad || got.Good != c.good {
+			t.Errorf("%s: %+v", c.name, got)
+		} else if got.Bad && !strings.Contains(got.Text, "none of 1000 look-ups") {
+			t.Errorf("%s: %s", c.name, got.Text)
+		}
+	}
+}
+
+// counted is a resolver whose look-ups are counted.
+type counted struct {
+	resolve.Fake
+	counts resolve.Counts
+}
+
+func (c counted) Counts() resolve.Counts                          { return c.counts }
+func (counted) MayBelieve() bool                                  { return true }
+func (counted) Believes(context.Context) (bool, []resolve.Belief) { return false, nil }

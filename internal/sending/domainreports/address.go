@@ -174,7 +174,11 @@ func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) erro
 					now.dmarcRecords = len(x.Records)
 				}
 			}
+			now.setAsks(asksOf(&found), s.c.Now())
 		}
+	}
+	if text := cmp.Or(d.DMARCRecord, now.dmarc); ours && text != "" {
+		now.setAsks(asksOfText(d.Name, text), s.c.Now())
 	}
 	if !ours || stored.tls == "" {
 		texts, err := look(ctx, own[1])

@@ -1,6 +1,13 @@
 package domainreports_test
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+)
 
 // The policy for names that do not exist is not advised for a domain whose records are still missing, because its name
 // exists as soon as they are published.
@@ -16,4 +23,44 @@ func TestAdvisedBeforeTheNameExists(t *testing.T) {
 			t.Errorf("%q instead of %q", all[0].Value, want)
 		}
 	})
+}
+
+// mustWaitAfterStep checks that a new policy waits for two weeks of reports, whether the owner publishes it or this
+// installation does.
+func (f *fixture) mustWaitAfterStep(c *smtp.Client) {
+	f.T.Helper()
+	d, to := f.domain("steps.example")
+	f.dns.TXTRecords["_dmarc.steps.example"] = []string{"v=DMARC1; p=none"}
+	f.Must(f.Reports.LookUp(f.T.Context(), d, false))
+	for back := 1; back <= 14; back++ {
+		f.send(c, to, "google.com", f.day(d.Name, fmt.Sprint(back), back,
+			row(d.Name, ownSource, 1000, "postrider", true, true)))
+	}
+	ready := func(when string, want bool) {
+		f.T.Helper()
+		if r := f.dmarc(d, 2).Readiness; r.Ready != want || !want && (len(r.Reasons) != 1 ||
+			!strings.HasPrefix(r.Reasons[0], "The present policy has applied for 0 days.")) {
+			f.T.Errorf("%s: %+v", when, r)
+		}
+	}
+	pass := func() {
+		f.T.Helper()
+		f.Exec(fmt.Sprintf(`UPDATE report_addresses SET asks_since = asks_since - %d WHERE asks_since > 0`,
+			(14 * 24 * time.Hour).Microseconds()))
+	}
+	ready("with the first policy", true)
+	for i, text := range []string{"v=DMARC1; p=quarantine; t=y", "v=DMARC1; p=quarantine", "v=DMARC1; p=reject; t=y"} {
+		f.dns.TXTRecords["_dmarc.steps.example"] = []string{text}
+		ready("before a look-up finds "+text, false)
+		ours := i == 1
+		if d.DMARCRecord = ""; ours {
+			d.DMARCRecord = text
+		}
+		f.Must(f.Reports.LookUp(f.T.Context(), d, ours))
+		ready("after a look-up found "+text, false)
+		f.dns.TXTRecords["_dmarc.steps.example"] = []string{text + "; rua=mailto:x@example.com"}
+		f.Must(f.Reports.LookUp(f.T.Context(), d, ours))
+		pass()
+		ready("two weeks after "+text, true)
+	}
 }

@@ -109,8 +109,8 @@ func (s *Service) firstConfirmed(ctx context.Context, d *domains.Domain, a *anal
 // judge says what is missing.
 func (r *Readiness) judge(complete bool) {
 	say := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
-	if r.Days < readinessDays {
-		say("Proven reports cover %d of the 14 days that are needed.", r.Days)
+	if r.Days < readinessDays && (r.Days > 0 || r.Messages > 0) {
+		say("The first proven report is %d days old. The next step needs reports of 14 days.", r.Days)
 	}
 	if r.Messages == 0 {
 		say("No proven report came in the last 14 days.")
@@ -142,6 +142,16 @@ func (s *Service) policyStep(ctx context.Context, d *domains.Domain, r *Readines
 	case found.Requested == "":
 		r.Reasons = append(r.Reasons, "The domain has no DMARC record. Publish the advised one first.")
 	default:
+		stored, err := recordsOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
+		if err != nil {
+			return err
+		}
+		now := s.c.Now()
+		since := stored.since(asksOf(&found), now)
+		if days := int(now.Sub(since) / oneDay); !since.IsZero() && days < readinessDays {
+			r.Reasons = append(r.Reasons, fmt.Sprintf("The present policy has applied for %d days. It must have applied for 14 "+
+				"days before the next step.", max(days, 0)))
+		}
 		address, err := s.Address(context.WithoutCancel(ctx), d)
 		if err != nil {
 			return err

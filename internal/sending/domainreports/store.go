@@ -59,12 +59,15 @@ type storedRecords struct {
 	dmarc        string // "" if it was never looked up
 	dmarcRecords int    // number of the domain's DMARC records if it has several, of which none counts
 	tls          string // "" if it was never looked up
+	asks         string // what the present DMARC record asks of receivers; "" if it was never looked up
+	asksSince    int64  // 0: since before the first look-up
 }
 
 // recordsOf returns what is stored of a domain; nothing is not an error.
 func recordsOf(ctx context.Context, r db.Reader, teamID, domainID string) (x storedRecords, err error) {
-	err = r.QueryRow(ctx, `SELECT token, dmarc, dmarc_records, tls FROM report_addresses WHERE domain_id = $1
-		AND team_id = $2`, db.ID(domainID), db.ID(teamID)).Scan(&x.token, &x.dmarc, &x.dmarcRecords, &x.tls)
+	err = r.QueryRow(ctx, `SELECT token, dmarc, dmarc_records, tls, dmarc_asks, asks_since FROM report_addresses
+		WHERE domain_id = $1 AND team_id = $2`, db.ID(domainID), db.ID(teamID)).Scan(&x.token, &x.dmarc, &x.dmarcRecords,
+		&x.tls, &x.asks, &x.asksSince)
 	if errors.Is(err, db.ErrNoRows) {
 		return storedRecords{}, nil
 	}
@@ -98,9 +101,9 @@ func recordsOfAll(ctx context.Context, r db.Reader, of []*domains.Domain) (map[s
 
 func (s *Service) saveRecords(ctx context.Context, d *domains.Domain, x *storedRecords) error {
 	err := s.p.DB.Update(db.WithoutAddition(ctx), func(tx *db.Tx) error {
-		tx.Queue(ctx, `UPDATE report_addresses SET dmarc = $3, dmarc_records = $4, tls = $5 WHERE domain_id = $1
-			AND team_id = $2`, db.ID(d.ID), db.ID(d.TeamID), db.Text(x.dmarc, recordMax), x.dmarcRecords,
-			db.Text(x.tls, recordMax))
+		tx.Queue(ctx, `UPDATE report_addresses SET dmarc = $3, dmarc_records = $4, tls = $5, dmarc_asks = $6,
+			asks_since = $7 WHERE domain_id = $1 AND team_id = $2`, db.ID(d.ID), db.ID(d.TeamID), db.Text(x.dmarc, recordMax),
+			x.dmarcRecords, db.Text(x.tls, recordMax), x.asks, x.asksSince)
 		return nil
 	})
 	if err != nil {

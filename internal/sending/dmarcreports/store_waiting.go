@@ -25,7 +25,7 @@ func WaitingToday(ctx context.Context, r db.Reader, now time.Time) (w Waiting, e
 	today := dailyreports.DayOf(now)
 	err = r.QueryRow(ctx, `SELECT messages FROM dmarc_report_days WHERE day = $1`, today).Scan(&w.Messages)
 	if err == nil || errors.Is(err, db.ErrNoRows) {
-		err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM dmarc_reports WHERE day = $1 LIMIT $2) AS some`, today,
+		err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM dmarc_reports WHERE day = $1 LIMIT $2) AS counted`, today,
 			WaitingMax).Scan(&w.Domains)
 	}
 	if err != nil {

@@ -64,3 +64,26 @@ func (f *fixture) mustWaitAfterStep(c *smtp.Client) {
 		ready("two weeks after "+text, true)
 	}
 }
+
+// A report that is still being received while its domain is erased leaves nothing behind.
+func TestErasureWhileReceiving(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		d, to := f.domain("gone.example")
+		c := dial(t, f.listen(t))
+		f.reporter("mail.example")
+		r := f.day(d.Name, "a", 1, row(d.Name, ownSource, 1, "s", true, true))
+		f.Must(c.Mail("reports@mail.example", nil))
+		f.Must(c.Rcpt(to, nil))
+		f.Must(f.Domains.Delete(t.Context(), d.TeamID, d.ID))
+		f.Must(f.Reports.Sweep(t.Context()))
+		w, err := c.Data()
+		f.Must(err)
+		_, err = w.Write(f.compose(&mail{from: "mail.example", file: r.xml(), signed: true}))
+		f.Must(err)
+		f.Must(w.Close())
+		if n := f.Count(`SELECT (SELECT COUNT(*) FROM received_reports) + (SELECT COUNT(*) FROM received_dmarc_rows)
+			+ (SELECT COUNT(*) FROM report_days) + (SELECT COUNT(*) FROM report_reporters)`); n != 0 {
+			t.Errorf("%d rows of a deleted domain", n)
+		}
+	})
+}

@@ -61,7 +61,11 @@ func (s *Service) own(ctx context.Context) networks {
 		w.addrs(ctx, host, "", -1, -1)
 	}
 	keep := ownFor
-	if w.failed {
+	if w.left < 0 {
+		s.p.Log.Warn("our SPF records need more look-ups than are made to find our addresses, so that reports may call own "+
+			"mail foreign", "look_ups", spfRecords, "spf_hosts", s.c.SPFHosts)
+	}
+	if w.failed || w.left < 0 {
 		for _, n := range known {
 			if !slices.Contains(w.found, n) {
 				w.add(n.Prefix, n.include)

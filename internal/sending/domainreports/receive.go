@@ -10,10 +10,18 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Store stores the reports of a message in the transaction after which the message is accepted.
+// Store stores the reports of a message in the transaction after which the message is accepted. If the domain was erased
+// since its address was looked up, Store stores nothing.
 func (s *Service) Store(ctx context.Context, tx *db.Tx, d *Draft) error {
 	if err := lockReports(ctx, tx, d.target.DomainID); err != nil {
 		return err
+	}
+	token, err := tokenOf(ctx, tx.Reader, d.target.TeamID, d.target.DomainID)
+	if err != nil {
+		return fmt.Errorf("look whether %s still has an address for reports: %w", d.target.Domain, err)
+	}
+	if token == "" {
+		return nil
 	}
 	day := today(s.c.Now())
 	c, err := countsOf(ctx, tx.Reader, &d.target, day)

@@ -188,6 +188,15 @@ func (s *Service) eraseDomain(ctx context.Context, a addressed) error {
 		return fmt.Errorf("erase the counts of reporters: %w", err)
 	}
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if err := lockReports(ctx, tx, a.domainID); err != nil {
+			return err
+		}
+		var stored bool // a report that arrived meanwhile; the address stays, so that the next call finds it
+		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM received_reports WHERE domain_id = $1 AND team_id = $2)`,
+			db.ID(a.domainID), db.ID(a.teamID)).Scan(&stored)
+		if err != nil || stored {
+			return err
+		}
 		tx.Queue(ctx, `DELETE FROM report_days WHERE domain_id = $1 AND team_id = $2`, db.ID(a.domainID), db.ID(a.teamID))
 		tx.Queue(ctx, `DELETE FROM report_addresses WHERE domain_id = $1 AND team_id = $2`, db.ID(a.domainID),
 			db.ID(a.teamID))

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/internal/mail/dane"
 	"github.com/postrider/postrider/internal/node"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/telemetry"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/servedpolicies"
 )
@@ -112,6 +115,36 @@ func TestTLSACommands(t *testing.T) {
 			t.Errorf("%v succeeds: %s", args, out)
 		}
 	}
+}
+
+// A node that cannot read the keys of its mail hosts says so in /readyz.
+func TestUnreadableMailKeys(t *testing.T) {
+	t.Parallel()
+	p := migratedInstallation(t, "sqlite")
+	for name, value := range map[string]string{"INBOUND_HOST": mailHost, "TRUST_DOMAINS": "false",
+		"DNS_SERVERS": startZone(t).addr} {
+		p.vars["POSTRIDER_"+name] = value
+	}
+	p.startSecure().end()
+	n := p.start(func(n *node.Node) {
+		if err := errors.Join(n.ListenHTTPS(), n.ListenInboundDev("")); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
+			changed, err := tx.Exec(t.Context(), `UPDATE certificate_values SET value = $1 WHERE path LIKE 'mailkeys/%'`, []byte{0})
+			if err == nil && changed == 0 {
+				err = errors.New("there is no next key")
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	eventually(t, "the check tlsa fails", func() bool {
+		return slices.ContainsFunc(n.Ready(t.Context()).Checks, func(c telemetry.Result) bool {
+			return c.Name == "tlsa" && c.Status == telemetry.StatusDegraded
+		})
+	})
 }
 
 // The command says whether the published records match the keys.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/front/dashboard"
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/dane"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/node/doctor"
@@ -80,7 +81,10 @@ func (n *Node) ChangeMailKey(ctx context.Context, host string, ttl time.Duration
 }
 
 // MailTLSA compares the keys of the hosts that receive mail with their TLSA records. A command may call it, too.
-func (n *Node) MailTLSA(ctx context.Context) (all []MailTLSA, err error) {
+func (n *Node) MailTLSA(ctx context.Context) ([]MailTLSA, error) { return n.mailTLSA(ctx, tlsaTime) }
+
+// mailTLSA is [Node.MailTLSA] with a time limit for all look-ups together.
+func (n *Node) mailTLSA(ctx context.Context, limit time.Duration) (all []MailTLSA, err error) {
 	var keys []certs.MailKey
 	err = n.managedCertificates(func(m *certs.Manager) error {
 		keys, err = m.MailKeys(ctx)
@@ -89,7 +93,7 @@ func (n *Node) MailTLSA(ctx context.Context) (all []MailTLSA, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, tlsaTime)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	hosts, now := receivingHosts(n.Config), time.Now()
 	for _, k := range keys {
@@ -180,9 +184,7 @@ func (n *Node) mailHosts(ctx context.Context, teamID string) (hosts []dashboard.
 	if err != nil || team.ID != teamID {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, mailHostsTime)
-	defer cancel()
-	all, err := n.MailTLSA(ctx)
+	all, err := n.mailTLSA(ctx, mailHostsTime)
 	for _, x := range all {
 		h := dashboard.MailHost{Host: x.Host, Published: len(x.Published), Problem: x.Problem,
 			Signed: x.Zone == ZoneSigned, Unsigned: x.Zone == ZoneUnsigned}
@@ -200,8 +202,13 @@ func (n *Node) checksTLSA() bool { return n.Has("receiving") && !n.Config.TrustD
 // checkTLSA is a check of /readyz.
 func (n *Node) checkTLSA(ctx context.Context) error {
 	all, err := n.MailTLSA(ctx)
-	if err != nil {
+	switch {
+	case err == nil:
+	case fault.KindOf(err) == fault.Unavailable || ctx.Err() != nil:
 		return nil // other checks report that the database is unavailable
+	default:
+		n.Log.Error("TLSA records cannot be compared with the keys of the mail hosts", "error", err)
+		return errors.New("the keys of the mail hosts cannot be read; the log of the node says why")
 	}
 	var problems []string
 	for _, x := range all {

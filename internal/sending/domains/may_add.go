@@ -76,7 +76,8 @@ func checkTrackingHost(d *Domain, was string) error {
 }
 
 // checkAbove returns an error if the domain lies below one that is delegated to this installation. The name servers of
-// this installation answer for such a name, so its owner cannot install any record there.
+// this installation answer for such a name, so its owner cannot install any record there. A delegation that the same team
+// has only chosen would make the domain's records disappear later.
 func (s *Service) checkAbove(ctx context.Context, r db.Reader, d *Domain) error {
 	_, name, _ := strings.Cut(d.Name, ".")
 	var above []string
@@ -95,6 +96,10 @@ func (s *Service) checkAbove(ctx context.Context, r db.Reader, d *Domain) error 
 			return fault.Invalidf("name", "The domain `%s` lies below `%s`, which is delegated to this service, so no records "+
 				"can be installed for it. Add a domain that is not below `%s`, or change the set-up of `%s` first.", d.Name, name,
 				name, name)
+		} else if ok && parent.TeamID == d.TeamID && parent.setup() == SetupDelegation && !parent.Placeholder {
+			return fault.Invalidf("name", "The domain `%s` lies below `%s`, for which this team has chosen the set-up "+
+				"`delegation`: its records would disappear from the DNS. Add a domain that is not below `%s`, or change the "+
+				"set-up of `%s` first.", d.Name, name, name, name)
 		}
 	}
 	return nil

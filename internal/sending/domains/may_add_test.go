@@ -29,7 +29,8 @@ func TestDomainsBelowDelegatedOnes(t *testing.T) {
 			return err
 		}
 		v := f.choose(team, parent.ID, domains.SetupDelegation)
-		f.must(add(otherTeam, "b.mail.acme.example")) // a choice alone reserves nothing
+		f.must(add(otherTeam, "b.mail.acme.example")) // a choice alone reserves nothing from other teams
+		refusedField(t, add(team, "c.mail.acme.example"), "name", "its records would disappear")
 		f.install(v.Records, true)
 		f.look(team, parent.ID)
 		for _, name := range []string{"a.mail.acme.example", "x.y.mail.acme.example"} {

@@ -282,7 +282,7 @@ func TestWaitForAnotherNodeTakesNoPlace(t *testing.T) {
 	f := newFixture(t, sqlite(t))
 	told := make(chan string, 100)
 	s := f.service(f.d, func(c *tlspolicies.Config, p *tlspolicies.Deps) {
-		c.Limits.Fetches, c.Limits.SiteFetches, c.Wait = 1, 1, time.Millisecond
+		c.Limits.Fetches, c.Limits.SiteFetches, c.Wait = 1, 1, 10*time.Second
 		p.DNS = toldDNS{p.DNS, told}
 	})
 	begun, end := make(chan struct{}), make(chan struct{})

@@ -31,16 +31,20 @@ func (l *Links) write(w http.ResponseWriter, r *http.Request, status int, n note
 		http.Error(w, "Something went wrong on our side. Try again in a moment.", http.StatusInternalServerError)
 		return
 	}
-	head := w.Header()
-	head.Set("Content-Type", "text/html; charset=utf-8")
-	head.Set("Content-Language", "en")
-	head.Set("Content-Security-Policy", unsubscribePolicy)
-	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("Cache-Control", "private, no-store")
-	head.Set("Referrer-Policy", "no-referrer")
-	head.Set("X-Robots-Tag", "noindex")
+	setPageHeader(w.Header(), "en")
 	w.WriteHeader(status)
 	w.Write(page.Bytes())
+}
+
+// setPageHeader sets the header fields of a page that a token opens.
+func setPageHeader(h http.Header, language string) {
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Language", language)
+	h.Set("Content-Security-Policy", unsubscribePolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "private, no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Robots-Tag", "noindex")
 }
 
 // writeError sends an error as a page to browsers, and as plain text to other clients. The first sentence is the heading.

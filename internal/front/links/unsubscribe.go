@@ -241,14 +241,7 @@ func (u *unsubscribeHandler) writePage(w http.ResponseWriter, r *http.Request, p
 		u.fail(w, r, fmt.Errorf("render the page of an unsubscribe link: %w", err))
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Language", p.Lang)
-	h.Set("Vary", "Accept-Language")
-	h.Set("Content-Security-Policy", unsubscribePolicy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "private, no-store")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Robots-Tag", "noindex")
+	setPageHeader(w.Header(), p.Lang)
+	w.Header().Set("Vary", "Accept-Language")
 	w.Write(page.Bytes())
 }

@@ -101,8 +101,8 @@ func dnssecProblem(works bool, servers []resolve.Belief, missed bool) error {
 // goes: about one of twenty domains is signed, and so are the mail hosts of large providers.
 const lookUpsToJudge = 1000
 
-// findsNothing reports whether so many look-ups found only insecure answers that the server, and not the domains, must be
-// the reason. The check dnssec does not fail for a server that nobody named, but its operator should know.
+// findsNothing reports whether so many look-ups found only insecure answers that the server, and not the domains, must
+// be the reason. The check dnssec does not fail for a server that nobody named, but its operator should know.
 func findsNothing(c resolve.Counts) bool {
 	return c.Insecure >= lookUpsToJudge && c.Secure == 0 && c.Absent == 0
 }

@@ -133,7 +133,8 @@ func sourcesOf(c config.Config) gather.Sources {
 // dmarcSending returns what was counted today for DMARC reports.
 func dmarcSending(ctx context.Context, r db.Reader) doctor.DMARCSending {
 	w, err := dmarcreports.WaitingToday(ctx, r, db.Now())
-	return doctor.DMARCSending{Messages: w.Messages, Domains: w.Domains, More: w.Domains == dmarcreports.WaitingMax, Err: err}
+	return doctor.DMARCSending{Messages: w.Messages, Domains: w.Domains, More: w.Domains == dmarcreports.WaitingMax,
+		Err: err}
 }
 
 // probeBlobs stores and reads a small blob, and creates no folder.

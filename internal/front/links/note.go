@@ -47,7 +47,8 @@ func setPageHeader(h http.Header, language string) {
 	h.Set("X-Robots-Tag", "noindex")
 }
 
-// writeError sends an error as a page to browsers, and as plain text to other clients. The first sentence is the heading.
+// writeError sends an error as a page to browsers, and as plain text to other clients. The first sentence is the
+// heading.
 func (l *Links) writeError(w http.ResponseWriter, r *http.Request, status int, text string) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		h := w.Header()

@@ -18,10 +18,12 @@ var functions = template.FuncMap{
 	"date": date, "shown": visible.Show, "confirmation": Confirmation, "asset": assetPath, "icon": icon,
 	"state": stateOf, "when": when, "ago": ago, "relative": relative, "clock": clock, "num": num, "size": size,
 	"took": took, "initials": initials, "dict": dict, "plural": plural, "middle": middle,
-	"daytime": daytime, "timed": timed, "entered": entered, "registrable": registrable.Domain, "shortcuts": func() []shortcut { return allShortcuts },
+	"daytime": daytime, "timed": timed, "entered": entered, "registrable": registrable.Domain,
+	"shortcuts": func() []shortcut { return allShortcuts },
 }
 
-// entered returns the name of a DNS record as most DNS providers want it: without the registrable domain, which they add.
+// entered returns the name of a DNS record as most DNS providers want it: without the registrable domain, which they
+// add.
 func entered(name string) string {
 	zone := registrable.Domain(name)
 	if name == zone {

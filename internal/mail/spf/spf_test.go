@@ -101,8 +101,8 @@ func TestParseTerm(t *testing.T) {
 	}
 }
 
-// FuzzParseTerm parses arbitrary terms, because anyone can publish any record. The text of a valid term is parsed to the
-// same term.
+// FuzzParseTerm parses arbitrary terms, because anyone can publish any record. The text of a valid term is parsed to
+// the same term.
 func FuzzParseTerm(f *testing.F) {
 	for _, seed := range []string{"+include:x.net", "a/24//64", "redirect=x", "-all", "ip4:1.2.3.4/33", "=", ":",
 		"exists:%{i}"} {

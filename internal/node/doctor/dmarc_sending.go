@@ -17,11 +17,12 @@ func checkDMARCSending(f *Facts) []Finding {
 	switch x := f.DMARCSending; {
 	case x == nil:
 	case x.Err != nil:
-		o.add(NotChecked, subject, "The counts of today cannot be read: "+x.Err.Error()+".", "See the findings about the database.")
+		o.add(NotChecked, subject, "The counts of today cannot be read: "+x.Err.Error()+".",
+			"See the findings about the database.")
 	default:
 		domains := fmt.Sprint(x.Domains)
 		if x.More {
-			domains = "more than " + domains
+			domains = "at least " + domains
 		}
 		o.ok(subject, "Today (UTC), %d messages were counted, and %s domains ask for a report. The reports are sent after "+
 			"midnight if there are at least 100 messages.", x.Messages, domains)

@@ -141,8 +141,9 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// mayReceive returns which of the domains whose mail a team wants to forward to a target may receive. Strangers are asked
-// only about mail that can arrive. Otherwise, a team could have them read the name of a domain that is not its own.
+// mayReceive returns which of the domains whose mail a team wants to forward to a target may receive. Strangers are
+// asked only about mail that can arrive. Otherwise, a team could have them read the name of a domain that is not its
+// own.
 func (s *Service) mayReceive(ctx context.Context, teamID, targetID string) (map[string]bool, error) {
 	t, err := targetByID(ctx, s.p.DB.Reader, teamID, targetID)
 	if errors.Is(err, db.ErrNoRows) {

@@ -10,11 +10,11 @@
 //
 // # Invariants
 //
-// A message is forwarded at least once, or stopped with a reason that its rule shows, with two exceptions. A rule that is
-// switched off or deleted meanwhile drops the messages that wait. A job that fails by a fault of this installation for
-// about ten hours is parked, and the operator can repeat it. After a crash, a second copy with the same Message-ID may be
-// sent. The message itself is not changed: fields are only written above it, so that the
-// signatures of its author stay valid. Its return path belongs to this installation, so that bounces reach the rule.
+// A message is forwarded at least once, or stopped with a reason that its rule shows, with two exceptions. A rule that
+// is switched off or deleted meanwhile drops the messages that wait. A job that fails by a fault of this installation
+// for about ten hours is parked, and the operator can repeat it. After a crash, a second copy with the same Message-ID
+// may be sent. The message itself is not changed: fields are only written above it, so that the signatures of its
+// author stay valid. Its return path belongs to this installation, so that bounces reach the rule.
 //
 // An address gets mail only after its owner confirmed it for this team. The answer covers the rules that existed when
 // the confirmation email was written. A later rule waits for another answer. The match of a rule with an address can

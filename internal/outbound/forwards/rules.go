@@ -36,8 +36,9 @@ func CheckMatch(local string) (string, error) {
 	switch {
 	case local == "":
 		return "", fault.MissingField("match")
+	// A slash is refused, because mail programs may show a text with slashes as a link.
 	case len(local) > 64 || !utf8.ValidString(local) || strings.ContainsFunc(local, func(r rune) bool {
-		return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune(`@<>()[],;:/\"`, r) // with a slash, mail programs may show a link
+		return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune(`@<>()[],;:/\"`, r)
 	}):
 		return "", fault.Invalidf("match", "The `match` field must be the part of an address before the @, such as `sales`, "+
 			"or `*` for all addresses.")

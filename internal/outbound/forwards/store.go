@@ -211,7 +211,8 @@ func addressesTo(ctx context.Context, r db.Reader, teamID, key string, until tim
 
 // domainsTo returns the ids of the domains whose mail a team wants to forward to a target.
 func domainsTo(ctx context.Context, r db.Reader, teamID, key string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT DISTINCT domain_id FROM forwards WHERE team_id = $1 AND target = $2`, db.ID(teamID), key)
+	rows, err := r.Query(ctx, `SELECT DISTINCT domain_id FROM forwards WHERE team_id = $1 AND target = $2`, db.ID(teamID),
+		key)
 	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) { return id, r.Scan((*db.ID)(&id)) })
 	if err != nil {
 		return nil, fmt.Errorf("list the domains that forward to an address: %w", err)

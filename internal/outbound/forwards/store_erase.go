@@ -34,9 +34,9 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// EraseAddress deletes the rules that forward to an address, and what is known of its owner. A refusal stays, because only
-// the owner may take it back. An address that was asked within the last day becomes a nameless row, so that an erasure
-// does not raise the number of confirmation emails that the team may send.
+// EraseAddress deletes the rules that forward to an address, and what is known of its owner. A refusal stays, because
+// only the owner may take it back. An address that was asked within the last day becomes a nameless row, so that an
+// erasure does not raise the number of confirmation emails that the team may send.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {
@@ -46,7 +46,8 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 		} {
 			var n int
 			where := ` WHERE team_id = ANY($1) AND target = $2` + x.where
-			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM `+x.table+where, db.IDs(teamIDs), a.Key()).Scan(&n); err != nil {
+			err := d.QueryRow(ctx, `SELECT COUNT(*) FROM `+x.table+where, db.IDs(teamIDs), a.Key()).Scan(&n)
+			if err != nil {
 				return found, fmt.Errorf("find the forwarding rules to an address: %w", err)
 			}
 			if n == 0 {
@@ -55,10 +56,10 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 			if found.Add(x.kind, n); scope.DryRun {
 				continue
 			}
-			err := d.Update(ctx, func(tx *db.Tx) error {
+			err = d.Update(ctx, func(tx *db.Tx) error {
 				if x.table == "forward_targets" {
-					tx.Queue(ctx, `UPDATE forward_targets SET target = $4, address = '', state = $5`+where+` AND asked_at > $3`,
-						db.IDs(teamIDs), a.Key(), tx.Now().Add(-askEvery).UnixMicro(), id.New(), int16(asked))
+					tx.Queue(ctx, `UPDATE forward_targets SET target = $4, address = '', state = $5`+where+`
+						AND asked_at > $3`, db.IDs(teamIDs), a.Key(), tx.Now().Add(-askEvery).UnixMicro(), id.New(), int16(asked))
 				}
 				tx.Queue(ctx, `DELETE FROM `+x.table+where, db.IDs(teamIDs), a.Key())
 				return nil

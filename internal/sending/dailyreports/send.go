@@ -82,8 +82,8 @@ func (s *Sender) Send(ctx context.Context) error {
 	}
 }
 
-// dropOld removes the reports that no node has sent in time. A node whose reports are off must leave the others to nodes
-// that send reports.
+// dropOld removes the reports that no node has sent in time. A node whose reports are off must leave the others to
+// nodes that send reports.
 func (s *Sender) dropOld(ctx context.Context) error {
 	for {
 		old, err := s.due(ctx, s.Now().Add(-dropAfter))

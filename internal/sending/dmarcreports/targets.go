@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/dailyreports"
 )
 
-// targets returns the addresses that get a report. There are none if the day has too few messages.
+// targets returns the addresses that get a report. A day with too few messages has no targets.
 func (s *Service) targets(ctx context.Context, x *dailyreports.Report) (all []string, err error) {
 	n, err := s.received(ctx, x.Day)
 	if err == nil && n < minMessages {
@@ -34,8 +34,8 @@ func (s *Service) targets(ctx context.Context, x *dailyreports.Report) (all []st
 }
 
 // accepting returns the targets in a domain's record that accept reports about the domain. A target at another
-// organization must confirm this in the DNS. Otherwise, anybody could flood strangers with reports (RFC 9990 section 4).
-// Errors are temporary: the caller must ask again later.
+// organization must confirm this in the DNS. Otherwise, anybody could flood strangers with reports (RFC 9990 section
+// 4). Errors are temporary: the caller must ask again later.
 func (s *Service) accepting(ctx context.Context, domain string, published []string) (all []string, err error) {
 	walker := dmarc.NewWalker(s.p.DNS.TXT)
 	org, err := walker.Organizational(ctx, domain)

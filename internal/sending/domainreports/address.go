@@ -310,8 +310,8 @@ func textOf(all []tag) string {
 const cleanMax = 2000
 
 // clean returns a record without the tags that our name servers would refuse to publish: those with control characters,
-// and those beyond cleanMax. Tags of the policy do not count towards cleanMax, so that only the first of each name stays.
-// Otherwise a delegated domain would lose its policy with such a tag.
+// and those beyond cleanMax. Tags of the policy do not count towards cleanMax, so that only the first of each name
+// stays. Otherwise a delegated domain would lose its policy with such a tag.
 func clean(text string) string {
 	bad := func(r rune) bool { return r < ' ' || r > '~' }
 	if len(text) <= cleanMax && !strings.ContainsFunc(text, bad) {

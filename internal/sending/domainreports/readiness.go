@@ -142,6 +142,7 @@ func (s *Service) policyStep(ctx context.Context, d *domains.Domain, r *Readines
 	case found.Requested == "":
 		r.Reasons = append(r.Reasons, "The domain has no DMARC record. Publish the advised one first.")
 	default:
+		ctx = context.WithoutCancel(ctx) // the time limit is about the DNS
 		stored, err := recordsOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
 		if err != nil {
 			return err
@@ -149,10 +150,10 @@ func (s *Service) policyStep(ctx context.Context, d *domains.Domain, r *Readines
 		now := s.c.Now()
 		since := stored.since(asksOf(&found), now)
 		if days := int(now.Sub(since) / oneDay); !since.IsZero() && days < readinessDays {
-			r.Reasons = append(r.Reasons, fmt.Sprintf("The present policy has applied for %d days. It must have applied for 14 "+
-				"days before the next step.", max(days, 0)))
+			r.Reasons = append(r.Reasons, fmt.Sprintf("The present policy has applied for %d days. It must have applied for "+
+				"14 days before the next step.", max(days, 0)))
 		}
-		address, err := s.Address(context.WithoutCancel(ctx), d)
+		address, err := s.Address(ctx, d)
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Store stores the reports of a message in the transaction after which the message is accepted. If the domain was erased
-// since its address was looked up, Store stores nothing.
+// Store stores the reports of a message in the transaction after which the message is accepted. If the domain was
+// erased since its address was looked up, Store stores nothing.
 func (s *Service) Store(ctx context.Context, tx *db.Tx, d *Draft) error {
 	if err := lockReports(ctx, tx, d.target.DomainID); err != nil {
 		return err

@@ -76,8 +76,8 @@ func checkTrackingHost(d *Domain, was string) error {
 }
 
 // checkAbove returns an error if the domain lies below one that is delegated to this installation. The name servers of
-// this installation answer for such a name, so its owner cannot install any record there. A delegation that the same team
-// has only chosen would make the domain's records disappear later.
+// this installation answer for such a name, so its owner cannot install any record there. A delegation that the same
+// team has only chosen would make the domain's records disappear later.
 func (s *Service) checkAbove(ctx context.Context, r db.Reader, d *Domain) error {
 	_, name, _ := strings.Cut(d.Name, ".")
 	var above []string

@@ -377,8 +377,8 @@ func (c *Config) begin(d *Domain, keys, made []key, emergency bool, now time.Tim
 	})
 	for i := range kept {
 		if k := &kept[i]; emergency && k.state == KeyRetired && !k.emergency {
-			// One step of the longer waiting time may have counted six hours, because the clock jumped, which is more than the
-			// shorter waiting time. It begins again.
+			// One step of the longer waiting time may have counted six hours, because the clock jumped, which is more
+			// than the shorter waiting time. It begins again.
 			k.emergency, k.waited, k.steppedAt = true, 0, now
 		}
 	}

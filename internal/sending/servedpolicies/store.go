@@ -84,8 +84,8 @@ func findWithdrawn(ctx context.Context, r db.Reader, name string) (*row, error) 
 	return p, nil
 }
 
-// withdrawnAfter returns policies of deleted domains that senders could find, in the order of the ids of the domains. No
-// team is named, because the domains may belong to none.
+// withdrawnAfter returns policies of deleted domains that senders could find, in the order of the ids of the domains.
+// No team is named, because the domains may belong to none.
 func withdrawnAfter(ctx context.Context, r db.Reader, after string, limit int) ([]*row, error) {
 	rows, err := r.Query(ctx, `SELECT `+columns+` FROM served_policies p WHERE p.domain_id > $1 AND p.leads_here
 		AND NOT EXISTS (SELECT 1 FROM domains d WHERE d.id = p.domain_id) ORDER BY p.domain_id LIMIT $2`,

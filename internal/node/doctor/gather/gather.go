@@ -127,8 +127,8 @@ func Collect(ctx context.Context, s Sources) doctor.Facts {
 	defer cancel()
 	c := &collector{Sources: s, roots: Roots(s.Config.ACMECAFile)}
 	c.f = doctor.Facts{Now: time.Now(), Config: s.Config, Local: localAddrs()}
-	c.together(ctx, c.machine, c.key, c.blobs, c.database, c.resolver, c.host, c.inbound, c.submission, c.mailHosts, c.tlsa, c.dmarcSending,
-		c.outgoing, c.dmarc, c.domains, c.web, c.requests, c.clock, c.outside, c.nameServers)
+	c.together(ctx, c.machine, c.key, c.blobs, c.database, c.resolver, c.host, c.inbound, c.submission, c.mailHosts, c.tlsa,
+		c.dmarcSending, c.outgoing, c.dmarc, c.domains, c.web, c.requests, c.clock, c.outside, c.nameServers)
 	c.together(ctx, c.spf, c.lists) // these need the addresses of the host name
 	return c.f
 }

@@ -39,7 +39,7 @@ func policyCommand() command {
 			{use: "next-key HOST", short: "start to use the next key of a mail host",
 				long: "Starts the change of a mail host's key. Publish the TLSA record of the next key first, beside that of " +
 					"the key in use. A node uses the next key after the record was published for two lifetimes (TTL). " +
-					"Without TLSA records, a node waits for one lifetime. If the host's zone is not signed, it does not wait. " +
+					"Without TLSA records, or if the host's zone is not signed, a node waits for one lifetime. " +
 					"Remove the former key's record afterwards.",
 				example: "postrider policy next-key mx.example.com --ttl 1h",
 				define:  beside("policy next-key", defineNextKey)},

@@ -37,7 +37,8 @@ const (
 type Published struct {
 	Records []dane.Record
 	TTL     time.Duration // remaining lifetime of the records; 0 if it is unknown
-	// Useless means that senders ignore records of this host, because its zone is not signed (DNSSEC).
+	// Useless means that senders ignore records of this host, because its zone is not signed (DNSSEC). They may still
+	// obey records that they have cached from a time when it was.
 	Useless bool
 }
 
@@ -63,9 +64,10 @@ type MailKey struct {
 type nextKey struct {
 	Key         string    `json:"key"` // PEM
 	ChangeAsked time.Time `json:"change_asked,omitzero"`
-	TTL         int64     `json:"ttl,omitzero"`          // seconds
-	SeenSince   time.Time `json:"seen_since,omitzero"`   // since when every look-up has found its record
-	AbsentSince time.Time `json:"absent_since,omitzero"` // all look-ups since have found that the host has no records
+	TTL         int64     `json:"ttl,omitzero"`        // seconds
+	SeenSince   time.Time `json:"seen_since,omitzero"` // since when every look-up has found its record
+	// AbsentSince is since when every look-up has found no records, or useless ones.
+	AbsentSince time.Time `json:"absent_since,omitzero"`
 }
 
 func (k *nextKey) ttl() time.Duration { return time.Duration(k.TTL) * time.Second }
@@ -213,9 +215,8 @@ func (m *Manager) addNext(ctx context.Context, k *MailKey) error {
 }
 
 // ChangeKey starts the change of a mail host's key. A node uses the next key after its TLSA record was published for two
-// of its lifetimes. If the host has no records, it waits for one lifetime, in which senders may know earlier records. If
-// senders ignore the records of its zone, it does not wait. The lifetime is the longest one that was seen in the DNS, and
-// at least ttl; 0 means DefaultTTL.
+// of its lifetimes. If the host has no records, or its zone is not signed, it waits for one lifetime, in which senders may
+// know earlier records. The lifetime is the longest one that was seen in the DNS, and at least ttl; 0 means DefaultTTL.
 func (m *Manager) ChangeKey(ctx context.Context, host string, ttl time.Duration) error {
 	if err := m.checkChange(host); err != nil {
 		return err
@@ -304,9 +305,6 @@ func (m *Manager) isPublished(ctx context.Context, host string, k *nextKey) (boo
 	if err != nil {
 		return false, fmt.Errorf("look up the TLSA records of %s: %w", host, err)
 	}
-	if p.Useless {
-		return true, nil
-	}
 	next, err := k.record()
 	if err != nil {
 		return false, err
@@ -339,8 +337,8 @@ func (k *nextKey) observe(p Published, next dane.Record, now time.Time) {
 			*at = now
 		}
 	}
-	since(found, &k.SeenSince)
-	since(len(p.Records) == 0, &k.AbsentSince)
+	since(found && !p.Useless, &k.SeenSince)
+	since(len(p.Records) == 0 || p.Useless, &k.AbsentSince)
 }
 
 // useNext requests a certificate with the next key, and creates another next key. If a node was killed after the

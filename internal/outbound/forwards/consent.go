@@ -111,7 +111,8 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(time.Hour)), "the team is suspended")
 			return nil
 		case slices.ContainsFunc(domainIDs, func(id string) bool { return !ready[id] }):
-			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(askAgain)), "a domain of the rules may not receive yet")
+			s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(lookAgain(tx.Now().Sub(newest)))),
+				"a domain of the rules may not receive yet")
 			return nil
 		}
 		recent, err := asksSince(ctx, tx.Reader, t.teamID, tx.Now().Add(-askEvery))
@@ -139,6 +140,12 @@ func (s *Service) ask(ctx context.Context, j jobs.Job) error {
 		s.p.Queue.Finish(ctx, tx, j)
 		return nil
 	})
+}
+
+// lookAgain returns the time until the next look whether the domains of a target's rules may receive. waited is the age
+// of the newest rule: an owner who sets up a domain does it soon after the rule, or much later.
+func lookAgain(waited time.Duration) time.Duration {
+	return min(max(waited/10, lookFirst), lookLatest)
 }
 
 // mayReceive returns which of the domains whose mail a team wants to forward to a target may receive. Strangers are

@@ -70,7 +70,8 @@ const (
 	targetsMax   = 1000 // addresses of a team, including those whose owners refused
 
 	askEvery   = 24 * time.Hour     // between two confirmation mails to an address
-	askAgain   = 5 * time.Minute    // until the next look whether the domains of the rules may receive
+	lookFirst  = 5 * time.Minute    // between looks whether the domains of the rules may receive, at first
+	lookLatest = time.Hour          // between later looks
 	confirmFor = 7 * 24 * time.Hour // validity of a confirmation link
 	waitFor    = 24 * time.Hour     // maximum wait of a message whose rule may not forward at present
 	failingFor = 3 * 24 * time.Hour // time after which a rule that only fails is switched off

@@ -60,7 +60,7 @@ func closes(t *testing.T, c net.Conn) bool {
 
 func TestSlowAndBrokenConnections(t *testing.T) {
 	t.Parallel()
-	r := start(t, nameserver.Config{IdleTimeout: 50 * time.Millisecond, MessageTimeout: 50 * time.Millisecond}, sample())
+	r := start(t, nameserver.Config{IdleTimeout: 300 * time.Millisecond, MessageTimeout: 300 * time.Millisecond}, sample())
 	for name, sent := range map[string]string{"silent": "", "half a length": "\x00", "half a query": "\x00\x20abc",
 		"no query": "\x00\x03abc", "huge": "\xff\xffabc", "HTTP": "GET / HTTP/1.1\r\n\r\n"} {
 		c, err := net.Dial("tcp", r.addr)

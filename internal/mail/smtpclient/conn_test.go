@@ -293,7 +293,7 @@ func TestCancel(t *testing.T) {
 	t.Run("deadline of the context", func(t *testing.T) {
 		t.Parallel()
 		host := smtptest.Script(t, "(stall)\n")
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		_, err := smtpclient.Dial(ctx, host.Addr, smtpclient.Options{})
 		check(t, "Dial", err, "greeting temporary: timeout")

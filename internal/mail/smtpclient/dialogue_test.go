@@ -241,7 +241,7 @@ func (d dialogue) run(t *testing.T) {
 			Data: make([]byte, 32)}})
 	}
 	if d.short {
-		const at = 150 * time.Millisecond
+		const at = time.Second
 		o.Timeouts = smtpclient.Timeouts{Connect: at, TLS: at, Greeting: at, Command: at, Data: at, Final: at}
 	}
 	if d.user != "" {

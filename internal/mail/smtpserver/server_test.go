@@ -164,7 +164,7 @@ func TestProxyProtocol(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	h := &handler{}
-	short := 50 * time.Millisecond
+	short := 500 * time.Millisecond
 	addr := serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Command: short}}, h)
 	c := dial(t, addr)
 	c.ask("HELO a.", "220", "421 4.4.2")

@@ -59,7 +59,7 @@ func forever(c net.Conn, head, more string) {
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	c := config()
-	c.Schedule, c.Timeout, c.Workers = nil, 500*time.Millisecond, 32
+	c.Schedule, c.Timeout, c.Workers = nil, 1500*time.Millisecond, 32
 	f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
 	f.run()
 	var reached atomic.Int32

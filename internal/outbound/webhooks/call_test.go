@@ -69,7 +69,7 @@ func TestCallFails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		c := config()
-		c.Timeout = 100 * time.Millisecond
+		c.Timeout = 500 * time.Millisecond
 		f := newFixture(t, d, c, loopbackOnly)
 		x := receive(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		_, err := f.Call(t.Context(), f.Acme.TeamID, "id", x.URL+"/secret", nil, nil)

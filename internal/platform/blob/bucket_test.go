@@ -172,7 +172,7 @@ func fakeBucket(t *testing.T, serve http.HandlerFunc) *Store {
 	srv := httptest.NewServer(serve)
 	t.Cleanup(srv.Close)
 	s := open(t, "s3://mail?anonymous=true&endpoint="+srv.URL)
-	s.b.(*bucket).c.timeout = 200 * time.Millisecond
+	s.b.(*bucket).c.timeout = time.Second
 	return s
 }
 

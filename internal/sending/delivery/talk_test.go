@@ -192,8 +192,7 @@ func TestDeliverToHostsThatMisbehave(t *testing.T) {
 			n := one(p.Addr)
 			cfg := n.config(1)
 			cfg.Schedule = []time.Duration{time.Hour}
-			cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = 100*time.Millisecond, 100*time.Millisecond,
-				100*time.Millisecond
+			cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = time.Second, time.Second, time.Second
 			f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).run()
 			x := f.send(address(1))
 			f.wait(x, events.EmailDelayed)

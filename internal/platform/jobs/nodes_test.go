@@ -119,7 +119,7 @@ func TestSure(t *testing.T) {
 func testRunner(t *testing.T, d *db.DB) *Runner {
 	t.Helper()
 	r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
-	r.pulse = pulse{every: 20 * time.Millisecond, sure: 20 * time.Second, dead: 200 * time.Millisecond}
+	r.pulse = pulse{every: 20 * time.Millisecond, sure: 20 * time.Second, dead: time.Second}
 	return r
 }
 

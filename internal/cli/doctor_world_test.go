@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -251,6 +252,19 @@ func (w *doctorWorld) proxy(c tls.Certificate) string {
 
 // examine runs doctor and returns the report and the exit code.
 func (w *doctorWorld) examine(args ...string) (r doctor.Report, code int) {
+	w.t.Helper()
+	slow := func(f doctor.Finding) bool {
+		return strings.HasPrefix(f.Meaning, "A commit takes") && f.Status != doctor.OK
+	}
+	for range 10 { // a busy machine commits slowly for a while
+		if r, code = w.examineOnce(args...); !slices.ContainsFunc(r.Findings, slow) {
+			break
+		}
+	}
+	return r, code
+}
+
+func (w *doctorWorld) examineOnce(args ...string) (r doctor.Report, code int) {
 	w.t.Helper()
 	out, errOut, code := w.command(append([]string{"doctor", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), &r); err != nil {

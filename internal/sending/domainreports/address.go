@@ -137,12 +137,12 @@ func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domai
 }
 
 // LookUp looks up the records of a domain that name addresses for reports, and stores the advised records. An advised
-// record keeps what the present record says. A DMARC record never becomes weaker: if the domain has none of its own,
-// the advised record has the policy, the alignment and the addresses for reports that apply to the domain now. If a
+// record keeps what the present record says. It never makes the policy weaker: if the domain has no DMARC record of its
+// own, the advised record has the policy, the alignment and the addresses for reports that apply to the domain now. If a
 // look-up fails, the stored record stays.
 //
-// If ours is true, this installation's name servers answer for the domain with the stored records. A stored record then
-// stays. A record that is not stored is looked up only at the domains above.
+// If ours is true, this installation's name servers answer for the domain with the stored records. A stored record of
+// the owner then stays. A DMARC record that comes from the domains above, or is not stored, is looked up only there.
 func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) error {
 	stored, err := recordsOf(ctx, s.p.DB.Reader, d.TeamID, d.ID)
 	if err == nil && stored.token == "" {
@@ -163,22 +163,23 @@ func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) erro
 	}
 	now, target := stored, "mailto:"+stored.token+"@"+s.c.HostOf(d.Region)
 	var errs []error
-	if !ours || stored.dmarc == "" {
+	var asks string
+	if !ours || stored.dmarc == "" || stored.inherited {
 		found, err := dmarc.NewWalker(look).Discover(ctx, d.Name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("look up the DMARC record of %s: %w", d.Name, err))
 		} else {
-			now.dmarc, now.dmarcRecords = adviseRecord(&found, d.Name, target), 0
-			for _, x := range found.Discarded {
-				if x.Domain == d.Name {
-					now.dmarcRecords = len(x.Records)
-				}
+			asks = asksOf(&found)
+			if !s.keepsDMARC(d, &stored, &found, ours) {
+				now.setDMARC(&found, d.Name, target)
 			}
-			now.setAsks(asksOf(&found), s.c.Now())
 		}
 	}
 	if text := cmp.Or(d.DMARCRecord, now.dmarc); ours && text != "" {
-		now.setAsks(asksOfText(d.Name, text), s.c.Now())
+		asks = asksOfText(d.Name, text)
+	}
+	if asks != "" {
+		now.setAsks(asks, s.c.Now())
 	}
 	if !ours || stored.tls == "" {
 		texts, err := look(ctx, own[1])
@@ -192,6 +193,40 @@ func (s *Service) LookUp(ctx context.Context, d *domains.Domain, ours bool) erro
 		errs = append(errs, s.saveRecords(ctx, d, &now))
 	}
 	return errors.Join(errs...)
+}
+
+// keepsDMARC reports whether the stored DMARC record of a domain stays after a look-up.
+func (s *Service) keepsDMARC(d *domains.Domain, stored *storedRecords, found *dmarc.Discovery, ours bool) bool {
+	if ours {
+		// Several records at a domain above are usually a change in progress. They say neither what applies next nor
+		// that nothing applies.
+		return stored.dmarc != "" && found.At == "" && len(found.Discarded) > 0
+	}
+	if found.At != d.Name || !d.Served() {
+		return false
+	}
+	// The delegation was not found for some hours, but resolvers still ask our name servers. Their answer must not count
+	// as the owner's record, because it would no longer follow the domains above.
+	for _, r := range s.advised(d, stored) {
+		if r.Purpose == domains.PurposeDMARC {
+			return r.Value == found.Text
+		}
+	}
+	return false
+}
+
+// setDMARC sets the advised DMARC record of a domain to the one that follows from a look-up.
+//
+// A record that comes from the domains above also becomes weaker with them. Their owner decides about all domains below
+// that have no record of their own, and would expect that a milder policy ends the rejection of mail there, too. An
+// owner who wants another policy chooses a record.
+func (x *storedRecords) setDMARC(found *dmarc.Discovery, domain, target string) {
+	x.dmarc, x.dmarcRecords, x.inherited = adviseRecord(found, domain, target), 0, found.At != domain
+	for _, other := range found.Discarded {
+		if other.Domain == domain {
+			x.dmarcRecords, x.inherited = len(other.Records), false
+		}
+	}
 }
 
 // adviseTLS returns the record for TLS reports with a target, from the present TXT records.

@@ -58,6 +58,7 @@ type storedRecords struct {
 	token        string
 	dmarc        string // "" if it was never looked up
 	dmarcRecords int    // number of the domain's DMARC records if it has several, of which none counts
+	inherited    bool   // whether dmarc comes from the domains above
 	tls          string // "" if it was never looked up
 	asks         string // what the present DMARC record asks of receivers; "" if it was never looked up
 	asksSince    int64  // 0: since before the first look-up
@@ -65,9 +66,9 @@ type storedRecords struct {
 
 // recordsOf returns what is stored of a domain; nothing is not an error.
 func recordsOf(ctx context.Context, r db.Reader, teamID, domainID string) (x storedRecords, err error) {
-	err = r.QueryRow(ctx, `SELECT token, dmarc, dmarc_records, tls, dmarc_asks, asks_since FROM report_addresses
-		WHERE domain_id = $1 AND team_id = $2`, db.ID(domainID), db.ID(teamID)).Scan(&x.token, &x.dmarc, &x.dmarcRecords,
-		&x.tls, &x.asks, &x.asksSince)
+	err = r.QueryRow(ctx, `SELECT token, dmarc, dmarc_records, dmarc_inherited, tls, dmarc_asks, asks_since
+		FROM report_addresses WHERE domain_id = $1 AND team_id = $2`, db.ID(domainID), db.ID(teamID)).Scan(&x.token, &x.dmarc,
+		&x.dmarcRecords, &x.inherited, &x.tls, &x.asks, &x.asksSince)
 	if errors.Is(err, db.ErrNoRows) {
 		return storedRecords{}, nil
 	}
@@ -102,8 +103,8 @@ func recordsOfAll(ctx context.Context, r db.Reader, of []*domains.Domain) (map[s
 func (s *Service) saveRecords(ctx context.Context, d *domains.Domain, x *storedRecords) error {
 	err := s.p.DB.Update(db.WithoutAddition(ctx), func(tx *db.Tx) error {
 		tx.Queue(ctx, `UPDATE report_addresses SET dmarc = $3, dmarc_records = $4, tls = $5, dmarc_asks = $6,
-			asks_since = $7 WHERE domain_id = $1 AND team_id = $2`, db.ID(d.ID), db.ID(d.TeamID), db.Text(x.dmarc, recordMax),
-			x.dmarcRecords, db.Text(x.tls, recordMax), x.asks, x.asksSince)
+			asks_since = $7, dmarc_inherited = $8 WHERE domain_id = $1 AND team_id = $2`, db.ID(d.ID), db.ID(d.TeamID),
+			db.Text(x.dmarc, recordMax), x.dmarcRecords, db.Text(x.tls, recordMax), x.asks, x.asksSince, x.inherited)
 		return nil
 	})
 	if err != nil {

@@ -92,7 +92,7 @@ func (s *Service) checkAbove(ctx context.Context, r db.Reader, d *Domain) error 
 		return fmt.Errorf("find the domains above %s: %w", d.Name, err)
 	}
 	for _, name := range above {
-		if parent, ok := all[name]; ok && parent.served() {
+		if parent, ok := all[name]; ok && parent.Served() {
 			return fault.Invalidf("name", "The domain `%s` lies below `%s`, which is delegated to this service, so no records "+
 				"can be installed for it. Add a domain that is not below `%s`, or change the set-up of `%s` first.", d.Name, name,
 				name, name)

@@ -114,7 +114,7 @@ func (s *Service) lookUpSigning(ctx context.Context, domainID string) (Signing, 
 func (d *Domain) signsEd25519(setup string) bool {
 	switch setup {
 	case SetupDelegation:
-		return d.served()
+		return d.Served()
 	case SetupRecords:
 		return d.checks["dkim-ed25519"].Status == Verified
 	}

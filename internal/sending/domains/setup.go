@@ -113,10 +113,10 @@ func (d *Domain) receivingKeys(setup string) []string {
 	return receivingKeys(setup)
 }
 
-// served reports whether this installation's name servers answer for the domain. They do not before a look-up at the
+// Served reports whether this installation's name servers answer for the domain. They do not before a look-up at the
 // parent zone has found the delegation with the domain's token. Otherwise a team could add a domain whose former owner
 // has left a delegation to this installation in place, and the team's own records would be found there.
-func (d *Domain) served() bool {
+func (d *Domain) Served() bool {
 	return d.uses(SetupDelegation) && (d.found(delegated) || d.found(delegationSeen)) && !d.Placeholder
 }
 

@@ -197,7 +197,7 @@ func (d *Domain) chosenBIMI() AdvisedRecord {
 // withoutOwnZone returns advised records without those that a delegation publishes, as long as the chosen delegation is
 // not found. Its owner must not add them, because only the zone of this installation counts afterwards.
 func withoutOwnZone(d *Domain, all []Advised) []Advised {
-	if d.setup() != SetupDelegation || d.served() {
+	if d.setup() != SetupDelegation || d.Served() {
 		return all
 	}
 	return slices.DeleteFunc(all, func(a Advised) bool { return a.Name == d.Name || strings.HasSuffix(a.Name, "."+d.Name) })

@@ -56,7 +56,7 @@ func (s *Service) Zones(ctx context.Context) (zones []nameserver.Zone, awaited [
 		}
 		zones = append(zones, made...)
 		for i := range all {
-			if d := &all[i]; d.setup() == SetupDelegation && !d.served() {
+			if d := &all[i]; d.setup() == SetupDelegation && !d.Served() {
 				awaited = append(awaited, d.Name)
 			}
 		}
@@ -116,7 +116,7 @@ func (s *Service) zonesOf(ctx context.Context, all []Domain, operator *zoneBuild
 		if d.uses(SetupCNAME) {
 			s.addTargets(operator, d, keys[d.ID])
 		}
-		if d.served() {
+		if d.Served() {
 			served = append(served, d)
 		}
 	}

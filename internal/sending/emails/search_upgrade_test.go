@@ -55,7 +55,7 @@ func TestSearchAfterUpgrade(t *testing.T) {
 	d := dbtest.Open(t, dbtest.EmptyPostgresURL(t))
 	// The program that adds the rows needs the columns of domains, and the addresses for reports, of today.
 	applyOld(t, d, "0001_first", "0002_evidence", "0012_domain_setups", "0013_domain_keys", "0015_received_reports",
-		"0023_chosen_records", "0024_policy_since")
+		"0023_chosen_records", "0024_policy_since", "0025_dmarc_inherited")
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	var days []time.Time
 	for n := -9; n <= 7; n++ {

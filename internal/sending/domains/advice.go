@@ -16,11 +16,29 @@ const (
 )
 
 // advices keeps advice about the DNS of domains in memory. Requests never wait for the DNS: they get the last advice,
-// and look-ups in the background renew it.
+// and look-ups in the background renew it until the node stops.
 type advices struct {
+	base   context.Context // of the look-ups; it ends with Run
+	cancel context.CancelFunc
+	active sync.WaitGroup // look-ups
+
 	mu    sync.Mutex
 	known map[string]cached[*Advice]
 	busy  map[string]bool // keys whose advice is being made
+}
+
+func newAdvices() *advices {
+	a := &advices{known: map[string]cached[*Advice]{}, busy: map[string]bool{}}
+	a.base, a.cancel = context.WithCancel(context.Background())
+	return a
+}
+
+// stop ends the look-ups and waits for them.
+func (a *advices) stop() {
+	a.mu.Lock() // so that no look-up begins while the others are waited for
+	a.cancel()
+	a.mu.Unlock()
+	a.active.Wait()
 }
 
 // adviceKey identifies a domain with its wanted records, because advice about former records is of no use.
@@ -39,29 +57,35 @@ func (s *Service) advice(ctx context.Context, d *Domain, records []Record) (a *A
 		return nil, false
 	}
 	key, now := adviceKey(d, records), time.Now()
-	all := &s.advices
+	all := s.advices
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	last := all.known[key]
 	if now.Before(last.until) {
 		return last.value, false
 	}
-	if !all.busy[key] && len(all.busy) < adviceWorkers {
+	if !all.busy[key] && len(all.busy) < adviceWorkers && all.base.Err() == nil {
 		all.busy[key] = true
-		go s.advise(context.WithoutCancel(ctx), key, *d, records)
+		of := *d
+		all.active.Go(func() { s.advise(context.WithoutCancel(ctx), key, of, records) })
 	}
 	return last.value, true
 }
 
-// advise makes advice about a domain's DNS, and keeps it for requests.
+// advise makes advice about a domain's DNS, and keeps it for requests. If the node stops, the advice is not kept,
+// because it lacks what was not looked up.
 func (s *Service) advise(ctx context.Context, key string, d Domain, records []Record) {
 	ctx, cancel := context.WithTimeout(ctx, adviceMax)
 	defer cancel()
+	all := s.advices
+	defer context.AfterFunc(all.base, cancel)()
 	a := s.Deps.Advice(ctx, &d, records)
-	all := &s.advices
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	delete(all.busy, key)
+	if all.base.Err() != nil {
+		return
+	}
 	if len(all.known) >= cacheMax {
 		clear(all.known)
 	}

@@ -2,6 +2,7 @@ package domains_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,4 +52,42 @@ func TestAdviceIsMadeInTheBackground(t *testing.T) {
 	}
 	close(answer)
 	<-made
+}
+
+// A stopping node ends the look-ups for advice, and waits for them. Requests that come later get no new ones.
+func TestAdviceEndsWithTheNode(t *testing.T) {
+	f := newSetups(t, dbtest.SQLite(t))
+	dom := f.create(team, "acme.example")
+	var calls atomic.Int32
+	var ended atomic.Bool
+	began := make(chan struct{}, 2)
+	f.Service.Deps.Advice = func(ctx context.Context, _ *domains.Domain, _ []domains.Record) domains.Advice {
+		calls.Add(1)
+		began <- struct{}{}
+		<-ctx.Done()
+		if errors.Is(ctx.Err(), context.Canceled) {
+			ended.Store(true)
+		}
+		return domains.Advice{}
+	}
+	request, answered := context.WithCancel(t.Context())
+	get := func() {
+		t.Helper()
+		if v, err := f.GetSetup(request, team, dom.ID); err != nil || v.Advice != nil || !v.Pending {
+			t.Errorf("%+v, pending %v, %v", v.Advice, v.Pending, err)
+		}
+	}
+	get()
+	<-began
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.must(f.Service.Run(ctx))
+	if !ended.Load() {
+		t.Error("the node has stopped, and its look-ups go on")
+	}
+	get()
+	answered()
+	if calls.Load() != 1 {
+		t.Errorf("%d look-ups", calls.Load())
+	}
 }

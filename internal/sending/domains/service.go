@@ -102,7 +102,7 @@ type Service struct {
 	receivers map[string]cached[Receiver]
 	tracked   map[string]cached[bool] // by host
 
-	advices advices
+	advices *advices
 }
 
 type cached[T any] struct {
@@ -158,7 +158,7 @@ func newService(c Config, d Deps) *Service {
 	c.liveSpan.Store(int64(c.RetrySpan))
 	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key), senders: map[string]cached[Sender]{},
 		signing: map[string]cached[Signing]{}, receivers: map[string]cached[Receiver]{}, tracked: map[string]cached[bool]{},
-		advices: advices{known: map[string]cached[*Advice]{}, busy: map[string]bool{}}}
+		advices: newAdvices()}
 	d.DB.OnHint(hintTopic, s.clearCaches)
 	d.DB.OnListening(func() { s.clearCaches("") }) // hints may have been lost
 	return s
@@ -180,8 +180,10 @@ func (s *Service) invalidate(tx *db.Tx, domainID string) {
 }
 
 // Run keeps one generated RSA key ready until ctx ends. When a new domain uses the key, Run generates the next one.
-// Generating a key takes 0.1 s or more. Run waits for keyDelay before each key, so that nodes start faster.
+// Generating a key takes 0.1 s or more. Run waits for keyDelay before each key, so that nodes start faster. Before Run
+// returns, it ends the look-ups for advice. Requests get only known advice afterwards.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.advices.stop()
 	for {
 		select {
 		case <-ctx.Done():

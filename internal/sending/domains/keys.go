@@ -45,7 +45,9 @@ type key struct {
 	seenAt               time.Time // since when all servers show the next key; zero if they do not
 	steppedAt            time.Time // last step of the rotation
 	waited               time.Duration
-	ttl                  time.Duration // how long resolvers keep the record or its absence; 0 if it is unknown
+	// ttl is how long resolvers keep the record or its absence; 0 if it is unknown. That of a retired key is the one of
+	// the key that replaced it.
+	ttl time.Duration
 }
 
 // remindAfter is the time after which the owner of a domain is reminded of the record of a next key.

@@ -44,8 +44,8 @@ func (s *Service) SetRetrySpan(span time.Duration) { s.c.liveSpan.Store(int64(sp
 //
 // In an emergency, others may know the private keys. The new keys then sign as soon as their records are seen, and the
 // records of the old ones are revoked after all waiting emails are signed again, which happens at each attempt to
-// deliver them. Keys that wait from an earlier rotation are replaced. RotateKeys returns a fault if a rotation is under
-// way, unless this one is the first emergency of it.
+// deliver them. Keys that wait from an ordinary rotation are replaced. RotateKeys returns a fault if a rotation is under
+// way, unless this one is the first emergency of it, or if an emergency rotation has just replaced the keys.
 func (s *Service) RotateKeys(ctx context.Context, teamID, domainID string, emergency bool) ([]Key, error) {
 	d, err := getDomain(ctx, s.DB.Reader, teamID, domainID)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Service) RotateKeys(ctx context.Context, teamID, domainID string, emerg
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mayRotate(&d, keys, emergency); err != nil {
+	if err := s.mayRotate(&d, keys, emergency, s.DB.Now()); err != nil {
 		return nil, err
 	}
 	made, err := s.makeKeys(&d, keys, emergency)
@@ -69,7 +69,7 @@ func (s *Service) RotateKeys(ctx context.Context, teamID, domainID string, emerg
 		if keys, err = keysOf(ctx, tx.Reader, teamID, domainID); err != nil {
 			return err
 		}
-		if err := s.mayRotate(&d, keys, emergency); err != nil {
+		if err := s.mayRotate(&d, keys, emergency, tx.Now()); err != nil {
 			return err
 		}
 		audit.Target(ctx, d.ID)
@@ -86,7 +86,7 @@ func (s *Service) RotateKeys(ctx context.Context, teamID, domainID string, emerg
 }
 
 // mayRotate returns a fault if no rotation of the domain's keys can begin.
-func (s *Service) mayRotate(d *Domain, keys []key, emergency bool) error {
+func (s *Service) mayRotate(d *Domain, keys []key, emergency bool, now time.Time) error {
 	if d.TeamID == system || d.Placeholder || !d.proved() {
 		return fault.Invalidf("", "The domain %s is not verified, so its DKIM keys have signed nothing. Verify it first.",
 			d.Name)
@@ -95,7 +95,11 @@ func (s *Service) mayRotate(d *Domain, keys []key, emergency bool) error {
 		return fault.Invalidf("", "The domain %s does not send, so its second CNAME record for DKIM is not required, and a "+
 			"new key could not be seen. Enable its `sending` capability first.", d.Name)
 	}
-	if k := nextKey(keys, algorithmRSA); k != nil && (k.emergency || !emergency) {
+	if emergency {
+		if err := s.c.mayRepeat(d, keys, now); err != nil {
+			return err
+		}
+	} else if k := nextKey(keys, algorithmRSA); k != nil {
 		return fault.New(fault.Locked, "", "The DKIM keys of %s are being rotated already. The new key has the selector %s "+
 			"and signs after its record has been seen for twice its TTL. The keys of the domain show the record.", d.Name,
 			k.selector)
@@ -385,7 +389,8 @@ func (s *Service) signWith(d *Domain, k *key, now time.Time) (old key, err error
 		row, selector = &d.ed25519, ed25519
 	}
 	old = key{id: id.New(), domainID: d.ID, teamID: d.TeamID, selector: selector, algorithm: k.algorithm,
-		state: KeyRetired, record: row.record, emergency: k.emergency, createdAt: now, stateAt: now, steppedAt: now}
+		state: KeyRetired, record: row.record, emergency: k.emergency, createdAt: now, stateAt: now, steppedAt: now,
+		ttl: k.ttl}
 	if *row = (keyRow{sealed, k.record, k.selector}); k.algorithm == algorithmRSA {
 		d.keysSince = now
 	}

@@ -377,10 +377,10 @@ func TestEmergencyAfterChangesOfTheSetup(t *testing.T) {
 				w.d.Setup = setups[r.IntN(len(setups))]
 			case 1:
 				waits := nextKey(w.keys, algorithmRSA)
-				err := s.mayRotate(&w.d, w.keys, true)
+				err := s.mayRotate(&w.d, w.keys, true, w.now())
 				if err == nil {
 					w.begin(true)
-				} else if waits == nil || !waits.emergency {
+				} else if (waits == nil || !waits.emergency) && w.now().Sub(w.d.keysSince) >= resigned {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 			case 2:
@@ -419,7 +419,7 @@ func TestEmergencyWithManyKeys(t *testing.T) {
 		w.keys = append(w.keys, key{id: fmt.Sprint(i), selector: fmt.Sprint(i), state: state, algorithm: algorithmRSA})
 	}
 	s := &Service{c: w.c}
-	if s.mayRotate(&w.d, w.keys, false) == nil || s.mayRotate(&w.d, w.keys, true) != nil {
+	if s.mayRotate(&w.d, w.keys, false, w.now()) == nil || s.mayRotate(&w.d, w.keys, true, w.now()) != nil {
 		t.Error("only an emergency rotation may begin")
 	}
 	w.begin(true)
@@ -429,7 +429,7 @@ func TestEmergencyWithManyKeys(t *testing.T) {
 	for i := range w.keys {
 		w.keys[i].state, w.keys[i].emergency = KeyRetired, false
 	}
-	if s.mayRotate(&w.d, w.keys, true) == nil {
+	if s.mayRotate(&w.d, w.keys, true, w.now()) == nil {
 		t.Error("emergencies make keys without end")
 	}
 }
@@ -493,7 +493,7 @@ func TestRotationOfADomainThatDoesNotSend(t *testing.T) {
 			}
 			w.keys = nil
 			s := &Service{c: w.c}
-			if err := s.mayRotate(&w.d, nil, emergency); (err == nil) != (setup != SetupCNAME) {
+			if err := s.mayRotate(&w.d, nil, emergency, w.now()); (err == nil) != (setup != SetupCNAME) {
 				t.Errorf("%s, emergency %v: %v", setup, emergency, err)
 			}
 		}

@@ -32,7 +32,8 @@ func TestRotateKeysCommand(t *testing.T) {
 		p.refused("no team has added the domain", "domains", "rotate-keys", "other.example")
 		p.refused("DOMAIN is missing", "domains", "rotate-keys")
 		entries := p.must("audit", "export", "--team", id, "--format", "ndjson", "--action", "domain.keys_rotated")
-		if strings.Count(entries, "domain.keys_rotated") != 2 {
+		if strings.Count(entries, "domain.keys_rotated") != 2 || strings.Count(entries, `"command: ordinary; signing: `) != 1 ||
+			strings.Count(entries, `"command: emergency; signing: `) != 1 {
 			t.Errorf("%s", entries)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 const actionsFile = "testdata/actions.txt"
@@ -121,6 +122,69 @@ func TestRecordedOnce(t *testing.T) {
 			}
 			if strings.HasSuffix(action, ".created") && len(all) == 1 && all[0].Target == "" {
 				t.Errorf("%s: what was created is not named", request)
+			}
+		}
+	})
+}
+
+// Entries about changes of a domain say what was changed. Requests that change nothing have no entry.
+func TestDetailsOfDomains(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		on := true
+		dom := f.Verified(f.Acme.TeamID, domains.NewDomain{Name: "mail.acme.example",
+			Capabilities: domains.Capabilities{Receiving: &on}})
+		at := "/domains/" + dom.ID
+		detail := func(request string) string {
+			t.Helper()
+			before, _, _, err := f.Audit.List(t.Context(), f.Acme.TeamID, audit.Filter{}, page.Page{Limit: 1})
+			f.Must(err)
+			if w := f.do(t, request); w.Code != 200 {
+				t.Fatalf("%s: %d %s", request, w.Code, w.Body)
+			}
+			all, _, _, err := f.Audit.List(t.Context(), f.Acme.TeamID, audit.Filter{}, page.Page{Limit: 1})
+			f.Must(err)
+			if len(all) == 0 || len(before) > 0 && all[0].ID == before[0].ID {
+				return "no entry"
+			}
+			return all[0].Detail
+		}
+		for _, c := range []struct{ request, want string }{
+			{"PUT " + at + "/setup\n\n" + `{"dmarc":"v=DMARC1; p=none"}`, `dmarc before: default, now: "v=DMARC1; p=none"`},
+			{"PUT " + at + "/setup\n\n" + `{"dmarc":"v=DMARC1; p=none"}`, "no entry"},
+			{"PUT " + at + "/setup\n\n" + `{"setup":"cname","dmarc":"v=DMARC1; p=reject","bimi":"v=BIMI1; l=https://a.example/a.svg"}`,
+				`setup before: records, now: cname; dmarc before: "v=DMARC1; p=none", now: "v=DMARC1; p=reject"; ` +
+					`bimi before: none, now: "v=BIMI1; l=https://a.example/a.svg"`},
+			{"PUT " + at + "/setup\n\n" + `{"setup":"records","dmarc":null}`,
+				`setup before: cname, now: records; dmarc before: "v=DMARC1; p=reject", now: default`},
+			{"PUT " + at + "/mta-sts\n\n" + `{"mode":"testing","hosts":["mx2.example"]}`,
+				"mode before: off, now: testing; max_age before: none, now: 86400; hosts before: none, now: mx2.example"},
+			{"PUT " + at + "/mta-sts\n\n" + `{"mode":"enforce","max_age":1209600}`,
+				"mode before: testing, now: enforce; max_age before: 86400, now: 1209600"},
+			{"PUT " + at + "/mta-sts\n\n" + `{"mode":"off"}`,
+				"mode before: enforce, now: off; max_age before: 1209600, now: none"},
+		} {
+			if got := detail(c.request); got != c.want {
+				t.Errorf("%s:\n%s, want\n%s", c.request, got, c.want)
+			}
+		}
+		for _, c := range []struct{ body, kind string }{{`{}`, "ordinary"}, {`{"emergency":true}`, "emergency"}} {
+			got := detail("POST " + at + "/keys/rotate\n\n" + c.body)
+			kept, err := f.Domains.DKIMKeys(t.Context(), &dom)
+			f.Must(err)
+			signing, next := []string{}, []string{}
+			for _, k := range kept {
+				switch k.State {
+				case domains.KeySigning:
+					signing = append(signing, k.Selector)
+				case domains.KeyNext:
+					next = append(next, k.Selector)
+				}
+			}
+			want := c.kind + "; signing: " + strings.Join(signing, ", ") + "; next: " + strings.Join(next, ", ")
+			if got != want || len(next) == 0 {
+				t.Errorf("%s: %s, want %s", c.body, got, want)
 			}
 		}
 	})

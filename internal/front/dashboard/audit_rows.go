@@ -131,11 +131,29 @@ func detailWords(e *audit.Entry) string {
 	case audit.GrantRevoked:
 		reason, more, _ := strings.Cut(e.Detail, ": ")
 		return strings.TrimSuffix(cmp.Or(revokeReasons[grants.Reason(reason)], reason)+", "+more, ", ")
+	case "domain.setup_changed":
+		return setupWords.Replace(e.Detail)
+	case "domain.mta_sts_updated":
+		return policyWords.Replace(e.Detail)
+	case "domain.keys_rotated":
+		return keyWords.Replace(e.Detail)
 	case audit.ApprovalApproved:
 		return "" // the id of the email, to which the page of the approval links
 	}
 	return e.Detail
 }
+
+// These replace the names of fields in the details of domains' entries.
+var (
+	setupWords = strings.NewReplacer("setup before: ", "Set-up before: ", "; dmarc before: ", ". DMARC record before: ",
+		"dmarc before: ", "DMARC record before: ", "; bimi before: ", ". BIMI record before: ", "bimi before: ",
+		"BIMI record before: ")
+	policyWords = strings.NewReplacer("mode before: ", "Mode before: ", "; max_age before: ",
+		". Lifetime in seconds before: ", "max_age before: ", "Lifetime in seconds before: ", "; hosts before: ",
+		". Hosts before: ", "hosts before: ", "Hosts before: ")
+	keyWords = strings.NewReplacer("ordinary; signing: ", "Ordinary rotation. Selectors that signed: ",
+		"emergency; signing: ", "Emergency. Selectors that signed: ", "; next: ", ". New ones: ")
+)
 
 // revokeReasons says why an app was disconnected. Further words may follow.
 var revokeReasons = map[grants.Reason]string{

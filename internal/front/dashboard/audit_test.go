@@ -34,6 +34,13 @@ func TestAuditSentences(t *testing.T) {
 				"now: recipients_per_email 20, emails_per_day 100, approval true"}))
 		b.must(b.Audit.Write(t.Context(), audit.Entry{TeamID: b.acme.TeamID, Action: audit.GrantRevoked, Target: id.New(),
 			Detail: "user_left: 2 grants"}))
+		domain := b.domainOf(b.acme.TeamID).ID
+		for action, detail := range map[string]string{
+			"domain.setup_changed":   `setup before: records, now: cname; dmarc before: default, now: "v=DMARC1; p=none"`,
+			"domain.mta_sts_updated": "mode before: testing, now: enforce; max_age before: 86400, now: 604800",
+			"domain.keys_rotated":    "emergency; signing: s1; next: s2"} {
+			b.must(b.Audit.Write(t.Context(), audit.Entry{TeamID: b.acme.TeamID, Action: action, Target: domain, Detail: detail}))
+		}
 
 		page := sentences(admin.shows("/app/settings/audit", 200, `href="/app/keys/`+key, `href="/app/contacts/`+contact,
 			`title="`+gone, `title="domain.updated `))
@@ -42,7 +49,10 @@ func TestAuditSentences(t *testing.T) {
 			"API key production deleted the webhook Copy " + gone[:8] + "…" + gone[len(gone)-6:],
 			"API key production created the contact laura@example.org", "former@example.org invited new@example.org as admin",
 			"Before: no limits. Now: at most 20 recipients of one email, at most 100 emails a day, a person approves each email",
-			"left the team or was disabled, 2 grants"} {
+			"left the team or was disabled, 2 grants",
+			`Set-up before: records, now: cname. DMARC record before: default, now: &#34;v=DMARC1; p=none&#34;`,
+			"Mode before: testing, now: enforce. Lifetime in seconds before: 86400, now: 604800",
+			"Emergency. Selectors that signed: s1. New ones: s2"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the page lacks %q:\n%s", want, page)
 			}

@@ -100,6 +100,7 @@ const (
 type request struct {
 	mu       sync.Mutex
 	entry    Entry
+	given    string // detail that the entry had at the beginning
 	by       *db.Tx // the transaction that recorded another entry in place of this entry
 	replaced bool   // whether the replacing transaction was committed
 }
@@ -121,7 +122,7 @@ func With(ctx context.Context, e Entry) context.Context {
 		e.fill(before.entry)
 		before.mu.Unlock()
 	}
-	r := &request{entry: e}
+	r := &request{entry: e, given: e.Detail}
 	ctx = context.WithValue(ctx, requestKey{}, r)
 	return db.WithAddition(ctx, r.write)
 }
@@ -164,14 +165,30 @@ func Team(ctx context.Context, teamID string) {
 	}
 }
 
-// Detail sets the detail of the entry in ctx.
+// Detail sets the detail of the entry in ctx. A detail that [With] has set stays in front of it, such as the word that
+// tells commands from requests.
 func Detail(ctx context.Context, text string) {
 	if r := carried(ctx); r != nil {
 		r.mu.Lock()
-		r.entry.Detail = text
+		if r.entry.Detail = text; r.given != "" {
+			r.entry.Detail = strings.TrimSuffix(r.given+": "+text, ": ")
+		}
 		r.mu.Unlock()
 	}
 }
+
+// Differences collects the fields that an action has changed, for the detail of its entry.
+type Differences []string
+
+// Add adds a field if its value has changed.
+func (d *Differences) Add(field, before, now string) {
+	if before != now {
+		*d = append(*d, field+" before: "+before+", now: "+now)
+	}
+}
+
+// String returns the changed fields with their former and new values.
+func (d Differences) String() string { return strings.Join(d, "; ") }
 
 // write adds the entry to the request's transaction (see [db.WithAddition]).
 func (r *request) write(ctx context.Context, tx *db.Tx) {

@@ -67,6 +67,24 @@ func with(edit func(e *audit.Entry)) audit.Entry {
 	return e
 }
 
+// A detail that is set at the beginning stays in front of a later one, also if the transaction is tried again.
+func TestDetailStays(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		l := audit.New(d, 0)
+		ctx := audit.With(t.Context(), with(func(e *audit.Entry) { e.Detail = "command" }))
+		if err := change(ctx, d, func(*db.Tx) error {
+			for range 2 {
+				audit.Detail(ctx, "two words")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, entries(t, l, dbtest.ID("team"), audit.Filter{}), with(func(e *audit.Entry) { e.Detail = "command: two words" }))
+	})
+}
+
 // A request's entry is written with the request's first change, and includes details that are added in that
 // transaction.
 func TestRequest(t *testing.T) {

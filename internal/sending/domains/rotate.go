@@ -77,12 +77,33 @@ func (s *Service) RotateKeys(ctx context.Context, teamID, domainID string, emerg
 		if err != nil {
 			return err
 		}
+		audit.Detail(ctx, s.describeRotation(&d, keys, made, emergency))
 		return s.stepAt(ctx, tx, d.TeamID, d.ID, tx.Now())
 	})
 	if err != nil {
 		return nil, err
 	}
 	return s.describeKeys(&d, keys, s.DB.Now()), nil
+}
+
+// describeRotation describes for the audit log a rotation that has begun: its kind, and the selectors of the keys that
+// sign and of those that were made.
+func (s *Service) describeRotation(d *Domain, keys, made []key, emergency bool) string {
+	rsa, ed25519 := s.c.signing(d)
+	signing, next := []string{rsa}, []string{}
+	if d.Sending && !d.unpublished(algorithmEd25519) {
+		signing = append(signing, ed25519)
+	}
+	for i := range keys {
+		if slices.ContainsFunc(made, func(m key) bool { return m.id == keys[i].id }) {
+			next = append(next, keys[i].selector)
+		}
+	}
+	kind := "ordinary"
+	if emergency {
+		kind = "emergency"
+	}
+	return fmt.Sprintf("%s; signing: %s; next: %s", kind, strings.Join(signing, ", "), strings.Join(next, ", "))
 }
 
 // mayRotate returns a fault if no rotation of the domain's keys can begin.

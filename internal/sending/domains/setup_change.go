@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/bimi"
 	"github.com/postrider/postrider/internal/mail/dmarc"
+	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 )
@@ -72,6 +73,7 @@ func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID string, c Se
 		if d.setup() == was.setup() && d.DMARCRecord == was.DMARCRecord && d.BIMIRecord == was.BIMIRecord {
 			return nil
 		}
+		audit.Detail(ctx, setupDifferences(&was, &d))
 		saveDomain(ctx, tx, &d)
 		if _, err := s.registerNames(ctx, tx, &d); err != nil {
 			return fmt.Errorf("register the names of %s: %w", d.Name, err)
@@ -85,6 +87,22 @@ func (s *Service) ChangeSetup(ctx context.Context, teamID, domainID string, c Se
 		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
+}
+
+// setupDifferences describes a change for the audit log. The longest field is the last one, because long details are
+// truncated.
+func setupDifferences(was, d *Domain) string {
+	text := func(record, without string) string {
+		if record == "" {
+			return without
+		}
+		return `"` + record + `"` // which contains no quotation marks
+	}
+	var all audit.Differences
+	all.Add("setup", was.setup(), d.setup())
+	all.Add("dmarc", text(was.DMARCRecord, "default"), text(d.DMARCRecord, "default"))
+	all.Add("bimi", text(was.BIMIRecord, "none"), text(d.BIMIRecord, "none"))
+	return all.String()
 }
 
 // applySetup applies a change to d, which [SetupChange.Check] has checked.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -112,7 +113,9 @@ func (s *Service) Set(ctx context.Context, teamID, domainID string, c Change) (P
 		if p == nil {
 			p = &row{DomainID: domainID, TeamID: teamID, Name: d.Name}
 		}
+		was := *p
 		p.apply(c, own, mx, now)
+		audit.Detail(ctx, differences(&was, p))
 		p.renew(now)
 		p.CheckAt = now
 		s.changed(tx, domainID)
@@ -122,6 +125,31 @@ func (s *Service) Set(ctx context.Context, teamID, domainID string, c Change) (P
 		return Policy{}, err
 	}
 	return s.describe(ctx, &d, p)
+}
+
+// differences describes a change of a policy for the audit log. It names only the hosts that the team has named.
+func differences(was, now *row) string {
+	named := func(r *row) string {
+		var all []string
+		for _, h := range r.Hosts {
+			if h.Named {
+				all = append(all, h.Name)
+			}
+		}
+		slices.Sort(all)
+		return cmp.Or(strings.Join(all, " "), "none")
+	}
+	age := func(r *row) string {
+		if r.mode() == Off {
+			return "none"
+		}
+		return strconv.FormatInt(int64(r.MaxAge/time.Second), 10)
+	}
+	var all audit.Differences
+	all.Add("mode", string(was.mode()), string(now.mode()))
+	all.Add("max_age", age(was), age(now))
+	all.Add("hosts", named(was), named(now))
+	return all.String()
 }
 
 // apply applies a change that a team requested to a row.

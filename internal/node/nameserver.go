@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"syscall"
-	"time"
 
 	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
@@ -14,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/nameserver"
 	"github.com/postrider/postrider/internal/node/resources"
 	"github.com/postrider/postrider/internal/outbound/alarms"
+	"github.com/postrider/postrider/internal/platform/telemetry"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/zones"
 )
@@ -127,7 +127,7 @@ func (n *Node) checkZones(context.Context) error { return n.nameServer.zones.Pro
 // zonesCondition is about the zones of the name server. While the database is away, no alarm can be stored, so a node
 // that has not read its zones yet has no alarm.
 func (n *Node) zonesCondition() alarms.Condition {
-	node, text := n.Config.Hostname, "The name server on "+n.Config.Hostname+" answers for all zones."
+	node, text := n.Config.Hostname, "The name server on "+n.Config.Hostname+" has read all zones."
 	problem := n.nameServer.zones.Problem()
 	if problem != nil {
 		text = fmt.Sprintf("On %s, %v.", node, problem)
@@ -137,11 +137,11 @@ func (n *Node) zonesCondition() alarms.Condition {
 		Title: "the name server has a problem with its zones", Text: text}
 }
 
-// zonesInUse returns the number of zones of the name server and when they were read; ok is false without the role dns.
-func (n *Node) zonesInUse() (zones int, readAt time.Time, ok bool) {
+// zonesInUse returns the state of the name server's zones; ok is false without the role dns.
+func (n *Node) zonesInUse() (z telemetry.Zones, ok bool) {
 	if n.nameServer.server == nil {
-		return 0, time.Time{}, false
+		return z, false
 	}
 	s := n.nameServer.zones.State()
-	return s.Zones, s.ReadAt, true
+	return telemetry.Zones{Number: s.Zones, BadZones: s.BadZones, BadRecords: s.BadRecords, ReadAt: s.ReadAt}, true
 }

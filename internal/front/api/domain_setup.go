@@ -121,6 +121,9 @@ func setupToWire(v domains.Setup) setupWire {
 		w.Advised = append(w.Advised, setupAdvised{a.Purpose, a.Name, a.Type, a.Value, a.Why, string(a.State),
 			valuesFound(a.Found)})
 	}
+	for _, x := range v.Problems {
+		w.Problems = append(w.Problems, setupProblem{x.Code, x.Name, x.Type, valuesFound(x.Found), x.Text})
+	}
 	if v.Advice == nil {
 		return w
 	}
@@ -136,9 +139,6 @@ func setupToWire(v domains.Setup) setupWire {
 		}
 	}
 	w.Provider = p
-	for _, x := range v.Advice.Problems {
-		w.Problems = append(w.Problems, setupProblem{x.Code, x.Name, x.Type, valuesFound(x.Found), x.Text})
-	}
 	return w
 }
 

@@ -73,10 +73,8 @@ func (c *call) setupOf(domainID string) (*setupView, error) {
 		v.Choices = append(v.Choices, setupChoice{choice, setupLabels[choice.Setup], setupTexts[choice.Setup]})
 	}
 	v.Advised = advisedViews(s.Advised)
-	if s.Advice != nil {
-		for _, p := range s.Advice.Problems {
-			v.Problems = append(v.Problems, problemView{p, foundLines(p.Found)})
-		}
+	for _, p := range s.Problems {
+		v.Problems = append(v.Problems, problemView{p, foundLines(p.Found)})
 	}
 	v.Keys, v.KeysText = dkimKeysOf(&s)
 	return v, nil

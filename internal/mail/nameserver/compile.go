@@ -115,9 +115,9 @@ func Compile(z Zone) (*Compiled, error) {
 }
 
 // CompileShared validates a zone in which an invalid record must not affect the others. Invalid records are left out,
-// and dropped describes them. err is not nil if another field is invalid.
-func CompileShared(z Zone) (c *Compiled, dropped []error, err error) {
-	fail := func(err error) (*Compiled, []error, error) {
+// and dropped says why. err is not nil if another field is invalid.
+func CompileShared(z Zone) (c *Compiled, dropped []*RecordError, err error) {
+	fail := func(err error) (*Compiled, []*RecordError, error) {
 		return nil, nil, fmt.Errorf("zone %q: %w", z.Name, err)
 	}
 	if err := checkName(z.Name); err != nil {
@@ -151,7 +151,7 @@ func CompileShared(z Zone) (c *Compiled, dropped []error, err error) {
 	}
 	for _, r := range z.Records {
 		if err := c.add(r); err != nil {
-			dropped = append(dropped, err)
+			dropped = append(dropped, &RecordError{r.Name, r.Type, err})
 		}
 	}
 	return c, dropped, nil
@@ -166,12 +166,12 @@ func (c *Compiled) add(r Record) error {
 	n := c.names[r.Name]
 	if n == nil {
 		if len(c.names) >= maxNames {
-			return fmt.Errorf("record %s %s: the zone has more than %d names", r.Name, r.Type, maxNames)
+			return fmt.Errorf("the zone has more than %d names", maxNames)
 		}
 		n = &node{}
 	}
 	if err := n.check(rr); err != nil {
-		return fmt.Errorf("record %s %s: %w", r.Name, r.Type, err)
+		return err
 	}
 	n.add(rr)
 	c.names[r.Name] = n

@@ -19,6 +19,8 @@
 // updates and notifications.
 package nameserver
 
+import "fmt"
+
 // Zone is the content of a zone. Its apex gets a SOA record and the NS records from the other fields.
 //
 // Package zones uses only Records and Serial of a zone with the name of the operator's zone (the setting dns_zone). It
@@ -31,6 +33,13 @@ type Zone struct {
 	Records []Record // without SOA and NS records of the apex
 }
 
+// Content is what a name server shall answer.
+type Content struct {
+	Zones   []Zone
+	Awaited []string // names of zones that are missing until somebody delegates them to this installation
+	Partial bool     // there are more zones than a server can have, so some are missing
+}
+
 // Record is a record of a zone.
 type Record struct {
 	Name  string // absolute, lower case, no final dot; may begin with "*."
@@ -38,3 +47,15 @@ type Record struct {
 	TTL   uint32 // seconds
 	Value string // presentation form; TXT: the whole text without quotes; MX: "10 host"
 }
+
+// RecordError says why a record is invalid.
+type RecordError struct {
+	Name, Type string
+	Cause      error
+}
+
+// Error names the record and the cause.
+func (e *RecordError) Error() string { return fmt.Sprintf("record %s %s: %v", e.Name, e.Type, e.Cause) }
+
+// Unwrap returns the cause.
+func (e *RecordError) Unwrap() error { return e.Cause }

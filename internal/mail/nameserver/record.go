@@ -20,28 +20,21 @@ const (
 
 // rr returns the resource record for r, whose name must lie in the zone.
 func (r Record) rr(zone string) (dns.RR, error) {
-	fail := func(err error) (dns.RR, error) {
-		return nil, fmt.Errorf("record %s %s: %w", r.Name, r.Type, err)
-	}
 	if err := checkOwner(r.Name); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if r.Name != zone && !strings.HasSuffix(r.Name, "."+zone) {
-		return fail(fmt.Errorf("the name is not in the zone %s", zone))
+		return nil, fmt.Errorf("the name is not in the zone %s", zone)
 	}
 	if r.TTL < 1 || r.TTL > maxTTL {
-		return fail(fmt.Errorf("the TTL %d is not between 1 and %d seconds", r.TTL, maxTTL))
+		return nil, fmt.Errorf("the TTL %d is not between 1 and %d seconds", r.TTL, maxTTL)
 	}
 	typ, ok := dns.StringToType[r.Type]
 	build := builders[typ]
 	if !ok || build == nil {
-		return fail(errors.New("records of this type are not supported; use A, AAAA, CNAME, MX, TXT, TLSA or CAA"))
+		return nil, errors.New("records of this type are not supported; use A, AAAA, CNAME, MX, TXT, TLSA or CAA")
 	}
-	rr, err := build(dns.RR_Header{Name: r.Name + ".", Rrtype: typ, Class: dns.ClassINET, Ttl: r.TTL}, r.Value)
-	if err != nil {
-		return fail(err)
-	}
-	return rr, nil
+	return build(dns.RR_Header{Name: r.Name + ".", Rrtype: typ, Class: dns.ClassINET, Ttl: r.TTL}, r.Value)
 }
 
 // builders lists the functions that parse the value of a record, by the record's type.

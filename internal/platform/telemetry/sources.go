@@ -94,19 +94,32 @@ func (m *Metrics) readSources(s Sources) {
 	}
 }
 
+// Zones is the state of the name server's zones.
+type Zones struct {
+	Number               int
+	BadZones, BadRecords int       // those that are left out because they are invalid
+	ReadAt               time.Time // zero if they were never read
+}
+
 // readZones registers the metrics of the name server's zones.
 func (m *Metrics) readZones(s Sources) {
 	if s.Zones == nil {
 		return
 	}
 	m.sample("postrider_dns_zones", "gauge", func(add emit) {
-		if zones, _, ok := s.Zones(); ok {
-			add(float64(zones))
+		if z, ok := s.Zones(); ok {
+			add(float64(z.Number))
+		}
+	})
+	m.sample("postrider_dns_invalid", "gauge", func(add emit) {
+		if z, ok := s.Zones(); ok {
+			add(float64(z.BadZones), "zone")
+			add(float64(z.BadRecords), "record")
 		}
 	})
 	m.sample("postrider_dns_zones_read_timestamp_seconds", "gauge", func(add emit) {
-		if _, at, ok := s.Zones(); ok && !at.IsZero() {
-			add(seconds(at))
+		if z, ok := s.Zones(); ok && !z.ReadAt.IsZero() {
+			add(seconds(z.ReadAt))
 		}
 	})
 }

@@ -69,8 +69,8 @@ type Sources struct {
 	Relays      func() map[string]bool // whether each relay rests, by name
 	// SecureLookUps returns the numbers of DNS look-ups for DANE, by outcome.
 	SecureLookUps func() map[string]int64
-	// Zones returns the number of zones of the name server and when they were read; ok is false if the node has none.
-	Zones       func() (zones int, readAt time.Time, ok bool)
+	// Zones returns the state of the name server's zones; ok is false if the node has none.
+	Zones       func() (z Zones, ok bool)
 	RunningJobs func() map[string]int64 // by kind
 	Disks       func() []Disk
 	BlobErrors  func() map[string]int64 // by operation

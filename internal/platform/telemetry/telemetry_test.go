@@ -27,11 +27,13 @@ func complete(t *testing.T, h *Health) *Metrics {
 		Pauses:        func() (int, int) { return 1, 2 },
 		Relays:        func() map[string]bool { return map[string]bool{"main": false, "corp": true} },
 		SecureLookUps: func() map[string]int64 { return map[string]int64{"secure": 2} },
-		Zones:         func() (int, time.Time, bool) { return 3, time.Unix(60, 0), true },
-		RunningJobs:   func() map[string]int64 { return map[string]int64{"email": 3} },
-		Disks:         func() []Disk { return []Disk{{"data_dir", 5, 10}} },
-		BlobErrors:    func() map[string]int64 { return map[string]int64{"get": 1} },
-		Clock:         func() (time.Duration, bool) { return -time.Second, true },
+		Zones: func() (Zones, bool) {
+			return Zones{Number: 3, BadZones: 1, BadRecords: 2, ReadAt: time.Unix(60, 0)}, true
+		},
+		RunningJobs: func() map[string]int64 { return map[string]int64{"email": 3} },
+		Disks:       func() []Disk { return []Disk{{"data_dir", 5, 10}} },
+		BlobErrors:  func() map[string]int64 { return map[string]int64{"get": 1} },
+		Clock:       func() (time.Duration, bool) { return -time.Second, true },
 		Expiries: func() []CertificateExpiry {
 			return []CertificateExpiry{{"file", "a", time.Unix(200, 0)}, {"file", "b", time.Unix(100, 0)}}
 		}, MissingCertificates: func() (int, bool) { return 2, true }})
@@ -118,7 +120,7 @@ func TestScrape(t *testing.T) {
 		`postrider_dns_queries_total{rcode="NXDOMAIN",zone="customer"} 1`,
 		`postrider_dns_queries_limited_total{reason="rate_limit"} 1`,
 		`postrider_dns_queries_limited_total{reason="malformed"} 0`,
-		`postrider_dns_zones 3`, `postrider_dns_zones_read_timestamp_seconds 60`,
+		`postrider_dns_zones 3`, `postrider_dns_invalid{kind="record"} 2`, `postrider_dns_invalid{kind="zone"} 1`, `postrider_dns_zones_read_timestamp_seconds 60`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("the scrape lacks %s", want)

@@ -103,6 +103,8 @@ type Service struct {
 	tracked   map[string]cached[bool] // by host
 
 	advices *advices
+
+	zonesMax int // the constant, except in tests
 }
 
 type cached[T any] struct {
@@ -158,7 +160,7 @@ func newService(c Config, d Deps) *Service {
 	c.liveSpan.Store(int64(c.RetrySpan))
 	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key), senders: map[string]cached[Sender]{},
 		signing: map[string]cached[Signing]{}, receivers: map[string]cached[Receiver]{}, tracked: map[string]cached[bool]{},
-		advices: newAdvices()}
+		advices: newAdvices(), zonesMax: zonesMax}
 	d.DB.OnHint(hintTopic, s.clearCaches)
 	d.DB.OnListening(func() { s.clearCaches("") }) // hints may have been lost
 	return s

@@ -15,6 +15,9 @@ type Setup struct {
 	Keys    []Key     // DKIM keys: those that sign, and those of rotations
 	Advice  *Advice   // nil if there is none
 	Pending bool      // look-ups in the background make the advice, or renew it
+
+	// Problems has the mistakes that Advice names, and the records that this installation's name servers leave out.
+	Problems []Problem
 }
 
 // Advice says how to enter records at the domain's DNS provider, and what is wrong with those that were found.
@@ -65,7 +68,13 @@ func (s *Service) GetSetup(ctx context.Context, teamID, domainID string) (Setup,
 	if view.Keys, err = s.DKIMKeys(ctx, &d); err != nil {
 		return view, err
 	}
+	if view.Problems, err = s.zoneProblems(ctx, &d); err != nil {
+		return view, err
+	}
 	view.Advice, view.Pending = s.advice(ctx, &d, view.Records)
+	if view.Advice != nil {
+		view.Problems = append(view.Problems, view.Advice.Problems...)
+	}
 	return view, nil
 }
 

@@ -26,62 +26,72 @@ const (
 
 // Zones returns what this installation's name servers answer: the zone of each delegated domain, and the names of other
 // domains in the operator's zone. Zones contain the same records on every node. A deleted domain keeps a zone with the
-// records that senders still need.
-//
-// The second result has the names of domains that shall be delegated, but whose delegation was not found.
+// records that senders still need. Domains whose delegation was not found are awaited. The content is partial if more
+// than zonesMax domains have names in zones.
 //
 // Zones uses no network: the name servers answer nothing before the zones are there, so a look-up of a name in one of
 // them would wait for itself. What a look-up must find is stored by the job that verifies a domain.
 //
 // The serial number of a zone grows when the content changes. Zones stores it with a checksum of the content, so that
 // all nodes and restarted ones have the same number.
-func (s *Service) Zones(ctx context.Context) (zones []nameserver.Zone, awaited []string, err error) {
+func (s *Service) Zones(ctx context.Context) (c nameserver.Content, err error) {
 	if s.c.DNSZone == "" {
-		return nil, nil, nil
+		return c, nil
 	}
 	withdrawn, err := s.withdrawnRecords(ctx)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
 	operator := zoneBuilder{name: s.c.DNSZone}
-	after, n := "", 0
-	for {
-		all, err := domainsWithNames(ctx, s.DB.Reader, after, zonePage)
-		if err != nil {
-			return nil, nil, fmt.Errorf("read the domains that have zones: %w", err)
-		}
-		made, err := s.zonesOf(ctx, all, &operator, withdrawn)
-		if err != nil {
-			return nil, nil, err
-		}
-		zones = append(zones, made...)
-		for i := range all {
-			if d := &all[i]; d.setup() == SetupDelegation && !d.Served() {
-				awaited = append(awaited, d.Name)
-			}
-		}
-		if n += len(all); len(all) < zonePage {
-			break
-		}
-		if n >= zonesMax {
-			s.Log.Error("this installation has too many domains with other set-ups than records; the name servers do not "+
-				"answer for the rest", "max", zonesMax)
-			break
-		}
-		after = all[len(all)-1].setupToken
+	if err := s.addZones(ctx, &c, &operator, withdrawn); err != nil {
+		return c, err
 	}
-	zones = append(zones, s.withoutDomains(withdrawn, zones)...)
+	c.Zones = append(c.Zones, s.withoutDomains(withdrawn, c.Zones)...)
 	z := operator.zone(s.nameServerZone())
 	version, err := db.FactIn(ctx, s.DB.Reader, factZone)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
 	// Package zones adds the addresses to the zone.
 	checksum := checksumOf(&z, s.c.DNSAddresses...)
 	if z.Serial, err = s.operatorSerial(ctx, version, checksum); err != nil {
-		return nil, nil, err
+		return c, err
 	}
-	return append(zones, z), awaited, nil
+	c.Zones = append(c.Zones, z)
+	return c, nil
+}
+
+// addZones adds to c the zones and the awaited names of domains, page by page, and their other names to the operator's
+// zone.
+func (s *Service) addZones(ctx context.Context, c *nameserver.Content, operator *zoneBuilder,
+	withdrawn map[string]WithdrawnRecords) error {
+	after, left := "", s.zonesMax
+	for {
+		size := min(zonePage, left)
+		all, err := domainsWithNames(ctx, s.DB.Reader, after, max(size, 1))
+		if err != nil {
+			return fmt.Errorf("read the domains that have zones: %w", err)
+		}
+		if size == 0 {
+			c.Partial = len(all) > 0
+			return nil
+		}
+		made, err := s.zonesOf(ctx, all, operator, withdrawn)
+		if err != nil {
+			return err
+		}
+		c.Zones = append(c.Zones, made...)
+		for i := range all {
+			if d := &all[i]; d.setup() == SetupDelegation && !d.Served() {
+				c.Awaited = append(c.Awaited, d.Name)
+			}
+		}
+		if len(all) < size {
+			return nil
+		}
+		left -= len(all)
+		after = all[len(all)-1].setupToken
+	}
 }
 
 // zoneMailbox returns the mailbox in the SOA records of all zones.

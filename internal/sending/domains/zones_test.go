@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,9 @@ func lines(z nameserver.Zone, token string) string {
 	}
 	return strings.ReplaceAll(b.String(), token, "TOKEN")
 }
+
+// zonesIn returns the zones of a name server's content.
+func zonesIn(c nameserver.Content, err error) ([]nameserver.Zone, error) { return c.Zones, err }
 
 // oneByOne returns a source of advised records that asks f about each domain.
 func oneByOne(f func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error)) domains.AdvisedSource {
@@ -53,11 +57,11 @@ func TestZonesReadInBulk(t *testing.T) {
 		})
 		count := func() int {
 			t.Helper()
-			_, _, err := f.Zones(t.Context()) // stores new serial numbers
+			_, err := f.Zones(t.Context()) // stores new serial numbers
 			f.must(err)
 			asked = 0
 			trace.Take()
-			_, _, err = f.Zones(t.Context())
+			_, err = f.Zones(t.Context())
 			f.must(err)
 			if asked != 1 {
 				t.Errorf("the source was asked %d times", asked)
@@ -104,13 +108,13 @@ func TestZones(t *testing.T) {
 		alias := f.create(otherTeam, "other.example")
 		aliasToken, _, _ := strings.Cut(f.choose(otherTeam, alias.ID, domains.SetupCNAME).Records[0].Value, ".")
 		v := f.choose(team, dom.ID, domains.SetupDelegation)
-		if zones, _, err := f.Zones(t.Context()); err != nil || len(zones) != 1 {
+		if zones, err := zonesIn(f.Zones(t.Context())); err != nil || len(zones) != 1 {
 			t.Errorf("before the delegation was seen: %v, %v", zones, err)
 		}
 		f.install(v.Records, true)
 		f.look(team, dom.ID)
 		token, _, _ := strings.Cut(v.Records[0].Value, ".")
-		zones, _, err := f.Zones(t.Context())
+		zones, err := zonesIn(f.Zones(t.Context()))
 		f.must(err)
 		if len(zones) != 2 {
 			t.Fatalf("%d zones", len(zones))
@@ -138,7 +142,7 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 			t.Errorf("the zone %s has\n%s", zones[1].Name, got)
 		}
 
-		again, _, err := f.Zones(t.Context())
+		again, err := zonesIn(f.Zones(t.Context()))
 		f.must(err)
 		if again[0].Serial != zones[0].Serial || again[1].Serial != zones[1].Serial || zones[0].Serial == 0 {
 			t.Errorf("without a change the serials are %d, %d and %d, %d", zones[0].Serial, again[0].Serial, zones[1].Serial,
@@ -146,7 +150,7 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 		}
 		dmarc.Value = "v=DMARC1; p=reject"
 		f.must(f.Delete(t.Context(), otherTeam, alias.ID))
-		changed, _, err := f.Zones(t.Context())
+		changed, err := zonesIn(f.Zones(t.Context()))
 		f.must(err)
 		if changed[0].Serial <= zones[0].Serial || changed[1].Serial <= zones[1].Serial || len(changed[1].Records) != 0 {
 			t.Errorf("after changes the serials are %d, %d and %d, %d", zones[0].Serial, changed[0].Serial, zones[1].Serial,
@@ -155,7 +159,7 @@ TOKEN.s1.dns.mail.test TXT v=DKIM1; k=rsa; KEY
 		f.Advised = append(f.Advised, oneByOne(func(context.Context, *domains.Domain) ([]domains.AdvisedRecord, error) {
 			return nil, errors.New("a source is away")
 		}))
-		failed, _, err := f.Zones(t.Context())
+		failed, err := zonesIn(f.Zones(t.Context()))
 		f.must(err)
 		if lines(failed[0], token) != lines(changed[0], token) || failed[0].Serial != changed[0].Serial {
 			t.Errorf("after a source failed the zone has\n%s", lines(failed[0], token))
@@ -173,7 +177,7 @@ func TestZoneAfterCNAME(t *testing.T) {
 		f.signs(dom.ID, "s1")
 		f.install(f.choose(team, dom.ID, domains.SetupDelegation).Records, true)
 		f.look(team, dom.ID)
-		zones, _, err := f.Zones(t.Context())
+		zones, err := zonesIn(f.Zones(t.Context()))
 		if err != nil || len(zones) != 2 {
 			t.Fatalf("%d zones: %v", len(zones), err)
 		}
@@ -207,7 +211,7 @@ func TestZonesWithoutASource(t *testing.T) {
 			f.look(of, dom.ID)
 		}
 		fails = true
-		zones, _, err := f.Zones(t.Context())
+		zones, err := zonesIn(f.Zones(t.Context()))
 		if err != nil || len(zones) != 3 {
 			t.Fatalf("%d zones: %v", len(zones), err)
 		}
@@ -266,7 +270,7 @@ func TestSerialCoversAddressesAndContact(t *testing.T) {
 		t.Helper()
 		s, _, _ := build(t, d, newZone(), domains.Config{DNSZone: "dns.mail.test", DNSNames: []string{"ns1.mail.test"},
 			DNSAddresses: []string{"ns1.mail.test=" + address}, DNSContact: contact})
-		zones, _, err := s.Zones(t.Context())
+		zones, err := zonesIn(s.Zones(t.Context()))
 		if err != nil || len(zones) != 1 || zones[0].Mailbox != mailbox {
 			t.Fatalf("%v, %v", zones, err)
 		}
@@ -283,4 +287,73 @@ func TestSerialCoversAddressesAndContact(t *testing.T) {
 	if third := serial("192.0.2.2", "a.b@host.test", `a\.b.host.test`); third <= second {
 		t.Errorf("with another contact the serial number is %d, before %d", third, second)
 	}
+}
+
+// A domain with an invalid record shows it as a problem, whatever set-up leads to it. Other domains have no problem.
+func TestRecordsThatAreLeftOut(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newSetups(t, d)
+		delegate := func(teamID, name string) domains.Domain {
+			dom := f.create(teamID, name)
+			f.install(f.choose(teamID, dom.ID, domains.SetupDelegation).Records, true)
+			return f.look(teamID, dom.ID)
+		}
+		dom, other := delegate(team, "mail.acme.example"), delegate(otherTeam, "mail.other.example")
+		problems := func(teamID, domainID string) (all []string) {
+			t.Helper()
+			v, err := f.GetSetup(t.Context(), teamID, domainID)
+			f.must(err)
+			for _, p := range v.Problems {
+				all = append(all, p.Code+" "+p.Type+" "+p.Name)
+			}
+			return all
+		}
+		if all := append(problems(team, dom.ID), problems(otherTeam, other.ID)...); len(all) != 0 {
+			t.Errorf("valid records have the problems %s", all)
+		}
+		f.Advised = append(f.Advised, oneByOne(func(_ context.Context,
+			d *domains.Domain) ([]domains.AdvisedRecord, error) {
+			if d.Name != "mail.acme.example" {
+				return nil, nil
+			}
+			return []domains.AdvisedRecord{{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT",
+				Value: "v=DMARC1; p=none;\trua=x"}}, nil
+		}))
+		if all := problems(team, dom.ID); !slices.Equal(all, []string{"record_left_out TXT _dmarc.mail.acme.example"}) {
+			t.Errorf("an invalid record has the problems %s", all)
+		}
+		if all := problems(otherTeam, other.ID); len(all) != 0 {
+			t.Errorf("another team's domain has the problems %s", all)
+		}
+		c, err := f.Zones(t.Context())
+		f.must(err)
+		for i := range c.Zones[:2] {
+			_, dropped, err := nameserver.CompileShared(c.Zones[i])
+			if want := c.Zones[i].Name == dom.Name; err != nil || (len(dropped) == 1) != want {
+				t.Errorf("%s: %d records are left out, %v", c.Zones[i].Name, len(dropped), err)
+			}
+		}
+	})
+}
+
+// The name servers answer for as many domains as they can, and the content says whether there are more.
+func TestTooManyZones(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newSetups(t, d)
+		for i := range 3 {
+			dom := f.create(team, fmt.Sprintf("mail%d.acme.example", i))
+			f.install(f.choose(team, dom.ID, domains.SetupDelegation).Records, true)
+			f.look(team, dom.ID)
+		}
+		for most := 1; most <= 4; most++ {
+			f.SetZonesMax(most)
+			c, err := f.Zones(t.Context())
+			f.must(err)
+			if len(c.Zones) != min(most, 3)+1 || c.Partial != (most < 3) { // also the operator's zone
+				t.Errorf("with at most %d: %d zones, partial %v", most, len(c.Zones), c.Partial)
+			}
+		}
+	})
 }

@@ -18,7 +18,8 @@
 // # Failures
 //
 // While the database is away, the last zones stay in use. An invalid record is left out of its zone, and a zone that is
-// invalid as a whole is left out. Both are logged once per reason. [Service.Problem] returns what is wrong at present.
+// invalid as a whole is left out. Both are logged once per reason and counted in [State]. [Service.Problem] returns what
+// is wrong with the name server itself: one customer's mistake must not hide that, or alarm the operator.
 //
 // # Out of scope
 //
@@ -68,9 +69,8 @@ type Config struct {
 // Deps holds what the service needs.
 type Deps struct {
 	// Content returns the zones of customers. A zone with the name Config.Zone contains the records that customers point
-	// to; of its other fields, only Serial counts. The second result has names of zones that are missing until somebody
-	// delegates them to this installation.
-	Content func(ctx context.Context) ([]nameserver.Zone, []string, error)
+	// to; of its other fields, only Serial counts.
+	Content func(ctx context.Context) (nameserver.Content, error)
 	// Check looks up now whether an awaited zone is delegated. It must not wait for the look-up.
 	Check func(ctx context.Context, name string) error
 	// Publish makes the name server use a set of zones.
@@ -89,8 +89,9 @@ type Service struct {
 	queries queries // queries about awaited zones
 
 	compiled map[string]*nameserver.Compiled // by name; only Run uses it
-	dropped  map[string][]error              // invalid records of compiled zones, by name; only Run uses it
 	logged   map[string]string               // reasons for which zones were left out, by name; only Run uses it
+
+	dropped map[string][]*nameserver.RecordError // invalid records of compiled zones, by name; only Run uses it
 
 	mu    sync.Mutex
 	state State
@@ -98,10 +99,13 @@ type Service struct {
 
 // State describes the zones in use.
 type State struct {
-	Zones  int       // 0 before the first reading
-	Bad    int       // zones and records that were left out
-	ReadAt time.Time // when the zones were read last; zero if they never were
-	Err    error     // why they could not be read since; nil if nothing is wrong
+	Zones      int       // 0 before the first reading
+	BadZones   int       // customers' zones that were left out because they are invalid
+	BadRecords int       // records that were left out because they are invalid
+	Partial    bool      // there are more zones than the name server can have
+	OwnBad     bool      // the operator's zone is invalid
+	ReadAt     time.Time // when the zones were read last; zero if they never were
+	Err        error     // why they could not be read since; nil if nothing is wrong
 }
 
 // New returns the service. New fails if a dependency is missing.
@@ -110,7 +114,8 @@ func New(c Config, d Deps) (*Service, error) {
 		return nil, err
 	}
 	return &Service{Deps: d, c: c, wake: make(chan struct{}, 1), queries: newQueries(),
-		compiled: map[string]*nameserver.Compiled{}, dropped: map[string][]error{}, logged: map[string]string{}}, nil
+		compiled: map[string]*nameserver.Compiled{}, dropped: map[string][]*nameserver.RecordError{},
+		logged: map[string]string{}}, nil
 }
 
 // Changed makes Run read the zones again soon.
@@ -132,11 +137,12 @@ func (s *Service) State() State {
 var (
 	errNotRead = errors.New("the zones have not been read from the database yet, so the name server answers nothing")
 	errStale   = errors.New("the zones cannot be read from the database, so the name server answers with earlier ones")
-	errInvalid = errors.New("some zones or records are invalid, so the name server does not answer with them; the log " +
-		"names them")
+	errPartial = errors.New("more domains have zones than the name server can have, so it does not answer for some")
+	errOwnZone = errors.New("the zone of dns_zone is invalid, so the name server does not answer for it; the log says why")
 )
 
-// Problem returns what is wrong with the zones, or nil.
+// Problem returns what is wrong with the name server's zones as a whole, or nil. Zones and records of single customers
+// that are invalid are no problem of the name server, so that no customer can cause one.
 func (s *Service) Problem() error {
 	state := s.State()
 	switch {
@@ -144,8 +150,10 @@ func (s *Service) Problem() error {
 		return errNotRead
 	case state.Err != nil && s.Now().Sub(state.ReadAt) > staleAfter:
 		return errStale
-	case state.Bad > 0:
-		return errInvalid
+	case state.OwnBad:
+		return errOwnZone
+	case state.Partial:
+		return errPartial
 	}
 	return nil
 }
@@ -182,7 +190,7 @@ func (s *Service) sleep(ctx context.Context, d time.Duration, wake <-chan struct
 func (s *Service) refresh(ctx context.Context) {
 	read, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	content, awaited, err := s.Content(read)
+	content, err := s.Content(read)
 	if ctx.Err() != nil {
 		return
 	}
@@ -196,14 +204,17 @@ func (s *Service) refresh(ctx context.Context) {
 		return
 	}
 	if before.Err != nil {
-		s.Log.Info("the zones of the name server are read again", "zones", len(content))
+		s.Log.Info("the zones of the name server are read again", "zones", len(content.Zones))
 	}
-	set, bad := s.compile(content, awaited)
+	if content.Partial && !before.Partial {
+		s.Log.Error("more domains have zones than the name server can have; it does not answer for the rest", "zones",
+			len(content.Zones))
+	}
+	set, state := s.compile(&content)
 	s.queries.forget(s.Now())
 	s.Publish(set)
-	s.set(func(state *State) {
-		*state = State{Zones: set.Len(), Bad: bad, ReadAt: s.Now()}
-	})
+	state.Partial, state.ReadAt = content.Partial, s.Now()
+	s.set(func(was *State) { *was = state })
 }
 
 func (s *Service) set(change func(*State)) {
@@ -212,15 +223,19 @@ func (s *Service) set(change func(*State)) {
 	change(&s.state)
 }
 
-// compile validates the zones and returns those that are valid, with the operator's zone, and the number of zones and
-// records that are left out.
-func (s *Service) compile(content []nameserver.Zone, awaited []string) (set *nameserver.Set, bad int) {
-	next, dropped := make(map[string]*nameserver.Compiled, len(content)+1), map[string][]error{}
-	all := make([]*nameserver.Compiled, 0, len(content)+1)
+// compile validates the zones and returns those that are valid, with the operator's zone. The state says how many zones
+// and records are left out.
+func (s *Service) compile(content *nameserver.Content) (set *nameserver.Set, state State) {
+	next := make(map[string]*nameserver.Compiled, len(content.Zones)+1)
+	all, dropped := make([]*nameserver.Compiled, 0, len(content.Zones)+1), map[string][]*nameserver.RecordError{}
 	reasons := map[string]string{}
 	refuse := func(name string, reason error) {
-		bad++
 		reasons[name] = reason.Error()
+		if s.c.Zone != "" && name == s.c.Zone {
+			state.OwnBad = true
+		} else {
+			state.BadZones++
+		}
 	}
 	use := func(z *nameserver.Zone) {
 		c, invalid, err := s.reuse(z)
@@ -230,16 +245,16 @@ func (s *Service) compile(content []nameserver.Zone, awaited []string) (set *nam
 		}
 		next[z.Name] = c
 		all = append(all, c)
-		for _, d := range invalid {
-			refuse(z.Name+": "+d.Error(), d)
+		for _, r := range invalid {
+			reasons[z.Name+": "+r.Error()] = r.Error()
 		}
-		if len(invalid) > 0 {
+		if state.BadRecords += len(invalid); len(invalid) > 0 {
 			dropped[z.Name] = invalid
 		}
 	}
 	own := nameserver.Zone{Name: s.c.Zone}
-	for i := range content {
-		z := &content[i]
+	for i := range content.Zones {
+		z := &content.Zones[i]
 		switch {
 		case s.c.Zone != "" && z.Name == s.c.Zone:
 			own.Serial, own.Records = z.Serial, append(own.Records, z.Records...)
@@ -259,16 +274,17 @@ func (s *Service) compile(content []nameserver.Zone, awaited []string) (set *nam
 	}
 	s.compiled, s.dropped = next, dropped
 	s.report(reasons)
-	set, err := nameserver.NewSet(all, awaited...)
+	set, err := nameserver.NewSet(all, content.Awaited...)
 	if err != nil { // duplicates were removed above
 		s.Log.Error("the zones of the name server are not a set", "error", err)
 	}
-	return set, bad
+	state.Zones = set.Len()
+	return set, state
 }
 
 // reuse returns the compiled form of a zone, and its invalid records, which are left out. They are those of the last
 // reading if the zone has not changed.
-func (s *Service) reuse(z *nameserver.Zone) (*nameserver.Compiled, []error, error) {
+func (s *Service) reuse(z *nameserver.Zone) (*nameserver.Compiled, []*nameserver.RecordError, error) {
 	if c := s.compiled[z.Name]; c != nil && c.Fingerprint() == z.Fingerprint() {
 		return c, s.dropped[z.Name], nil
 	}
@@ -299,7 +315,7 @@ func (s *Service) complete(z *nameserver.Zone) {
 	z.Records = slices.Concat(addresses, z.Records)
 }
 
-// report logs zones that are left out for a new reason.
+// report logs zones and records that are left out for a new reason. Only the operator's own zone is an error.
 func (s *Service) report(reasons map[string]string) {
 	logged := 0
 	for _, name := range slices.Sorted(maps.Keys(reasons)) {
@@ -307,11 +323,15 @@ func (s *Service) report(reasons map[string]string) {
 			continue
 		}
 		if logged++; logged > maxLogged {
-			s.Log.Error("further zones or records of the name server are invalid and left out", "all", len(reasons))
+			s.Log.Warn("further zones or records of the name server are invalid and left out", "all", len(reasons))
 			break
 		}
-		s.Log.Error("a zone of the name server, or a record in it, is invalid and left out", "zone", name,
-			"error", reasons[name])
+		level := slog.LevelWarn
+		if name == s.c.Zone {
+			level = slog.LevelError
+		}
+		s.Log.Log(context.Background(), level, "a zone of the name server, or a record in it, is invalid and left out",
+			"zone", name, "error", reasons[name])
 	}
 	s.logged = reasons
 }

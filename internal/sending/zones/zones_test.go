@@ -29,6 +29,7 @@ type fixture struct {
 	err      error
 	readings int
 	awaited  []string
+	partial  bool
 	checked  []string // zones and the time of their checks
 	set      *nameserver.Set
 }
@@ -36,9 +37,15 @@ type fixture struct {
 // start runs a service in a bubble with a clock of its own (package synctest), until the test ends.
 func start(t *testing.T, content ...nameserver.Zone) *fixture {
 	t.Helper()
+	return startWith(t, "postmaster.mail.host.example", content...)
+}
+
+// startWith is start with a mailbox of the operator's zone.
+func startWith(t *testing.T, mailbox string, content ...nameserver.Zone) *fixture {
+	t.Helper()
 	f := &fixture{t: t, content: content}
 	var err error
-	f.Service, err = zones.New(zones.Config{Zone: "dns.host.example", Mailbox: "postmaster.mail.host.example",
+	f.Service, err = zones.New(zones.Config{Zone: "dns.host.example", Mailbox: mailbox,
 		Servers: []zones.Server{
 			{"ns1.dns.host.example", []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}},
 			{"ns.other.example", []netip.Addr{netip.MustParseAddr("203.0.113.2")}}}},
@@ -60,11 +67,11 @@ func start(t *testing.T, content ...nameserver.Zone) *fixture {
 	return f
 }
 
-func (f *fixture) read(context.Context) ([]nameserver.Zone, []string, error) {
+func (f *fixture) read(context.Context) (nameserver.Content, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readings++
-	return f.content, f.awaited, f.err
+	return nameserver.Content{Zones: f.content, Awaited: f.awaited, Partial: f.partial}, f.err
 }
 
 func (f *fixture) check(_ context.Context, name string) error {
@@ -181,7 +188,7 @@ func TestInvalidZonesAreLeftOut(t *testing.T) {
 		broken.Mailbox = "not a name"
 		f := start(t, broken, customer("a.example", 1), customer("a.example", 2),
 			customer("token.rp.dns.host.example", 1))
-		if f.set.Len() != 2 || f.set.Zone("a.example").Serial() != 1 || f.State().Bad != 3 || f.Problem() == nil {
+		if f.set.Len() != 2 || f.set.Zone("a.example").Serial() != 1 || f.State().BadZones != 3 || f.Problem() != nil {
 			t.Errorf("%d zones, state %+v, problem %v", f.set.Len(), f.State(), f.Problem())
 		}
 		time.Sleep(10 * time.Minute)
@@ -216,13 +223,60 @@ func TestInvalidRecordsAreLeftOut(t *testing.T) {
 		}
 		f := start(t, z)
 		c := f.set.Zone("a.example")
-		if c == nil || c.Names() != names || f.State().Bad != 4 || f.Problem() == nil {
+		if c == nil || c.Names() != names || f.State().BadRecords != 4 || f.Problem() != nil {
 			t.Fatalf("zone %+v, state %+v", c, f.State())
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if f.set.Zone("a.example") != c || f.State().Bad != 4 {
+		if f.set.Zone("a.example") != c || f.State().BadRecords != 4 {
 			t.Errorf("after a further reading: state %+v", f.State())
+		}
+	})
+}
+
+// A problem of the name server is reported although a customer's zone is invalid, too.
+func TestProblemsBesideInvalidZones(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broken := customer("broken.example", 1)
+		broken.Mailbox = "not a name"
+		f := start(t, customer("a.example", 1), broken)
+		if f.Problem() != nil || f.State().BadZones != 1 {
+			t.Errorf("problem %v, state %+v", f.Problem(), f.State())
+		}
+		f.partial = true
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if err := f.Problem(); err == nil || !strings.Contains(err.Error(), "more domains have zones") ||
+			f.set.Zone("a.example") == nil {
+			t.Errorf("with too many zones: problem %v, state %+v", err, f.State())
+		}
+		if n := strings.Count(f.log.String(), "more domains have zones"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, f.log.String())
+		}
+		f.give(errors.New("connection refused"))
+		time.Sleep(6 * time.Minute)
+		if err := f.Problem(); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+			t.Errorf("without the database: problem %v", err)
+		}
+		f.partial = false
+		f.give(nil, broken)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if f.Problem() != nil || f.State().BadZones != 1 {
+			t.Errorf("at the end: problem %v, state %+v", f.Problem(), f.State())
+		}
+	})
+}
+
+// An invalid zone of the operator is a problem of the name server.
+func TestOperatorsZoneIsInvalid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := startWith(t, "not a name", customer("a.example", 1))
+		if err := f.Problem(); err == nil || !strings.Contains(err.Error(), "dns_zone") || f.State().BadZones != 0 ||
+			f.set.Zone("a.example") == nil || !strings.Contains(f.log.String(), "level=ERROR") {
+			t.Errorf("problem %v, state %+v, log:\n%s", err, f.State(), f.log.String())
 		}
 	})
 }
@@ -239,12 +293,12 @@ func TestOperatorsZone(t *testing.T) {
 		f := start(t, customer("a.example", 1), records)
 		z := f.set.Zone("dns.host.example")
 		// The apex, ns1, *.ns1, ns2, *.ns2, s1, t1.s1, rp and t1.rp.
-		if z == nil || z.Serial() != 9 || z.Names() != 9 || f.State().Bad != 2 {
+		if z == nil || z.Serial() != 9 || z.Names() != 9 || f.State().BadRecords != 2 {
 			t.Fatalf("zone %+v, state %+v", z, f.State())
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if f.set.Zone("dns.host.example") != z || f.State().Bad != 2 {
+		if f.set.Zone("dns.host.example") != z || f.State().BadRecords != 2 {
 			t.Errorf("after a further reading: state %+v", f.State())
 		}
 	})

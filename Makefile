@@ -44,16 +44,17 @@ test: deps
 RACE = -race "-gcflags=modernc.org/...=-race=false -d=checkptr=0" \
 	-skip 'TestDeletedTeamLeavesNoRows|TestOutboxHostileEmails|TestStatementsGoByIndexes'
 CONCURRENT = ./internal/cli ./internal/node/... ./internal/platform/jobs ./internal/campaigns/automations \
-	./internal/campaigns/broadcasts ./internal/outbound/webhooks ./internal/outbound/receiving \
+	./internal/campaigns/broadcasts ./internal/outbound/webhooks ./internal/outbound/receiving ./internal/outbound/forwards \
 	./internal/outbound/alarms ./internal/platform/telemetry ./internal/platform/tracing \
 	./internal/outbound/eventstream ./internal/outbound/requestlog ./internal/outbound/notifications \
 	./internal/sending/delivery ./internal/sending/delivery/capture ./internal/sending/domains \
 	./internal/sending/dailyreports ./internal/sending/tlsreports ./internal/sending/dmarcreports \
+	./internal/sending/tlspolicies ./internal/sending/servedpolicies ./internal/sending/zones \
 	./internal/sending/tracking ./internal/sending/preflight \
 	./internal/audience/contacts ./internal/audience/imports ./internal/accounts/users ./internal/accounts/teams \
 	./internal/front/submission ./internal/front/links ./internal/platform/audit ./internal/platform/blob \
 	./internal/platform/certs ./internal/platform/fairshare ./internal/platform/netguard ./internal/platform/nodelimits \
-	./internal/mail/authres ./internal/mail/milter ./internal/mail/resolve ./internal/mail/smtpclient ./internal/mail/smtpserver \
+	./internal/mail/authres ./internal/mail/milter ./internal/mail/nameserver ./internal/mail/resolve ./internal/mail/smtpclient ./internal/mail/smtpserver \
 	./internal/mail/smtpsink ./internal/mail/smtptest
 race: deps
 	$(GOTEST) $(RACE) -timeout 20m $(TESTFLAGS) ./internal/platform/db

@@ -55,6 +55,33 @@ func (n *started) partitionOf(emailID string) (name string) {
 	return name
 }
 
+// dropsOldDays drops the partitions of old days, and checks which of the emails they had.
+func (n *started) dropsOldDays(ids map[string]string) {
+	n.t.Helper()
+	before := func() time.Time { return time.Now().Add(-5 * 24 * time.Hour) } // when nothing was to be dropped
+	if err := n.Retention(before).Partition(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, subject := range []string{"old", "older", "waiting"} {
+		if name := n.partitionOf(ids[subject]); name == "emails_default" || name == "" {
+			n.t.Fatalf("before its day is dropped, %s is in %q", subject, name)
+		}
+	}
+	if err := n.Retention(n.DB.Now).Partition(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, subject := range []string{"old", "older"} {
+		if name := n.partitionOf(ids[subject]); name != "" {
+			n.t.Errorf("%s is still in %q", subject, name)
+		}
+	}
+	for _, subject := range []string{"uncounted", "waiting"} {
+		if name := n.partitionOf(ids[subject]); name != "emails_default" {
+			n.t.Errorf("%s is in %q", subject, name)
+		}
+	}
+}
+
 // Retention on PostgreSQL drops partitions, and SQLite deletes in batches. Both keep the same rows: emails that wait,
 // emails whose events are not counted yet, younger emails, and all counts.
 func TestRetentionByDrop(t *testing.T) {
@@ -69,8 +96,7 @@ func TestRetentionByDrop(t *testing.T) {
 		}
 		n := p.start()
 		d := &driver{started: n}
-		d.postpone("cron.metrics") // emails must not be counted before they are old
-		d.postpone("cron.retention")
+		d.postpone("cron.metrics", "cron.retention") // emails must not be counted before they are old
 		n.change(`UPDATE migrations SET applied_at = applied_at - $1`, 100*24*time.Hour.Microseconds())
 		with := func(subject, more string) string {
 			return fmt.Sprintf(`{"from":"a@resend.dev","to":"delivered@resend.dev","subject":%q,"text":"t",%s
@@ -97,28 +123,7 @@ func TestRetentionByDrop(t *testing.T) {
 		n.opened(ids["uncounted"], 0)
 		d.cron("cron.metrics")
 		if !n.DB.Alone() {
-			before := func() time.Time { return time.Now().Add(-5 * 24 * time.Hour) } // when nothing was to be dropped
-			if err := n.Retention(before).Partition(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			for _, subject := range []string{"old", "older", "waiting"} {
-				if name := n.partitionOf(ids[subject]); name == "emails_default" || name == "" {
-					t.Fatalf("before its day is dropped, %s is in %q", subject, name)
-				}
-			}
-			if err := n.Retention(n.DB.Now).Partition(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			for _, subject := range []string{"old", "older"} {
-				if name := n.partitionOf(ids[subject]); name != "" {
-					t.Errorf("%s is still in %q", subject, name)
-				}
-			}
-			for _, subject := range []string{"uncounted", "waiting"} {
-				if name := n.partitionOf(ids[subject]); name != "emails_default" {
-					t.Errorf("%s is in %q", subject, name)
-				}
-			}
+			n.dropsOldDays(ids)
 		}
 		d.cron("cron.retention")
 		var kept []string

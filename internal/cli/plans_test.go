@@ -459,16 +459,13 @@ func (d *driver) crons() []string {
 	return all
 }
 
-// postpone keeps a recurring job from running for a day, unless cron is called. Otherwise, it also runs at fixed times
-// of the clock, such as each quarter of an hour.
-func (d *driver) postpone(kind string) {
+// postpone keeps recurring jobs from running for a day, unless cron is called. Otherwise, they also run at fixed times of
+// the clock, such as each quarter of an hour.
+func (d *driver) postpone(kinds ...string) {
 	d.t.Helper()
-	if err := d.DB.Update(d.t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(d.t.Context(), `UPDATE jobs SET run_at = run_at + $2 WHERE kind = $1 AND holder IS NULL`, kind,
+	for _, kind := range kinds {
+		d.change(`UPDATE jobs SET run_at = run_at + $2 WHERE kind = $1 AND holder IS NULL`, kind,
 			(24 * time.Hour).Microseconds())
-		return err
-	}); err != nil {
-		d.t.Fatal(err)
 	}
 }
 

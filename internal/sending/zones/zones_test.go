@@ -1,7 +1,6 @@
 package zones_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,29 +9,34 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/nameserver"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/sending/zones"
 )
 
 // fixture is a service with content that a test changes.
 type fixture struct {
 	*zones.Service
-	t   *testing.T
-	log bytes.Buffer
+	t         *testing.T
+	log       testnode.Logged
+	published atomic.Pointer[nameserver.Set]
 
-	mu       sync.Mutex
+	mu       sync.Mutex // of what follows
 	content  []nameserver.Zone
 	err      error
 	readings int
 	awaited  []string
 	partial  bool
 	checked  []string // zones and the time of their checks
-	set      *nameserver.Set
 }
+
+// set returns the published zones.
+func (f *fixture) set() *nameserver.Set { return f.published.Load() }
 
 // start runs a service in a bubble with a clock of its own (package synctest), until the test ends.
 func start(t *testing.T, content ...nameserver.Zone) *fixture {
@@ -49,7 +53,7 @@ func startWith(t *testing.T, mailbox string, content ...nameserver.Zone) *fixtur
 		Servers: []zones.Server{
 			{"ns1.dns.host.example", []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}},
 			{"ns.other.example", []netip.Addr{netip.MustParseAddr("203.0.113.2")}}}},
-		zones.Deps{Content: f.read, Publish: func(s *nameserver.Set) { f.set = s }, Now: time.Now,
+		zones.Deps{Content: f.read, Publish: f.published.Store, Now: time.Now,
 			Check: f.check, Log: slog.New(slog.NewTextHandler(&f.log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +92,13 @@ func (f *fixture) give(err error, content ...nameserver.Zone) {
 	f.content, f.err = content, err
 }
 
+// tooMany sets whether further domains have zones.
+func (f *fixture) tooMany(is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.partial = is
+}
+
 func customer(name string, serial uint32) nameserver.Zone {
 	return nameserver.Zone{Name: name, Serial: serial, NS: []string{"t.ns1.dns.host.example"},
 		Mailbox: "postmaster.mail.host.example", Records: []nameserver.Record{
@@ -98,32 +109,32 @@ func TestZonesAreReadAtTheStartAndAfterChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, customer("a.example", 1), customer("b.example", 1))
-		if f.set.Len() != 3 || f.set.Zone("a.example").Serial() != 1 || f.Problem() != nil {
-			t.Fatalf("%d zones, problem %v", f.set.Len(), f.Problem())
+		if f.set().Len() != 3 || f.set().Zone("a.example").Serial() != 1 || f.Problem() != nil {
+			t.Fatalf("%d zones, problem %v", f.set().Len(), f.Problem())
 		}
-		b := f.set.Zone("b.example")
+		b := f.set().Zone("b.example")
 		f.give(nil, customer("a.example", 2), customer("b.example", 1))
 		for range 5 {
 			f.Changed()
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if f.readings != 2 || f.set.Zone("a.example").Serial() != 2 {
-			t.Errorf("%d readings, serial %d", f.readings, f.set.Zone("a.example").Serial())
+		if f.readings != 2 || f.set().Zone("a.example").Serial() != 2 {
+			t.Errorf("%d readings, serial %d", f.readings, f.set().Zone("a.example").Serial())
 		}
-		if f.set.Zone("b.example") != b {
+		if f.set().Zone("b.example") != b {
 			t.Error("a zone without changes was compiled again")
 		}
 		f.give(nil)
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if f.set.Len() != 3 {
+		if f.set().Len() != 3 {
 			t.Error("the zones were read before a minute was over")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if f.set.Len() != 1 {
-			t.Errorf("%d zones after a minute without a hint", f.set.Len())
+		if f.set().Len() != 1 {
+			t.Errorf("%d zones after a minute without a hint", f.set().Len())
 		}
 	})
 }
@@ -134,12 +145,12 @@ func TestZonesStayWhileTheDatabaseIsAway(t *testing.T) {
 		f := start(t, customer("a.example", 1))
 		f.give(errors.New("connection refused"))
 		time.Sleep(4 * time.Minute)
-		if f.set.Zone("a.example") == nil || f.Problem() != nil || f.State().Err == nil {
-			t.Errorf("zone %v, problem %v, state %+v", f.set.Zone("a.example"), f.Problem(), f.State())
+		if f.set().Zone("a.example") == nil || f.Problem() != nil || f.State().Err == nil {
+			t.Errorf("zone %v, problem %v, state %+v", f.set().Zone("a.example"), f.Problem(), f.State())
 		}
 		time.Sleep(4 * time.Minute)
-		if f.set.Zone("a.example") == nil || f.Problem() == nil {
-			t.Errorf("zone %v, problem %v", f.set.Zone("a.example"), f.Problem())
+		if f.set().Zone("a.example") == nil || f.Problem() == nil {
+			t.Errorf("zone %v, problem %v", f.set().Zone("a.example"), f.Problem())
 		}
 		if n := strings.Count(f.log.String(), "connection refused"); n != 1 {
 			t.Errorf("%d lines:\n%s", n, f.log.String())
@@ -147,7 +158,7 @@ func TestZonesStayWhileTheDatabaseIsAway(t *testing.T) {
 		f.give(nil, customer("c.example", 1))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if f.set.Zone("a.example") != nil || f.set.Zone("c.example") == nil || f.Problem() != nil {
+		if f.set().Zone("a.example") != nil || f.set().Zone("c.example") == nil || f.Problem() != nil {
 			t.Errorf("problem %v", f.Problem())
 		}
 	})
@@ -157,7 +168,7 @@ func TestDatabaseIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t: t, err: errors.New("connection refused")}
-		s, err := zones.New(zones.Config{}, zones.Deps{Content: f.read, Publish: func(s *nameserver.Set) { f.set = s },
+		s, err := zones.New(zones.Config{}, zones.Deps{Content: f.read, Publish: f.published.Store,
 			Now: time.Now, Check: f.check, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
@@ -168,14 +179,14 @@ func TestDatabaseIsAwayAtTheStart(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.Run(ctx)
 		synctest.Wait()
-		if f.set != nil || s.Problem() == nil {
-			t.Errorf("set %v, problem %v", f.set, s.Problem())
+		if f.set() != nil || s.Problem() == nil {
+			t.Errorf("set %v, problem %v", f.set(), s.Problem())
 		}
 		f.give(nil, customer("a.example", 1))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if f.set.Len() != 1 || s.Problem() != nil {
-			t.Errorf("%d zones, problem %v", f.set.Len(), s.Problem())
+		if f.set().Len() != 1 || s.Problem() != nil {
+			t.Errorf("%d zones, problem %v", f.set().Len(), s.Problem())
 		}
 		cancel()
 	})
@@ -188,8 +199,8 @@ func TestInvalidZonesAreLeftOut(t *testing.T) {
 		broken.Mailbox = "not a name"
 		f := start(t, broken, customer("a.example", 1), customer("a.example", 2),
 			customer("token.rp.dns.host.example", 1))
-		if f.set.Len() != 2 || f.set.Zone("a.example").Serial() != 1 || f.State().BadZones != 3 || f.Problem() != nil {
-			t.Errorf("%d zones, state %+v, problem %v", f.set.Len(), f.State(), f.Problem())
+		if f.set().Len() != 2 || f.set().Zone("a.example").Serial() != 1 || f.State().BadZones != 3 || f.Problem() != nil {
+			t.Errorf("%d zones, state %+v, problem %v", f.set().Len(), f.State(), f.Problem())
 		}
 		time.Sleep(10 * time.Minute)
 		for _, name := range []string{"broken.example", "a.example", "token.rp.dns.host.example"} {
@@ -201,7 +212,7 @@ func TestInvalidZonesAreLeftOut(t *testing.T) {
 		f.give(nil, broken)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if f.set.Zone("broken.example") == nil || f.Problem() != nil {
+		if f.set().Zone("broken.example") == nil || f.Problem() != nil {
 			t.Errorf("problem %v", f.Problem())
 		}
 	})
@@ -222,13 +233,13 @@ func TestInvalidRecordsAreLeftOut(t *testing.T) {
 			z.Records = append(z.Records, nameserver.Record{Name: name, Type: "TXT", TTL: 60, Value: value})
 		}
 		f := start(t, z)
-		c := f.set.Zone("a.example")
+		c := f.set().Zone("a.example")
 		if c == nil || c.Names() != names || f.State().BadRecords != 4 || f.Problem() != nil {
 			t.Fatalf("zone %+v, state %+v", c, f.State())
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if f.set.Zone("a.example") != c || f.State().BadRecords != 4 {
+		if f.set().Zone("a.example") != c || f.State().BadRecords != 4 {
 			t.Errorf("after a further reading: state %+v", f.State())
 		}
 	})
@@ -244,11 +255,11 @@ func TestProblemsBesideInvalidZones(t *testing.T) {
 		if f.Problem() != nil || f.State().BadZones != 1 {
 			t.Errorf("problem %v, state %+v", f.Problem(), f.State())
 		}
-		f.partial = true
+		f.tooMany(true)
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 		if err := f.Problem(); err == nil || !strings.Contains(err.Error(), "more domains have zones") ||
-			f.set.Zone("a.example") == nil {
+			f.set().Zone("a.example") == nil {
 			t.Errorf("with too many zones: problem %v, state %+v", err, f.State())
 		}
 		if n := strings.Count(f.log.String(), "more domains have zones"); n != 1 {
@@ -259,7 +270,7 @@ func TestProblemsBesideInvalidZones(t *testing.T) {
 		if err := f.Problem(); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 			t.Errorf("without the database: problem %v", err)
 		}
-		f.partial = false
+		f.tooMany(false)
 		f.give(nil, broken)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -275,7 +286,7 @@ func TestOperatorsZoneIsInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startWith(t, "not a name", customer("a.example", 1))
 		if err := f.Problem(); err == nil || !strings.Contains(err.Error(), "dns_zone") || f.State().BadZones != 0 ||
-			f.set.Zone("a.example") == nil || !strings.Contains(f.log.String(), "level=ERROR") {
+			f.set().Zone("a.example") == nil || !strings.Contains(f.log.String(), "level=ERROR") {
 			t.Errorf("problem %v, state %+v, log:\n%s", err, f.State(), f.log.String())
 		}
 	})
@@ -291,14 +302,14 @@ func TestOperatorsZone(t *testing.T) {
 			{Name: "t2.rp.dns.host.example", Type: "MX", TTL: 60, Value: "wrong"},
 			{Name: "*.ns1.dns.host.example", Type: "CNAME", TTL: 60, Value: "evil.example"}}}
 		f := start(t, customer("a.example", 1), records)
-		z := f.set.Zone("dns.host.example")
+		z := f.set().Zone("dns.host.example")
 		// The apex, ns1, *.ns1, ns2, *.ns2, s1, t1.s1, rp and t1.rp.
 		if z == nil || z.Serial() != 9 || z.Names() != 9 || f.State().BadRecords != 2 {
 			t.Fatalf("zone %+v, state %+v", z, f.State())
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if f.set.Zone("dns.host.example") != z || f.State().BadRecords != 2 {
+		if f.set().Zone("dns.host.example") != z || f.State().BadRecords != 2 {
 			t.Errorf("after a further reading: state %+v", f.State())
 		}
 	})

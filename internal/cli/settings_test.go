@@ -150,6 +150,8 @@ func TestConfigCheckReadsFiles(t *testing.T) {
 	}{
 		{"another key", map[string]string{"TLS_KEY_FILE": key},
 			[]string{"tls_key_file (POSTRIDER_TLS_KEY_FILE): " + key + " is not the unencrypted PEM key"}},
+		{"sender", map[string]string{"NOTICE_FROM": "Acme, Inc <notices@example.com>"},
+			[]string{`notice_from (POSTRIDER_NOTICE_FROM): "Acme, Inc <notices@example.com>": The display name has`}},
 		{"bucket", map[string]string{"BLOB_URL": "s3://mail?region=eu-west-1&prefx=a"},
 			[]string{`blob_url (POSTRIDER_BLOB_URL): blob store: the parameter "prefx" is unknown`}},
 	} {
@@ -171,9 +173,15 @@ func TestConfigCheckReadsFiles(t *testing.T) {
 	if out := p.must("config", "check"); strings.Contains(out, "warning") {
 		t.Errorf("of a valid certificate it prints\n%s", out)
 	}
+	p.vars["POSTRIDER_NOTICE_FROM"], p.vars["POSTRIDER_ALERT_TO"] = "notices@example.com", "a..b@example.com"
+	out := p.must("config", "check")
+	if !strings.Contains(out, `warning: alert_to (POSTRIDER_ALERT_TO): "a..b@example.com": The part before`) {
+		t.Errorf("of an address for alarms it prints\n%s", out)
+	}
+	delete(p.vars, "POSTRIDER_ALERT_TO")
 	p.certificate(-1)
 	p.vars["POSTRIDER_INBOUND_HOST"] = "in.example.com"
-	out := p.must("config", "check")
+	out = p.must("config", "check")
 	for _, want := range []string{"the settings are valid\n", "warning: tls_cert_file (POSTRIDER_TLS_CERT_FILE): the " +
 		"certificate expired on", "does not cover the host in.example.com"} {
 		if !strings.Contains(out, want) {

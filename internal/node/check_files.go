@@ -2,9 +2,11 @@ package node
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fileperm"
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/certs"
 )
@@ -17,9 +19,10 @@ type FileProblem struct {
 }
 
 // CheckFiles returns the problems that a node with this configuration would find at its start. It checks certificates,
-// files with secrets, blob_url, and the files of destinations, DNS providers and root certificates. It opens no
-// database and creates nothing.
+// files with secrets, blob_url, the addresses of notice_from and alert_to, and the files of destinations, DNS providers
+// and root certificates. It opens no database and creates nothing.
 func CheckFiles(c config.Config) (all []FileProblem) {
+	all = checkSenders(c)
 	if err := blob.CheckURL(c.BlobURL); err != nil {
 		all = append(all, FileProblem{Setting: "blob_url", Err: err})
 	}
@@ -48,6 +51,26 @@ func CheckFiles(c config.Config) (all []FileProblem) {
 		all = append(all, FileProblem{Setting: e.Setting, Err: e.Cause, Warning: true})
 	}
 	return append(all, exposedFiles(c)...)
+}
+
+// checkSenders returns the problems of notice_from and of the addresses of alert_to that package config does not find.
+// A node that sends no reports starts nevertheless.
+func checkSenders(c config.Config) (all []FileProblem) {
+	if c.NoticeFrom != "" {
+		if _, err := message.ParseFrom(c.NoticeFrom); err != nil {
+			all = append(all, FileProblem{Setting: "notice_from", Err: fmt.Errorf("%q: %w", c.NoticeFrom, err),
+				Warning: !sendsTLSReports(c) && !sendsDMARCReports(c)})
+		}
+	}
+	for _, to := range c.AlertTo {
+		if strings.Contains(string(to), "://") {
+			continue
+		}
+		if _, err := message.ParseAddress(string(to)); err != nil {
+			all = append(all, FileProblem{Setting: "alert_to", Err: fmt.Errorf("%q: %w", string(to), err), Warning: true})
+		}
+	}
+	return all
 }
 
 // exposedFiles returns a warning for each file with a secret that other users can read or change.

@@ -23,8 +23,8 @@ func (n *Node) registerJobs() {
 	if n.Has("delivery") {
 		n.runner.Handle(n.Delivery.Kind())
 		// Only nodes that send mail have the addresses and the network for it.
-		n.reportCron("tls reports", n.sendsTLSReports(), n.TLSReports.Send)
-		n.reportCron("dmarc reports", n.sendsDMARCReports(), n.DMARCReports.Send)
+		n.reportCron("tls reports", sendsTLSReports(n.Config), n.TLSReports.Send)
+		n.reportCron("dmarc reports", sendsDMARCReports(n.Config), n.DMARCReports.Send)
 	}
 	if n.Has("jobs") {
 		n.runner.Handle(n.Domains.Kind())

@@ -26,11 +26,11 @@ func (n *Node) newReceiving(resources.Hooks) (err error) {
 	}
 	if c.CheckAuthentication {
 		auth := authres.New(c.Hostname, resolve.NetForm{Resolver: n.dns})
-		auth.Facts, auth.Log = n.sendsDMARCReports(), n.Log
+		auth.Facts, auth.Log = sendsDMARCReports(n.Config), n.Log
 		auth.TrustSealers(c.ARCTrustedSealers...)
 		d.Auth = auth
 	}
-	if n.sendsDMARCReports() {
+	if sendsDMARCReports(n.Config) {
 		d.CountDMARC = n.DMARCReports.Count
 	}
 	if c.Milter != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
@@ -18,19 +19,19 @@ import (
 
 // sendsTLSReports reports whether this node reports TLS sessions to other domains. That needs a sender, and mail that
 // does not leave through relays or stay in the outbox.
-func (n *Node) sendsTLSReports() bool {
-	return n.Config.TLSReports && n.Config.NoticeFrom != "" && n.Config.Transport == delivery.Direct
+func sendsTLSReports(c config.Config) bool {
+	return c.TLSReports && c.NoticeFrom != "" && c.Transport == delivery.Direct
 }
 
 // sendsDMARCReports reports whether this node counts received messages for DMARC reports.
-func (n *Node) sendsDMARCReports() bool {
-	return n.Config.DMARCReports && n.Config.NoticeFrom != "" && n.Config.CheckAuthentication
+func sendsDMARCReports(c config.Config) bool {
+	return c.DMARCReports && c.NoticeFrom != "" && c.CheckAuthentication
 }
 
 // newReports builds the services that count TLS sessions and received messages, and report them to other domains.
 func (n *Node) newReports(resources.Hooks) (err error) {
-	tls := tlsreports.Config{Off: !n.sendsTLSReports()}
-	dmarc := dmarcreports.Config{Off: !n.sendsDMARCReports(), Generator: "Postrider " + n.o.Version}
+	tls := tlsreports.Config{Off: !sendsTLSReports(n.Config)}
+	dmarc := dmarcreports.Config{Off: !sendsDMARCReports(n.Config), Generator: "Postrider " + n.o.Version}
 	if !tls.Off || !dmarc.Off {
 		if tls.From, err = message.ParseFrom(n.Config.NoticeFrom); err != nil {
 			return fmt.Errorf("notice_from: %w", err)
@@ -70,7 +71,7 @@ func (n *Node) mailReport(send func(s *delivery.Service, ctx context.Context, te
 
 // countSessions returns the function that counts the TLS sessions of deliveries.
 func (n *Node) countSessions() func(delivery.Session) {
-	reports := n.sendsTLSReports()
+	reports := sendsTLSReports(n.Config)
 	return func(x delivery.Session) {
 		n.broken.count(x, time.Now())
 		if reports {

@@ -48,7 +48,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 		n.storeCounts(ctx)
 		return err
 	})
-	if n.sendsDMARCReports() {
+	if sendsDMARCReports(n.Config) {
 		g.Go(func() error { return n.DMARCReports.Run(ctx) })
 	}
 	if n.Has("delivery") {

@@ -146,6 +146,7 @@ func (l *loader) check() {
 	l.checkNetworks()
 	l.checkNumbers()
 	l.checkNames()
+	l.checkDomainConnect()
 	l.checkNameServer()
 	l.oneOf("partition_by", c.PartitionBy, choices["partition_by"]...)
 	l.oneOf("transport", c.Transport, choices["transport"]...)
@@ -342,17 +343,17 @@ func (l *loader) checkAddresses() {
 				"staff@example.com", s)
 		}
 	}
-	l.checkResolvers("dns_servers", c.DNSServers)
-	l.checkResolvers("dnssec_resolvers", c.DNSSECResolvers)
+	l.checkResolvers("dns_servers", c.DNSServers, "9.9.9.9 or [2620:fe::fe]:53")
+	l.checkResolvers("dnssec_resolvers", c.DNSSECResolvers, "127.0.0.1 or [::1]:53, the address of a resolver on this machine")
 }
 
-// checkResolvers rejects names and malformed addresses of DNS resolvers.
-func (l *loader) checkResolvers(key string, servers []string) {
+// checkResolvers rejects names and malformed addresses of DNS resolvers. The message shows the examples.
+func (l *loader) checkResolvers(key string, servers []string, examples string) {
 	for _, s := range servers {
 		_, errPort := netip.ParseAddrPort(s)
 		_, errAddr := netip.ParseAddr(strings.Trim(s, "[]"))
 		if errPort != nil && errAddr != nil {
-			l.wrong(key, "%q is no address; write 9.9.9.9 or [2620:fe::fe]:53", s)
+			l.wrong(key, "%q is no address; write %s", s, examples)
 		}
 	}
 }
@@ -423,6 +424,7 @@ func (l *loader) checkNumbers() {
 		}
 	}
 	between("smtp_port", c.SMTPPort, 1, math.MaxUint16)
+	between("mta_sts_port", c.MTASTSPort, 1, math.MaxUint16)
 	between("delivery_workers", c.DeliveryWorkers, 0, 100_000)
 	between("signers", c.Signers, 0, 10_000)
 	between("lane_concurrency", c.LaneConcurrency, 1, 10_000)

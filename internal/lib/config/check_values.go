@@ -69,3 +69,20 @@ func addressOf(text string) (address string, ok bool) {
 	}
 	return strings.CutSuffix(rest, ">")
 }
+
+// templateName has the form of the identifiers of a Domain Connect template, which are parts of URLs.
+var templateName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,252}$`)
+
+// checkDomainConnect checks the settings of Domain Connect, also while domain_connect_provider is empty.
+func (l *loader) checkDomainConnect() {
+	c := &l.config
+	for _, s := range [][2]string{{"domain_connect_provider", c.DomainConnectProvider},
+		{"domain_connect_key_domain", c.DomainConnectKeyDomain}} {
+		if s[1] != "" && (!templateName.MatchString(s[1]) || !domain.MatchString(hostName(s[1]))) {
+			l.wrong(s[0], "%q is not a domain; write one such as example.com", s[1])
+		}
+	}
+	if !templateName.MatchString(c.DomainConnectService) {
+		l.wrong("domain_connect_service", "%q must have letters, digits, hyphens and dots only", c.DomainConnectService)
+	}
+}

@@ -12,7 +12,7 @@ import (
 type Validation struct {
 	Server string
 	Err    error // the server did not answer the question about the signed name
-	Known  bool  // the signed name exists, so the other fields mean something
+	Known  bool  // the signed name has an address, so the other fields mean something
 	// Authentic is whether the server marks the answer about the signed name as validated (the AD bit, RFC 4035 section
 	// 3.2.3).
 	Authentic bool

@@ -67,8 +67,8 @@ func checkResolver(f *Facts) []Finding {
 		validation.add(Warning, joined(bad), "This DNS server marks answers as validated, but also gives an answer with a "+
 			"wrong signature (DNSSEC). Forged answers can lead email to wrong hosts.", advice)
 	case len(good) == 0:
-		validation.add(NotChecked, joined(unknown), "The DNS servers do not know the name "+r.Signed+".",
-			"Set doctor_signed_name to a signed name that they know.")
+		validation.add(NotChecked, joined(unknown), "The DNS servers find no address of "+r.Signed+", the name that "+
+			"doctor looks up.", "Set doctor_signed_name to a signed name that has an address (A record).")
 	default:
 		validation.ok(joined(good), "The DNS servers validate signatures (DNSSEC).")
 	}

@@ -265,7 +265,7 @@ func TestChecks(t *testing.T) {
 			f.Resolver.Servers[0].RefusesBogus, f.Resolver.Servers[0].BogusUnknown = false, true
 		}, ""},
 		{"signed name away", func(f *facts) { f.Resolver.Servers[0].Known = false },
-			"dns.validation not_checked do not know the name signed.example|doctor_signed_name"},
+			"dns.validation not_checked find no address of signed.example|has an address"},
 		{"no signed name", func(f *facts) { f.Resolver.Signed = "" },
 			"dns.validation not_checked doctor_signed_name is empty"},
 

@@ -1,10 +1,13 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
 // NameServers holds the delegation of dns_zone and the answers of the installation's name servers.
@@ -48,7 +51,11 @@ func checkNameServers(f *Facts) []Finding {
 	}
 	slices.Sort(want)
 	switch {
-	case n.Err != nil && len(n.Delegated) == 0:
+	case n.Err != nil && !errors.Is(n.Err, resolve.ErrNotFound):
+		delegation.add(NotChecked, n.Zone, "No name server of the parent zone answered the question about the delegation of "+
+			"dns_zone: "+sentence(n.Err), "Run doctor again later. If this lasts, see the finding dns.servers, and check the "+
+			"name servers of the parent zone.")
+	case n.Err != nil:
 		delegation.add(Failure, n.Zone, "The parent zone does not delegate dns_zone: "+sentence(n.Err)+" Domains that were "+
 			"set up by NS or CNAME records do not work.", "Add NS records for "+joined(want)+" at the DNS provider of the parent "+
 			"zone, with their addresses (glue).")

@@ -35,8 +35,11 @@ func TestNameServers(t *testing.T) {
 		want   string // the findings that are not ok: id, status, a part of the meaning and of the advice
 	}{
 		{"healthy", func(*doctor.Facts) {}, ""},
-		{"no delegation", func(f *doctor.Facts) { f.NameServers.Delegated, f.NameServers.Err = nil, errors.New("not found") },
+		{"no delegation", func(f *doctor.Facts) { f.NameServers.Delegated, f.NameServers.Err = nil, errMissing },
 			"nameserver.delegation failure does not delegate|Add NS records for ns1.dns.example.com, ns2"},
+		{"no answer about the delegation", func(f *doctor.Facts) {
+			f.NameServers.Delegated, f.NameServers.Err = nil, errSilent
+		}, "nameserver.delegation not_checked No name server of the parent zone answered|dns.servers"},
 		{"other delegation", func(f *doctor.Facts) { f.NameServers.Delegated[1] = "ns3.example.com" },
 			"nameserver.delegation failure to ns1.dns.example.com, ns3.example.com|Correct the NS records"},
 		{"one server", func(f *doctor.Facts) {

@@ -971,7 +971,7 @@ type Source struct {
 type Readiness struct {
 	// Whether the domain is ready for the next stricter policy.
 	Ready bool `json:"ready"`
-	// Why the domain is not ready.
+	// Why the domain is not ready. Empty if it is ready, or if the policy is the strictest one.
 	Reasons []string `json:"reasons"`
 	// The policy that receivers apply now. Null if the domain has no DMARC record. One of: none, quarantine, reject.
 	Policy *string `json:"policy"`

@@ -98,7 +98,7 @@ type reporterWire struct {
 
 type readinessWire struct {
 	Ready        bool     `json:"ready" doc:"Whether the domain is ready for the next stricter policy."`
-	Reasons      []string `json:"reasons" doc:"Why the domain is not ready."`
+	Reasons      []string `json:"reasons" doc:"Why the domain is not ready. Empty if it is ready, or if the policy is the strictest one."`
 	Policy       *string  `json:"policy" enum:"none,quarantine,reject" doc:"The policy that receivers apply now. Null if the domain has no DMARC record."`
 	Record       *string  `json:"record" doc:"The DMARC record that applies now."`
 	NextName     string   `json:"next_name" doc:"The name of the DMARC record."`

@@ -87,3 +87,29 @@ func TestErasureWhileReceiving(t *testing.T) {
 		}
 	})
 }
+
+// mustEndAtReject checks that nothing about a next step is said when there is none, and that nobody is told to take it.
+func (f *fixture) mustEndAtReject(c *smtp.Client) {
+	f.T.Helper()
+	d, to := f.domain("last.example")
+	f.send(c, to, "post.example", f.day(d.Name, "1", 1, row(d.Name, foreignSource, 30, "", false, false)))
+	for text, want := range map[string]struct {
+		strictest    bool
+		reason, todo string
+	}{
+		"v=DMARC1; p=quarantine":  {false, "The first proven report is 1 day old. The", "A stricter policy makes receivers refuse"},
+		"v=DMARC1; p=reject; t=y": {false, "The first proven report is 1 day old. The", "A stricter policy makes receivers refuse"},
+		"v=DMARC1; p=reject":      {true, "", "There is nothing to do: receivers that apply the present policy refuse"},
+	} {
+		f.dns.TXTRecords["_dmarc.last.example"] = []string{text}
+		v := f.dmarc(d, 2)
+		r := v.Readiness
+		if r.Ready || r.Strictest != want.strictest || (r.Next == "") != want.strictest ||
+			!strings.HasPrefix(strings.Join(r.Reasons, " "), want.reason) || want.reason == "" && len(r.Reasons) > 0 {
+			f.T.Errorf("%s: %+v", text, r)
+		}
+		if len(v.Findings) != 1 || !strings.Contains(v.Findings[0].Advice, want.todo) {
+			f.T.Errorf("%s: %+v, want the advice %q", text, v.Findings, want.todo)
+		}
+	}
+}

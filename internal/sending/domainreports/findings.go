@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/postrider/postrider/internal/mail/dmarc"
 )
 
 // FindingKind is the kind of a finding.
@@ -98,7 +100,7 @@ func (a *analysis) findings() []Finding {
 			continue
 		}
 		f := Finding{Kind: p.kind, Source: p.source, Selector: p.selector, Messages: n}
-		f.Says, f.Advice = p.explain(n)
+		f.Says, f.Advice = p.explain(n, a.policy)
 		all = append(all, f)
 	}
 	return sorted(all)
@@ -114,7 +116,8 @@ func sorted(all []Finding) []Finding {
 	return all[:min(len(all), findingsMax)]
 }
 
-func (p *problem) explain(n int64) (says, fix string) {
+// explain says what a problem of n messages is, and what to do about it while receivers apply a DMARC policy.
+func (p *problem) explain(n int64, policy string) (says, fix string) {
 	selector := "an unnamed selector"
 	if p.selector != "" {
 		selector = fmt.Sprintf("the selector %q", p.selector)
@@ -143,11 +146,21 @@ func (p *problem) explain(n int64) (says, fix string) {
 		return fmt.Sprintf("%s forwarded %d messages of this domain: DKIM passed, SPF did not.", p.source, n),
 			"Nothing is wrong as long as DKIM passes. If a forwarding of your own leads there, check whether you need it."
 	}
+	if p.altered && policy == string(dmarc.Reject) {
+		return fmt.Sprintf("%s sent %d messages as this domain. Their signature of a known source failed.", p.source, n),
+			"This is a forwarder or a mailing list that changes messages, or an impostor that copies signatures. Receivers that " +
+				"apply the present policy refuse both."
+	}
 	if p.altered {
 		return fmt.Sprintf("%s sent %d messages as this domain. Their signature of a known source failed.", p.source, n),
 			"This is a forwarder or a mailing list that changes messages, or an impostor that copies signatures. A " +
 				"stricter policy stops both."
 	}
-	return fmt.Sprintf("%s sent %d messages as this domain, and they passed neither DKIM nor SPF.", p.source, n),
+	says = fmt.Sprintf("%s sent %d messages as this domain, and they passed neither DKIM nor SPF.", p.source, n)
+	if policy == string(dmarc.Reject) {
+		return says, "If you do not know this address, somebody uses your domain. There is nothing to do: receivers that apply " +
+			"the present policy refuse such mail."
+	}
+	return says,
 		"If you do not know this address, somebody uses your domain. A stricter policy makes receivers refuse such mail."
 }

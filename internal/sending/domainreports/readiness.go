@@ -27,6 +27,7 @@ type Readiness struct {
 	Reasons      []string // why not
 	Name         string   // of the next record
 	Next         string   // the next record; "" if the policy is the strictest one or unknown
+	Strictest    bool     // there is no next step, so there are no Reasons
 
 	unconfirmed bool // there is neither a well-known reporter nor a second one
 }
@@ -110,7 +111,7 @@ func (s *Service) firstConfirmed(ctx context.Context, d *domains.Domain, a *anal
 func (r *Readiness) judge(complete bool) {
 	say := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
 	if r.Days < readinessDays && (r.Days > 0 || r.Messages > 0) {
-		say("The first proven report is %d days old. The next step needs reports of 14 days.", r.Days)
+		say("The first proven report is %s old. The next step needs reports of 14 days.", dayCount(r.Days))
 	}
 	if r.Messages == 0 {
 		say("No proven report came in the last 14 days.")
@@ -128,6 +129,14 @@ func (r *Readiness) judge(complete bool) {
 	if !complete {
 		say("DNS did not answer, so that known sources may count as unknown.")
 	}
+}
+
+// dayCount returns a number of days in words.
+func dayCount(n int) string {
+	if n == 1 {
+		return "1 day"
+	}
+	return fmt.Sprintf("%d days", n)
 }
 
 // policyStep adds the present record and the next one.
@@ -150,15 +159,20 @@ func (s *Service) policyStep(ctx context.Context, d *domains.Domain, r *Readines
 		now := s.c.Now()
 		since := stored.since(asksOf(&found), now)
 		if days := int(now.Sub(since) / oneDay); !since.IsZero() && days < readinessDays {
-			r.Reasons = append(r.Reasons, fmt.Sprintf("The present policy has applied for %d days. It must have applied for "+
-				"14 days before the next step.", max(days, 0)))
+			r.Reasons = append(r.Reasons, fmt.Sprintf("The present policy has applied for %s. It must have applied for "+
+				"14 days before the next step.", dayCount(max(days, 0))))
 		}
 		address, err := s.Address(ctx, d)
 		if err != nil {
 			return err
 		}
-		if r.Record, r.Policy = found.Text, string(found.Policy); address != "" {
-			r.Next = nextStep(adviseRecord(&found, d.Name, "mailto:"+address))
+		r.Record, r.Policy = found.Text, string(found.Policy)
+		next := nextStep(adviseRecord(&found, d.Name, "mailto:"+address))
+		if address != "" {
+			r.Next = next
+		}
+		if r.Strictest = found.Policy == dmarc.Reject && next == ""; r.Strictest {
+			r.Reasons = nil
 		}
 	}
 	r.Ready = len(r.Reasons) == 0 && r.Next != ""

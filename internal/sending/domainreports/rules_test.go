@@ -465,6 +465,7 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("with failing mail of our own: %+v", r)
 		}
 		f.mustWaitAfterStep(c)
+		f.mustEndAtReject(c)
 		// Reports of one domain that is not well-known prove nothing. Those of two do, from the second one's first day.
 		d, to = f.domain("store.example")
 		f.dns.TXTRecords["_dmarc.store.example"] = []string{"v=DMARC1; p=none"}

@@ -112,12 +112,14 @@ func (s *Service) DMARC(ctx context.Context, d *domains.Domain, p Period) (*DMAR
 	if err != nil {
 		return nil, err
 	}
-	v := a.view(p)
-	v.Incomplete = !c.complete
-	if v.Apart, err = unprovenMessages(ctx, s.p.DB.Reader, d.TeamID, d.ID, today(p.From), today(p.To)); err != nil {
+	ready, err := s.readiness(ctx, d, c)
+	if err != nil {
 		return nil, err
 	}
-	v.Readiness, err = s.readiness(ctx, d, c)
+	a.policy = ready.Policy
+	v := a.view(p)
+	v.Readiness, v.Incomplete = ready, !c.complete
+	v.Apart, err = unprovenMessages(ctx, s.p.DB.Reader, d.TeamID, d.ID, today(p.From), today(p.To))
 	return v, err
 }
 
@@ -181,6 +183,7 @@ type analysis struct {
 	reporters map[string]*Reporter
 	problems  map[problem]int64
 	messages  int64
+	policy    string // that receivers apply now, for the advice of findings
 }
 
 type sourceKey struct {
@@ -189,7 +192,7 @@ type sourceKey struct {
 }
 
 func newAnalysis() *analysis {
-	return &analysis{map[int64]*Day{}, map[sourceKey]*Source{}, map[string]*Reporter{}, map[problem]int64{}, 0}
+	return &analysis{map[int64]*Day{}, map[sourceKey]*Source{}, map[string]*Reporter{}, map[problem]int64{}, 0, ""}
 }
 
 func (s *Service) analyze(ctx context.Context, d *domains.Domain, p Period, c *classifier) (*analysis, error) {

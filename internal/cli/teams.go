@@ -58,8 +58,9 @@ func teamsCommand() command {
 					})
 				}))},
 			{use: "suspend TEAM", short: "stop a team from sending and from using the API",
-				long: "Suspends a team: its API requests are refused, and its waiting emails are not sent. Its data stays. " +
-					teamWord,
+				long: "Suspends a team: its requests are refused, its broadcasts pause, and its scheduled emails fail when " +
+					"they are due. Emails that it sent for immediate delivery before are still delivered. Its data stays. The page " +
+					"operating/teams.md of the documentation lists all effects. " + teamWord,
 				example: "postrider teams suspend Acme",
 				define:  beside("teams suspend", noFlags(setSuspended(true)))},
 			{use: "resume TEAM", short: "end the suspension of a team",

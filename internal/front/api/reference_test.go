@@ -3,6 +3,8 @@ package api
 import (
 	"go/format"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +29,7 @@ func groups(t *testing.T) []wire.ReferenceGroup {
 func TestReferenceIsComplete(t *testing.T) {
 	t.Parallel()
 	described := map[string]bool{}
+	may := rolesOf(t)
 	for _, g := range groups(t) {
 		for _, o := range g.Operations {
 			described[o.Method+" "+o.Path] = true
@@ -46,6 +49,9 @@ func TestReferenceIsComplete(t *testing.T) {
 			}
 			if len(o.Examples) < 6 || len(o.Scopes) != 1+len(furtherScopes[name]) || len(o.Errors) < 6 {
 				t.Errorf("%s has %d examples, %d scopes and %d errors", name, len(o.Examples), len(o.Scopes), len(o.Errors))
+			}
+			if roles := strings.Join(o.Roles, " "); roles != may[name] {
+				t.Errorf("%s is for the roles %q, but %q may use it", name, roles, may[name])
 			}
 			for _, e := range o.Errors {
 				if !strings.HasSuffix(e.Cause, ".") || e.Status < 400 {
@@ -173,4 +179,31 @@ func TestFieldsAreDescribed(t *testing.T) {
 			t.Errorf("no field takes the description of %s in fields.txt", name)
 		}
 	}
+}
+
+// rolesOf returns the names of the roles that may use each operation, as TestScopes found them.
+func rolesOf(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(scopesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := regexp.MustCompile(` {2,}`)
+	var roles []string
+	all := map[string]string{}
+	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		cells := column.Split(strings.TrimSpace(line), -1)
+		if i == 0 {
+			roles = cells
+			continue
+		}
+		var names []string
+		for j, cell := range cells {
+			if role, ok := strings.CutPrefix(roles[j], "role: "); ok && cell == "yes" {
+				names = append(names, role)
+			}
+		}
+		all[cells[0]] = strings.Join(names, " ")
+	}
+	return all
 }

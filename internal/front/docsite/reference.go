@@ -142,6 +142,12 @@ func groupMarkdown(g *wire.ReferenceGroup) string {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "Permission of an API key: `%s`.", o.Permission)
+		if len(o.Roles) > 0 {
+			fmt.Fprintf(&b, " Roles of users: `%s`.", strings.Join(o.Roles, "`, `"))
+		}
+		if o.Action != "" {
+			fmt.Fprintf(&b, " Action in the audit log: `%s`.", o.Action)
+		}
 		if o.RefusesApps {
 			b.WriteString(" OAuth clients cannot use this operation.")
 		}

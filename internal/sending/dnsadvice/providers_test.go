@@ -3,6 +3,7 @@ package dnsadvice_test
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -149,5 +150,24 @@ func TestDocumentedCodes(t *testing.T) {
 	}
 	if !strings.Contains(string(data), table.String()) {
 		t.Errorf("docs/domains.md lacks this table:\n%s", table.String())
+	}
+}
+
+// The page about settings explains each key of a provider.
+func TestDocumentedKeys(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../../docs/operating/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f := range reflect.TypeFor[dnsadvice.Provider]().Fields() {
+		if key := f.Tag.Get("toml"); !strings.Contains(string(data), "\n| `"+key+"` | ") {
+			t.Errorf("docs/operating/settings.md does not explain %s", key)
+		}
+	}
+	_, text, _ := strings.Cut(string(data), "```toml\n[[providers]]\n")
+	text, _, _ = strings.Cut(text, "```")
+	if _, err := dnsadvice.ParseProviders("the example", []byte("[[providers]]\n"+text)); err != nil {
+		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
@@ -41,6 +42,22 @@ func (o *Operation) scopes() (names []string) {
 	}
 	for _, s := range append([]teams.Scope{o.Scope}, o.Further...) {
 		names = append(names, s.String())
+	}
+	return names
+}
+
+// roles returns the names of the roles that have all of these scopes, starting with the most powerful.
+func (o *Operation) roles() (names []string) {
+	if o.Scope == Open {
+		return nil
+	}
+	for _, role := range teams.Roles {
+		user := teams.Actor{Kind: teams.UserActor, Scopes: role.Scopes()}
+		if !slices.ContainsFunc(append([]teams.Scope{o.Scope}, o.Further...), func(s teams.Scope) bool {
+			return user.Require(s) != nil
+		}) {
+			names = append(names, string(role))
+		}
 	}
 	return names
 }

@@ -41,6 +41,8 @@ type ReferenceOperation struct {
 	Description, Repeat       string
 	Status                    int      // status of a successful response
 	Scopes                    []string // scopes that an OAuth client or a role needs; empty if none is needed
+	Roles                     []string // roles whose users may use the operation; empty if no scope is needed
+	Action                    string   // action in the audit log; "" if the operation is not recorded
 	RefusesApps               bool     // no OAuth client may use the operation
 	Permission                string   // the permission that an API key needs
 	Idempotent                bool     // whether the operation honors the header Idempotency-Key
@@ -153,7 +155,7 @@ func (s *Server) referenceOperation(doc *huma.OpenAPI, o *Operation) (ReferenceO
 	d, text, schemas := documented(doc, o), s.text(o), doc.Components.Schemas
 	r := ReferenceOperation{ID: operationID(o), Method: o.Method, Path: o.Path, Summary: o.Summary,
 		Description: text.Description, Repeat: text.Repeat, Status: o.Status, Permission: permission(o),
-		Scopes: o.scopes(), RefusesApps: o.RefusesApps,
+		Scopes: o.scopes(), Roles: o.roles(), Action: o.Audit.Name, RefusesApps: o.RefusesApps,
 		Paginated: slices.Contains(o.Query, "limit"), Errors: s.errorsOf(o), ResponseExample: text.Response}
 	for _, p := range d.Parameters {
 		f := field(schemas, p.Name, p.Schema, p.Required)

@@ -211,7 +211,8 @@ func (s *DomainsService) GetForward(ctx context.Context, domainID, forwardID str
 //
 // Errors:
 //
-//   - 422 validation_error: The match is not valid, or another rule has it with the same target.
+//   - 422 validation_error: The match is not valid, another rule has it with the same target, or `address` or
+//     `url` would change.
 //
 // PATCH /domains/{domain_id}/forwards/{forward_id}
 func (s *DomainsService) UpdateForward(ctx context.Context, domainID, forwardID string, in UpdateForward,
@@ -234,7 +235,8 @@ func (s *DomainsService) DeleteForward(ctx context.Context, domainID, forwardID 
 }
 
 // ResendForwardConfirmation sends another confirmation email to the address of a rule that waits for confirmation.
-// An address gets at most one such email a day. If the last one is too recent, the next one is sent later.
+// An address gets at most one such email a day. If the last one is too recent, the next one is sent later, not
+// before `ask_after`.
 //
 // A second request sends no further email while one is waiting.
 //
@@ -653,6 +655,8 @@ type ForwardItem struct {
 	LastReasonAt Time `json:"last_reason_at"`
 	// When the last confirmation email that covers the rule was sent; null if none was sent yet.
 	AskedAt Time `json:"asked_at"`
+	// The next confirmation email to the address is not sent before; null if the team has sent it none.
+	AskAfter Time `json:"ask_after"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
 }
@@ -665,7 +669,8 @@ type CreateForward struct {
 	Address string `json:"address,omitzero"`
 	// Whether the rule is switched on. The default is true.
 	Enabled *bool `json:"enabled,omitzero"`
-	// The https URL to which the payload of the event email.received is posted. Give either url or address.
+	// The URL, with https:// or http://, to which the payload of the event email.received is posted. Give either url
+	// or address.
 	URL string `json:"url,omitzero"`
 }
 
@@ -700,6 +705,8 @@ type Forward struct {
 	LastReasonAt Time `json:"last_reason_at"`
 	// When the last confirmation email that covers the rule was sent; null if none was sent yet.
 	AskedAt Time `json:"asked_at"`
+	// The next confirmation email to the address is not sent before; null if the team has sent it none.
+	AskAfter Time `json:"ask_after"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
@@ -11,13 +12,16 @@ import (
 type createForwardIn struct {
 	Match   string `json:"match" doc:"The part of the address before the @, such as sales, or * for all addresses at the domain." maxLength:"64"`
 	Address string `json:"address,omitzero" doc:"The address to which mail is forwarded. Give either address or url." maxLength:"320"`
-	URL     string `json:"url,omitzero" doc:"The https URL to which the payload of the event email.received is posted. Give either url or address." maxLength:"2000"`
+	URL     string `json:"url,omitzero" doc:"The URL, with https:// or http://, to which the payload of the event email.received is posted. Give either url or address." maxLength:"2000"`
 	Enabled *bool  `json:"enabled,omitzero" doc:"Whether the rule is switched on. The default is true."`
 }
 
 type updateForwardIn struct {
 	Match   *string `json:"match,omitzero" doc:"The part of the address before the @, or * for all." maxLength:"64"`
 	Enabled *bool   `json:"enabled,omitzero" doc:"Whether the rule is switched on. Switching it on resets its failures."`
+
+	Address wire.Immutable[string] `json:"address,omitzero" hidden:"true"`
+	URL     wire.Immutable[string] `json:"url,omitzero" hidden:"true"`
 }
 
 // ForwardItem represents a forwarding rule in a list. ForwardItem is exported because Huma skips the fields of
@@ -36,6 +40,7 @@ type ForwardItem struct {
 	LastReason *string      `json:"last_reason" doc:"Why the last message failed or was stopped; null if none was."`
 	LastAt     *wire.DBTime `json:"last_reason_at" doc:"When the last message failed or was stopped; null if none was."`
 	AskedAt    *wire.DBTime `json:"asked_at" doc:"When the last confirmation email that covers the rule was sent; null if none was sent yet."`
+	AskAfter   *wire.DBTime `json:"ask_after" doc:"The next confirmation email to the address is not sent before; null if the team has sent it none."`
 	CreatedAt  wire.DBTime  `json:"created_at"`
 }
 
@@ -53,6 +58,9 @@ func forwardToItem(r forwards.Rule) ForwardItem {
 	}
 	if !r.AskedAt.IsZero() {
 		w.AskedAt = new(wire.DBTime(r.AskedAt))
+	}
+	if !r.AskAfter.IsZero() {
+		w.AskAfter = new(wire.DBTime(r.AskAfter))
 	}
 	return w
 }
@@ -115,7 +123,14 @@ func (a *API) updateForward(ctx context.Context, c *wire.Call, in updateForwardI
 		err = c.Actor.Require(furtherScopes["PATCH /domains/{domain_id}/forwards/{forward_id}"][0])
 	}
 	change := forwards.Change{Local: in.Match, Enabled: in.Enabled}
-	if err == nil {
+	switch {
+	case err != nil:
+	case in.Address.Given() || in.URL.Given():
+		var r forwards.Rule
+		if r, err = a.Services.Forwards.Get(ctx, c.TeamID, domainID, id); err == nil {
+			err = cmp.Or(in.Address.MustEqual("address", r.Address), in.URL.MustEqual("url", r.URL))
+		}
+	default:
 		err = c.RequireChange(in, change)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func forwardingForm() *web.Form {
 		&web.Field{Name: "match", Label: "Mail for", Max: 64,
 			Hint: "The part of the address before the @, such as sales, or * for all addresses."},
 		&web.Field{Name: "address", Label: "Forward to", Max: 2000,
-			Hint: "An address, whose owner must confirm it, or the https URL of a webhook."})
+			Hint: "An address, whose owner must confirm it, or the URL of a webhook."})
 }
 
 func (c *call) forwarding() error { return c.forwardingPage(http.StatusOK, forwardingForm()) }

@@ -58,6 +58,10 @@ func (l *Links) RegisterForwarding(mux *http.ServeMux, f *forwards.Service) {
 			h.write(w, r, http.StatusOK, x.done(&q))
 		})
 	}
+	mux.HandleFunc("GET /forwarding/", func(w http.ResponseWriter, r *http.Request) { // a link that was cut before its token
+		_, err := f.ReadRefuse(r.Context(), "")
+		h.fail(w, r, err)
+	})
 }
 
 func askConfirm(q *forwards.Request) note {

@@ -68,7 +68,7 @@ func TestForwardingPages(t *testing.T) {
 			{"HEAD", link("confirm"), "", "", 200, forwards.Waiting},
 			{"GET", link("refuse"), "", "Refuse</button>", 200, forwards.Waiting},
 			{"POST", link("confirm"), "", "cannot be read", 400, forwards.Waiting},
-			{"POST", link("confirm") + "x", "answer=1", "nothing at this address", 404, forwards.Waiting},
+			{"POST", link("confirm") + "x", "answer=1", "This link is not complete. Your mail program may have cut it", 404, forwards.Waiting},
 			{"POST", link("confirm"), "answer=1", "Mail is forwarded to bob@b.example", 200, forwards.Active},
 			{"GET", link("confirm"), "", "sales@in.acme.example", 200, forwards.Active},
 			{"POST", link("refuse"), "answer=1", "No mail is forwarded", 200, forwards.Refused},
@@ -84,12 +84,18 @@ func TestForwardingPages(t *testing.T) {
 		if code, body := do("GET", expired, ""); code != 404 || !strings.Contains(body, "has expired") {
 			t.Errorf("an expired link: %d %s", code, body)
 		}
-		req := httptest.NewRequest("GET", expired, http.NoBody)
-		req.Header.Set("Accept", "text/html,*/*;q=0.8") // as browsers do
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, req)
-		if body := w.Body.String(); w.Code != 404 || !strings.Contains(body, "<h1>This link has expired</h1>\n<p>Ask the team") {
-			t.Errorf("an expired link in a browser: %d %s", w.Code, body)
+		confirm, refuse := link("confirm"), link("refuse")
+		for path, want := range map[string]string{expired: "<h1>This link has expired</h1>\n<p>Ask the team",
+			confirm[:len(confirm)-9]: "<h1>This link is not complete</h1>\n<p>Your mail program may have cut it: copy the whole link",
+			refuse[:len(refuse)-1]:   "<h1>This link is not complete</h1>", "/forwarding/confirm/": "<h1>This link is not complete</h1>",
+			"/forwarding/ref": "<h1>This link is not complete</h1>"} {
+			req := httptest.NewRequest("GET", path, http.NoBody)
+			req.Header.Set("Accept", "text/html,*/*;q=0.8") // as browsers do
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, req)
+			if body := w.Body.String(); w.Code != 404 || !strings.Contains(body, want) {
+				t.Errorf("%.30s in a browser: %d %s", path, w.Code, body)
+			}
 		}
 	})
 }

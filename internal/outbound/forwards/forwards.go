@@ -106,7 +106,7 @@ type Rule struct {
 	ReasonAt                   time.Time
 	FailingSince               time.Time // zero if the last message succeeded
 	// AskedAt is the time of the last confirmation mail that covers the rule; zero if none was sent yet. If the address
-	// got one because of an earlier rule, the next one is not sent before AskAfter.
+	// got one, also because of an earlier rule, the next one is not sent before AskAfter.
 	AskedAt, AskAfter time.Time
 
 	target    string
@@ -118,12 +118,13 @@ type Rule struct {
 
 // setAsked sets AskedAt and AskAfter from the time of the last confirmation mail to the rule's address.
 func (r *Rule) setAsked(last time.Time) {
-	switch {
-	case last.IsZero() || !last.Before(r.CreatedAt):
-		r.AskedAt = last
-	default:
-		r.AskAfter = last.Add(askEvery)
+	if last.IsZero() {
+		return
 	}
+	if !last.Before(r.CreatedAt) {
+		r.AskedAt = last
+	}
+	r.AskAfter = last.Add(askEvery)
 }
 
 // State returns the state of the rule.

@@ -62,16 +62,15 @@ func (c *conn) serve() {
 	if _, err := c.server.Write(start); err != nil {
 		return
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.answers()
-	}()
+	executed := make(chan bool, 1)
+	go func() { executed <- c.answers() }()
 	c.requests()
 	if !c.isLosing() {
 		c.close()
+		<-executed
+		return
 	}
-	<-done
+	c.p.settle(<-executed)
 }
 
 // begin reads the first messages on a connection and returns the bytes to forward to the server.
@@ -208,30 +207,28 @@ func commits(text []byte) bool {
 	return strings.EqualFold(strings.Trim(string(text), " \t\r\n;"), "COMMIT")
 }
 
-// answers forwards the server's messages to the client.
-func (c *conn) answers() {
+// answers forwards the server's messages to the client. It reports whether the server has executed a COMMIT whose answer
+// is lost.
+func (c *conn) answers() (executed bool) {
 	defer c.close()
 	for {
 		frame, err := read(c.server)
 		if err != nil {
-			return
+			return false
 		}
 		c.wait()
 		if c.isLosing() {
 			if frame[0] != 'Z' {
 				continue
 			}
-			c.p.mu.Lock() // ReadyForQuery means that the server has finished the request
-			c.p.lost++
-			c.p.mu.Unlock()
-			return
+			return true // ReadyForQuery means that the server has finished the request
 		}
 		if (frame[0] == 'D' || frame[0] == 'C') && c.p.tears() {
 			c.client.Write(frame[:len(frame)/2])
-			return
+			return false
 		}
 		if _, err := c.client.Write(frame); err != nil {
-			return
+			return false
 		}
 	}
 }

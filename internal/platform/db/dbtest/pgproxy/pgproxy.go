@@ -32,6 +32,8 @@ type Proxy struct {
 	silent   chan struct{} // closed to end a Hang; nil if the proxy does not hang
 	turned   string        // SQLSTATE for refused connections
 	lose     int           // number of answers to COMMIT that the proxy still has to lose
+	losing   int           // number of COMMITs whose answers are being lost
+	settled  *sync.Cond    // losing has become smaller
 	drop     int           // number of COMMITs that the proxy still has to drop
 	whole    int           // number of answers to forward before Tear cuts an answer
 	tear     int           // number of answers that Tear still has to cut; negative for all
@@ -58,6 +60,7 @@ func StartBoth(pooledURL, directURL string) (*Proxy, error) { return start(poole
 
 func start(urls ...string) (*Proxy, error) {
 	p := &Proxy{conns: map[*conn]bool{}}
+	p.settled = sync.NewCond(&p.mu)
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -202,10 +205,14 @@ func (p *Proxy) Torn() int {
 	return p.torn
 }
 
-// Lost returns how many COMMITs were dropped, or were executed without their answers reaching the client.
+// Lost returns how many COMMITs were dropped, or were executed without their answers reaching the client. It first waits
+// until the server has executed all such COMMITs.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for p.losing > 0 {
+		p.settled.Wait()
+	}
 	return p.lost
 }
 
@@ -337,9 +344,21 @@ func (p *Proxy) commit() fate {
 		return dropCommit
 	case p.lose > 0:
 		p.lose--
+		p.losing++
 		return loseAnswer
 	}
 	return pass
+}
+
+// settle notes that a COMMIT whose answer is lost was executed, or that its connection ended before.
+func (p *Proxy) settle(executed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.losing--
+	if executed {
+		p.lost++
+	}
+	p.settled.Broadcast()
 }
 
 // tears reports whether the proxy must cut the current answer.

@@ -290,7 +290,8 @@ func (s *DomainsService) GetMTASTS(ctx context.Context, domainID string,
 
 // SetMTASTS sets the MTA-STS policy of a verified receiving domain. Begin with testing, and choose enforce after
 // 14 days without failures in TLS reports. The mode off withdraws the policy. Until keep_until, Postrider serves a
-// policy with the mode none.
+// policy with the mode none. After a change of a published policy, the new id appears in records at new_id_at.
+// Publish the TXT record then, before publish_by.
 //
 // A second request with the same settings starts a check of the records and changes nothing else.
 //
@@ -449,8 +450,9 @@ func (s *DomainsService) ChangeSetup(ctx context.Context, domainID string, in Ch
 	return call[Setup](ctx, s.client, o, options)
 }
 
-// Verify starts checking the DNS records of a domain. The response comes at once. The check continues for up to 72
-// hours and then fails. GET /domains/{domain_id} and the webhook domain.updated report the result.
+// Verify starts checking the DNS records of a domain, and its MTA-STS policy. The response comes at once. The
+// check continues for up to 72 hours and then fails. GET /domains/{domain_id} and the webhook domain.updated
+// report the result.
 //
 // A second request checks again at once. A verified domain stays verified during the check.
 //
@@ -771,13 +773,14 @@ type DomainPolicy struct {
 	Domain string `json:"domain"`
 	// The mode that was chosen. One of: off, testing, enforce.
 	Mode string `json:"mode"`
-	// pending: the records were not found yet. working: senders can use the policy. failing: the last check found
-	// problems. ending: the policy is withdrawn, but still served with the mode none. One of: off, pending, working,
-	// failing, ending.
+	// pending: the records were not found yet. working: senders can use the policy. updating: the policy was changed,
+	// and the TXT record still has the former id. Publish the record after new_id_at and before publish_by. failing:
+	// the last check found problems. ending: the policy is withdrawn, but still served with the mode none. One of:
+	// off, pending, working, updating, failing, ending.
 	Status string `json:"status"`
 	// How long senders may keep the policy, in seconds.
 	MaxAge *int `json:"max_age"`
-	// The id that the TXT record should have.
+	// The id that the TXT record should have now. After a change, it stays the former id until new_id_at.
 	PolicyID *string `json:"policy_id"`
 	// The text of the policy, as it is served.
 	Policy *string `json:"policy"`
@@ -785,8 +788,21 @@ type DomainPolicy struct {
 	Hosts []DomainPolicyHost `json:"hosts"`
 	// The DNS records that the policy needs.
 	Records []DomainPolicyRecord `json:"records"`
-	// The problems that the last check found.
+	// The problems that the last check found. While the status is updating or ending, a former id in the TXT record
+	// is one of them from new_id_at on.
 	Problems []DomainPolicyProblem `json:"problems"`
+	// Whether the domain is delegated to the name servers of this installation, which publish the records and each
+	// new id. There is then nothing to publish.
+	RecordsAutomatic bool `json:"records_automatic"`
+	// When the new id appears in policy_id and records, five minutes after a change of the policy. Publish the TXT
+	// record then. Null if no new id will appear.
+	NewIDAt Time `json:"new_id_at"`
+	// Until when to publish the new id; null in other states than updating. Afterwards, the status is failing, and
+	// the team gets a notice.
+	PublishBy Time `json:"publish_by"`
+	// When the next check is due; null without a policy. POST /domains/{domain_id}/verify makes it due at once, and
+	// it then runs within a minute.
+	NextCheckAt Time `json:"next_check_at"`
 	// When the records and the hosts were last checked; null before the first check.
 	CheckedAt Time `json:"checked_at"`
 	// Since when the mode has been testing; null in other modes.

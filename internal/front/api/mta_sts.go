@@ -35,13 +35,18 @@ type domainPolicyWire struct {
 	DomainID string                    `json:"domain_id"`
 	Domain   string                    `json:"domain" doc:"The domain."`
 	Mode     string                    `json:"mode" doc:"The mode that was chosen." enum:"off,testing,enforce"`
-	Status   string                    `json:"status" doc:"pending: the records were not found yet. working: senders can use the policy. failing: the last check found problems. ending: the policy is withdrawn, but still served with the mode none." enum:"off,pending,working,failing,ending"`
+	Status   string                    `json:"status" doc:"pending: the records were not found yet. working: senders can use the policy. updating: the policy was changed, and the TXT record still has the former id. Publish the record after new_id_at and before publish_by. failing: the last check found problems. ending: the policy is withdrawn, but still served with the mode none." enum:"off,pending,working,updating,failing,ending"`
 	MaxAge   *int64                    `json:"max_age" doc:"How long senders may keep the policy, in seconds."`
-	PolicyID *string                   `json:"policy_id" doc:"The id that the TXT record should have."`
+	PolicyID *string                   `json:"policy_id" doc:"The id that the TXT record should have now. After a change, it stays the former id until new_id_at."`
 	Policy   *string                   `json:"policy" doc:"The text of the policy, as it is served."`
 	Hosts    []domainPolicyHostWire    `json:"hosts" doc:"The mail hosts that the policy lists."`
 	Records  []domainPolicyRecordWire  `json:"records" doc:"The DNS records that the policy needs."`
-	Problems []domainPolicyProblemWire `json:"problems" doc:"The problems that the last check found."`
+	Problems []domainPolicyProblemWire `json:"problems" doc:"The problems that the last check found. While the status is updating or ending, a former id in the TXT record is one of them from new_id_at on."`
+
+	Automatic   bool          `json:"records_automatic" doc:"Whether the domain is delegated to the name servers of this installation, which publish the records and each new id. There is then nothing to publish."`
+	NewIDAt     *wire.ISOTime `json:"new_id_at" doc:"When the new id appears in policy_id and records, five minutes after a change of the policy. Publish the TXT record then. Null if no new id will appear."`
+	PublishBy   *wire.ISOTime `json:"publish_by" doc:"Until when to publish the new id; null in other states than updating. Afterwards, the status is failing, and the team gets a notice."`
+	NextCheckAt *wire.ISOTime `json:"next_check_at" doc:"When the next check is due; null without a policy. POST /domains/{domain_id}/verify makes it due at once, and it then runs within a minute."`
 
 	CheckedAt      *wire.ISOTime `json:"checked_at" doc:"When the records and the hosts were last checked; null before the first check."`
 	TestingSince   *wire.ISOTime `json:"testing_since" doc:"Since when the mode has been testing; null in other modes."`
@@ -55,7 +60,8 @@ func domainPolicyToWire(p servedpolicies.Policy) domainPolicyWire {
 		Status: string(p.State), PolicyID: orNull(p.ID), Policy: orNull(p.Text), Hosts: []domainPolicyHostWire{},
 		Records: []domainPolicyRecordWire{}, Problems: []domainPolicyProblemWire{}, CheckedAt: isoOrNull(p.CheckedAt),
 		TestingSince: isoOrNull(p.TestingSince), KeepUntil: isoOrNull(p.KeepUntil),
-		EnforceBlocked: orNull(p.EnforceBlocked), EnforceAdvised: p.EnforceAdvised}
+		EnforceBlocked: orNull(p.EnforceBlocked), EnforceAdvised: p.EnforceAdvised, Automatic: p.Automatic,
+		NewIDAt: isoOrNull(p.NewIDAt), PublishBy: isoOrNull(p.PublishBy), NextCheckAt: isoOrNull(p.NextCheckAt)}
 	if p.MaxAge > 0 {
 		w.MaxAge = new(int64(p.MaxAge / time.Second))
 	}

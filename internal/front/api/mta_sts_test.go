@@ -33,11 +33,12 @@ func TestMTASTS(t *testing.T) {
 			}
 		}
 		expect("GET "+path, 200, `"object":"mta_sts"`, `"mode":"off"`, `"policy":null`, `"records":[]`, `"checked_at":null`,
-			`"enforce_blocked_reason":null`)
+			`"enforce_blocked_reason":null`, `"new_id_at":null`, `"publish_by":null`, `"next_check_at":null`,
+			`"records_automatic":false`)
 		expect("PUT "+path+"\n\n"+`{"mode":"testing","hosts":["mx2.example"]}`, 200, `"mode":"testing"`, `"status":"pending"`,
 			`"max_age":86400`, `mode: testing\nmx: inbound.postrider.test\nmx: mx2.example\nmax_age: 86400\n`,
 			`{"name":"mta-sts.in.example","type":"CNAME","value":"postrider.test"}`, `"value":"v=STSv1; id=`,
-			`{"host":"mx2.example","source":"named"}`)
+			`{"host":"mx2.example","source":"named"}`, `"new_id_at":null`, `"next_check_at":"2`)
 		expect("GET "+path, 200, `"mode":"testing"`, `{"host":"inbound.postrider.test","source":"installation"}`)
 		expect("PUT "+path+"\n\n"+`{"mode":"enforce","max_age":1209600}`, 200, `"max_age":1209600`, `mx: mx2.example`)
 		for request, field := range map[string]string{
@@ -58,7 +59,15 @@ func TestMTASTS(t *testing.T) {
 			expect(method+path+"\nAuthorization: other"+body, 404)
 			expect(method+path+"\nAuthorization: sending"+body, 401)
 		}
-		expect("PUT "+path+"\n\n"+`{"mode":"off"}`, 200, `"status":"ending"`, `"mode":"off"`, `mode: none`, `"keep_until":"2`)
+		f.Must(f.ServedPolicies.Check(t.Context()))
+		expect("GET "+path, 200, `"status":"working"`, `"checked_at":"2`)
+		expect("PUT "+path+"\n\n"+`{"mode":"testing"}`, 200, `"status":"updating"`, `"new_id_at":"2`, `"publish_by":"2`)
+		f.Must(f.ServedPolicies.Check(t.Context()))
+		if before := f.do(t, "GET "+path).Body.String(); f.do(t, "POST /domains/"+in.ID+"/verify").Code != 200 ||
+			f.do(t, "GET "+path).Body.String() == before {
+			t.Errorf("a request to verify the domain makes no check due: %s", before)
+		}
+		expect("PUT "+path+"\n\n"+`{"mode":"off"}`, 200, `"status":"ending"`, `"new_id_at":"2`, `"mode":"off"`, `mode: none`, `"keep_until":"2`)
 	})
 }
 

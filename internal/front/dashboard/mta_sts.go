@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/sending/domains"
@@ -13,6 +14,7 @@ type mtaSTSView struct {
 	servedpolicies.Policy
 	Choice  *web.Field
 	Refused string // why a change was refused
+	Due     bool   // the next check is due
 }
 
 // mtaSTSChoices are the modes of a policy.
@@ -30,21 +32,25 @@ func (c *call) mtaSTS(d *domains.Domain, refused string) (*mtaSTSView, error) {
 	if d.Placeholder || !d.Receiving && p.State == servedpolicies.Inactive {
 		return nil, nil
 	}
-	hint := "Begin with Testing. Then publish the records that this page shows."
+	hint := ""
 	switch {
 	case p.EnforceAdvised:
 		hint = "The policy was tested for two weeks without failures. You can enforce it now."
 	case p.EnforceBlocked != "":
 		hint = web.InWords("mode", p.EnforceBlocked, map[string]string{"enforce": "Enforce"})
+	case p.State == servedpolicies.Inactive && d.Served():
+		hint = "Begin with Testing. The name servers of this installation publish the records."
+	case p.State == servedpolicies.Inactive:
+		hint = "Begin with Testing. Then publish the records that this page shows."
 	}
-	return &mtaSTSView{Policy: p, Refused: refused, Choice: &web.Field{Name: "mode", Label: "MTA-STS policy",
+	return &mtaSTSView{Policy: p, Refused: refused, Due: !p.NextCheckAt.After(time.Now()), Choice: &web.Field{Name: "mode", Label: "MTA-STS policy",
 		Value: string(p.Mode), Options: mtaSTSChoices, Hint: hint}}, nil
 }
 
 // saveMTASTS changes the mode of a domain's policy. If the mode stays, so does the lifetime that the API has set.
 func (c *call) saveMTASTS() error {
 	change := servedpolicies.Change{Mode: servedpolicies.Mode(c.form.Get("mode")), KeepAge: true}
-	_, err := c.ServedPolicies.Set(c.ctx(), c.team.TeamID, c.id(), change)
+	p, err := c.ServedPolicies.Set(c.ctx(), c.team.TeamID, c.id(), change)
 	if text, ok := refusedAsIs(err); err != nil && ok {
 		text = web.InWords("mode", text, map[string]string{"enforce": "Enforce", "off": "Off"})
 		return c.domainPage(http.StatusUnprocessableEntity, domainView{Settings: true, PolicyRefused: text})
@@ -52,9 +58,23 @@ func (c *call) saveMTASTS() error {
 	if err != nil {
 		return err
 	}
-	done := "Policy saved. Publish its records."
-	if change.Mode == servedpolicies.Off {
-		done = "The policy is being withdrawn. Publish the new id, and keep both records for now."
+	return c.redirect(domainPath(c.id())+"/settings", policySaved(&p))
+}
+
+// policySaved says what the domain's owner has to do after a change of the policy.
+func policySaved(p *servedpolicies.Policy) string {
+	done, next := "Policy saved.", ""
+	switch {
+	case p.State == servedpolicies.Ending:
+		done = "The policy is being withdrawn."
+		if !p.Automatic && !p.NewIDAt.IsZero() {
+			next = " Publish the new id when it appears here, and keep both records for now."
+		}
+	case p.Automatic:
+	case !p.NewIDAt.IsZero():
+		next = " Publish the new id when it appears here."
+	case p.State == servedpolicies.Pending:
+		next = " Publish its records."
 	}
-	return c.redirect(domainPath(c.id())+"/settings", done)
+	return done + next
 }

@@ -208,6 +208,9 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 			func(ctx context.Context, all []*domains.Domain) (map[string][]domains.AdvisedRecord, error) {
 				return r.Reports.AdvisedOfAll(ctx, all)
 			}},
+		OnVerify: func(ctx context.Context, tx *db.Tx, teamID, domainID string) error {
+			return r.ServedPolicies.CheckSoon(ctx, tx, teamID, domainID)
+		},
 		Withdrawn:     func(ctx context.Context) ([]domains.WithdrawnRecords, error) { return r.ServedPolicies.Withdrawn(ctx) },
 		LookUpAdvised: func(ctx context.Context, d *domains.Domain, ours bool) error { return r.Reports.LookUp(ctx, d, ours) },
 		Delegation:    r.authority().Delegation, Authoritative: authoritative, AskServers: askOwn,
@@ -249,13 +252,16 @@ func (r *Resources) policyRecords(ctx context.Context,
 	of []*domains.Domain) (map[string][]domains.AdvisedRecord, error) {
 	records, err := r.ServedPolicies.Records(ctx, of)
 	all := make(map[string][]domains.AdvisedRecord, len(records))
-	for id, list := range records {
-		for _, x := range list {
+	for _, d := range of {
+		for _, x := range records[d.ID] {
 			why := "Senders fetch the MTA-STS policy of the domain from this host."
 			if x.Type == "TXT" {
-				why = "Senders fetch the MTA-STS policy again if the id changes. Publish the new id after each change."
+				why = "Senders fetch the MTA-STS policy again if the id changes."
+				if !d.Served() {
+					why += " Publish the new id after each change."
+				}
 			}
-			all[id] = append(all[id], domains.AdvisedRecord{Purpose: domains.PurposeMTASTS, Name: x.Name, Type: x.Type,
+			all[d.ID] = append(all[d.ID], domains.AdvisedRecord{Purpose: domains.PurposeMTASTS, Name: x.Name, Type: x.Type,
 				Value: x.Value, Why: why})
 		}
 	}
@@ -275,6 +281,7 @@ func (r *Resources) newReports(c Config, h Hooks) (err error) {
 			return cmp.Or(c.DomainReports.Host, region(label).InboundHost, c.Domains.Default.InboundHost)
 		},
 		SPFHosts: spf, OwnHosts: c.DomainReports.OwnHosts, Retention: c.DomainReports.Retention,
+		TrustRecords: c.Domains.TrustDomains,
 	}, domainreports.Deps{DB: r.DB, Blobs: r.Blobs, DNS: r.DNS, Domains: r.Domains, Log: r.Log, Notify: h.Notify})
 	return err
 }

@@ -95,7 +95,7 @@ func (s *Service) AdvisedOfAll(ctx context.Context, of []*domains.Domain) (map[s
 	}
 	all := make(map[string][]domains.AdvisedRecord, len(of))
 	for _, d := range of {
-		if x, ok := stored[d.ID]; ok || d.DMARCRecord != "" {
+		if x, ok := stored[d.ID]; ok || d.DMARCRecord != "" || s.c.TrustRecords {
 			all[d.ID] = s.advised(d, &x)
 		}
 	}
@@ -113,6 +113,13 @@ func NewRecords(domain, address string) []domains.AdvisedRecord {
 // advised returns the advised records from what is stored of a domain.
 func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domains.AdvisedRecord) {
 	target := "mailto:" + stored.token + "@" + s.c.HostOf(d.Region)
+	known := *stored
+	if s.c.TrustRecords && stored.token != "" { // nothing is looked up, so the records are those of a domain without any
+		none := dmarc.Discovery{}
+		known.dmarc = cmp.Or(stored.dmarc, adviseRecord(&none, d.Name, target))
+		known.tls = cmp.Or(stored.tls, adviseTLS(nil, target))
+	}
+	stored = &known
 	if text := cmp.Or(d.DMARCRecord, stored.dmarc); text != "" {
 		r := domains.AdvisedRecord{Purpose: domains.PurposeDMARC, Name: "_dmarc." + d.Name, Type: "TXT", Value: text,
 			Why: "Other mail systems then report each day which mail uses your domain."}

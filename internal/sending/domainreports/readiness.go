@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/dmarc"
+	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -144,7 +145,11 @@ func (s *Service) policyStep(ctx context.Context, d *domains.Domain, r *Readines
 	ctx, cancel := context.WithTimeout(ctx, spfTime)
 	defer cancel()
 	r.Name = "_dmarc." + d.Name
-	found, err := dmarc.NewWalker(s.p.DNS.TXT).Discover(ctx, d.Name)
+	look := s.p.DNS.TXT
+	if s.c.TrustRecords {
+		look = s.lookUpTrusted(d)
+	}
+	found, err := dmarc.NewWalker(look).Discover(ctx, d.Name)
 	switch {
 	case err != nil:
 		r.Reasons = append(r.Reasons, "The DMARC record of the domain could not be looked up. Try again later.")
@@ -177,4 +182,20 @@ func (s *Service) policyStep(ctx context.Context, d *domains.Domain, r *Readines
 	}
 	r.Ready = len(r.Reasons) == 0 && r.Next != ""
 	return nil
+}
+
+// lookUpTrusted returns a function that answers as if the advised records of a domain were published, and no others.
+func (s *Service) lookUpTrusted(d *domains.Domain) dmarc.Lookup {
+	return func(ctx context.Context, name string) ([]string, error) {
+		advised, err := s.Advised(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range advised {
+			if r.Name == name && r.Type == "TXT" {
+				return []string{r.Value}, nil
+			}
+		}
+		return nil, fmt.Errorf("%w: %s", resolve.ErrNotFound, name)
+	}
 }

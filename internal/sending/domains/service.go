@@ -85,6 +85,9 @@ type Deps struct {
 	Advised []AdvisedSource `deps:"optional"`
 	// Withdrawn returns the records that must outlive their deleted domains. It makes no look-ups in the DNS.
 	Withdrawn func(ctx context.Context) ([]WithdrawnRecords, error) `deps:"optional"`
+	// OnVerify is called in the transaction of a request to look up the records of a team's domain. It makes the checks of
+	// other packages due.
+	OnVerify func(ctx context.Context, tx *db.Tx, teamID, domainID string) error `deps:"optional"`
 	// Advice judges the DNS of a domain for its owner.
 	Advice func(ctx context.Context, d *Domain, wanted []Record) Advice `deps:"optional"`
 }

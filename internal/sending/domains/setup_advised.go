@@ -170,7 +170,7 @@ func normalText(text string) string {
 }
 
 // advised returns the advised records of a domain with the results of the last look-up. A record that has changed since
-// then counts as not looked up.
+// then counts as not looked up. With TrustDomains, every record counts as found.
 func (s *Service) advised(ctx context.Context, d *Domain) (all []Advised, err error) {
 	records, err := s.knownAdvised(ctx, d)
 	if err != nil || len(records) == 0 {
@@ -186,6 +186,9 @@ func (s *Service) advised(ctx context.Context, d *Domain) (all []Advised, err er
 			if was.Name == rec.Name && was.Type == rec.Type && was.Value == rec.Value {
 				a.State, a.Found = was.Status, was.Found
 			}
+		}
+		if s.c.TrustDomains {
+			a.State, a.Found = AdvisedFound, ""
 		}
 		all = append(all, a)
 	}

@@ -47,6 +47,11 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 		if _, err := s.Queue.Move(ctx, tx, RotateKind, teamID, teamID, rotationJob(teamID, d.ID).Dedupe, tx.Now()); err != nil {
 			return err
 		}
+		if s.OnVerify != nil {
+			if err := s.OnVerify(ctx, tx, teamID, d.ID); err != nil {
+				return err
+			}
+		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }

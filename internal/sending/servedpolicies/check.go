@@ -50,25 +50,32 @@ func (s *Service) Check(ctx context.Context) error {
 
 // checkOne checks a policy. It first postpones the next check, so that a failure does not leave the policy due.
 func (s *Service) checkOne(ctx context.Context, p *row) error {
-	if ok, err := s.postpone(ctx, p, s.c.Now().Add(retryCheck)); err != nil || !ok {
+	postponed := s.c.Now().Add(retryCheck)
+	if ok, err := s.postpone(ctx, p, postponed); err != nil || !ok {
 		return err
 	}
 	d, err := s.p.Domains.Get(ctx, p.TeamID, p.DomainID)
-	if fault.KindOf(err) == fault.NotFound {
-		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.withdraw(ctx, tx, p.TeamID, p.DomainID) })
-	}
-	if err != nil {
+	deleted := fault.KindOf(err) == fault.NotFound
+	if err != nil && !deleted {
 		return err
 	}
-	var f findings
-	if !d.Receiving || d.Placeholder {
-		return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.withdraw(ctx, tx, p.TeamID, p.DomainID) })
+	ended := p.mode() == Off && p.LeadsHere // only its record is checked
+	if deleted || d.Placeholder || !d.Receiving && !ended {
+		return s.end(ctx, p, deleted)
 	}
+	var f findings
 	active := p.mode() != Off && d.MayReceive()
-	if active {
+	switch {
+	case active:
 		if f, err = s.lookUp(ctx, &d, p); err != nil {
 			return err
 		}
+	case p.mode() == Off:
+		f.record = s.findRecord(ctx, d.Name, p)
+	}
+	f.postponed = postponed
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.conclude(ctx, tx, &d, f, active) })
 }
@@ -83,22 +90,26 @@ func (s *Service) conclude(ctx context.Context, tx *db.Tx, d *domains.Domain, f 
 		return err
 	}
 	now := s.c.Now()
-	if p.mode() == Off {
-		if !now.Before(p.ObsoleteAt) {
-			remove(ctx, tx, p)
-			s.changed(tx, d.ID)
-			return nil
-		}
-		p.CheckAt = p.nextCheck(now)
-		return save(ctx, tx, p)
+	if p.mode() == Off && !now.Before(p.ObsoleteAt) {
+		remove(ctx, tx, p)
+		s.changed(tx, d.ID)
+		return nil
 	}
 	before, checked := p.recordID(now), p.CheckedAt
-	p.CheckedAt = now
-	if active {
+	if p.mode() != Off || f.record.known {
+		p.CheckedAt = now
+	}
+	if p.mode() == Off {
+		p.judgeEnding(d, f.record, now)
+	} else if active {
 		if f.mxKnown {
 			p.Hosts = mergeHosts(p.Hosts, s.inboundHost(d), f.mx, now)
 		}
-		p.renew(now)
+		p.Watch.note(f.record)
+		// The owner of a delegated domain has nothing to publish, but caches of the DNS have the former id for a while.
+		if p.renew(now, p.mayBeKnown(d, f.record)) && d.Served() {
+			p.allowTime()
+		}
 		p.LeadsHere = f.leadsHere
 		if problems, ok := p.judge(d, &f, s.c.PublicHost, now); ok {
 			if err := s.tell(ctx, tx, d, p, problems, now); err != nil {
@@ -106,7 +117,9 @@ func (s *Service) conclude(ctx context.Context, tx *db.Tx, d *domains.Domain, f 
 			}
 		}
 	}
-	p.CheckAt = p.nextCheck(now)
+	if db.Micros(p.CheckAt) == db.Micros(f.postponed) { // nobody has asked for another check meanwhile
+		p.CheckAt = p.nextCheck(now)
+	}
 	// The zones of the installation's name servers have the id, which changes without a change of the row.
 	if now := p.recordID(now); now != before || now != p.recordID(checked) {
 		s.changed(tx, d.ID)
@@ -114,9 +127,24 @@ func (s *Service) conclude(ctx context.Context, tx *db.Tx, d *domains.Domain, f 
 	return save(ctx, tx, p)
 }
 
+// end withdraws the policy of a domain that was deleted or does not receive any more. The host of a policy that was never
+// checked is looked up first, because senders may have found the policy.
+func (s *Service) end(ctx context.Context, p *row, deleted bool) error {
+	if !p.LeadsHere && p.CheckedAt.IsZero() && !s.c.TrustRecords {
+		within, cancel := context.WithTimeout(ctx, lookUpTime)
+		defer cancel()
+		if leads, err := s.leadsHere(within, mtasts.HostName(p.Name)); err == nil && leads {
+			if err := s.noteHost(ctx, p); err != nil {
+				return fmt.Errorf("store that mta-sts.%s leads here: %w", p.Name, err)
+			}
+		}
+	}
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.withdraw(ctx, tx, p.TeamID, p.DomainID, deleted) })
+}
+
 // withdraw replaces the policy of a domain that was deleted or does not receive any more by one of mode none, and deletes
 // that when no sender can have an earlier one. A policy that no sender has ever found is deleted at once.
-func (s *Service) withdraw(ctx context.Context, tx *db.Tx, teamID, domainID string) error {
+func (s *Service) withdraw(ctx context.Context, tx *db.Tx, teamID, domainID string, deleted bool) error {
 	if err := lock(ctx, tx, domainID); err != nil {
 		return err
 	}
@@ -127,8 +155,11 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, teamID, domainID stri
 	now := s.c.Now()
 	if p.mode() != Off {
 		p.apply(Change{Mode: Off}, "", nil, now)
-		p.renew(now)
+		p.renew(now, true)
 		s.changed(tx, domainID)
+	}
+	if deleted { // nobody is left to whom the state of the record matters
+		p.Watch = watch{}
 	}
 	if !p.LeadsHere || !now.Before(p.ObsoleteAt) {
 		remove(ctx, tx, p)
@@ -141,13 +172,13 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, teamID, domainID stri
 
 // findings are what the look-ups of one check found. A look-up without an answer has an error.
 type findings struct {
-	id        string // of the policy before the check
+	postponed time.Time // what the check has set the time of the next check to
+	id, body  string    // of the policy before the check
 	mx        []resolve.MX
 	mxKnown   bool
 	leadsHere bool
 	hostErr   error // why it is unknown where mta-sts.DOMAIN leads
-	texts     []string
-	textErr   error
+	record    recordFinding
 	policy    mtasts.Policy // fetched; only if leadsHere
 	result    mtasts.Result
 	reason    string
@@ -158,11 +189,10 @@ type findings struct {
 // lookUp makes the look-ups of a check. If mta-sts.DOMAIN leads to this installation for the first time, that is stored
 // before the policy is fetched, because the fetch needs a certificate for the host.
 func (s *Service) lookUp(ctx context.Context, d *domains.Domain, p *row) (findings, error) {
-	f := findings{id: p.ID}
+	f := findings{id: p.ID, body: p.Body}
 	_, f.certErr = s.p.Certificate(ctx, s.inboundHost(d))
 	if s.c.TrustRecords {
-		f.leadsHere, f.texts = true, []string{mtasts.Record(p.recordID(s.c.Now()))}
-		f.policy = p.policy()
+		f.leadsHere, f.record, f.policy = true, s.findRecord(ctx, d.Name, p), p.policy()
 		return f, nil
 	}
 	within, cancel := context.WithTimeout(ctx, lookUpTime)
@@ -170,15 +200,12 @@ func (s *Service) lookUp(ctx context.Context, d *domains.Domain, p *row) (findin
 	var mxErr error
 	f.mx, mxErr = s.p.DNS.MX(within, d.Name)
 	f.mxKnown = mxErr == nil
-	f.texts, f.textErr = s.p.DNS.TXT(within, mtasts.RecordName(d.Name))
-	if errors.Is(f.textErr, resolve.ErrNotFound) {
-		f.textErr = nil
-	}
+	f.record = s.lookUpRecord(within, d.Name)
 	f.leadsHere, f.hostErr = s.leadsHere(within, mtasts.HostName(d.Name))
 	if f.hostErr != nil {
 		f.leadsHere = p.LeadsHere
 	}
-	f.silent = mxErr != nil && !errors.Is(mxErr, resolve.ErrNotFound) && f.textErr != nil && f.hostErr != nil
+	f.silent = mxErr != nil && !errors.Is(mxErr, resolve.ErrNotFound) && !f.record.known && f.hostErr != nil
 	if !f.leadsHere || f.silent {
 		return f, ctx.Err()
 	}
@@ -216,9 +243,6 @@ func (s *Service) leadsHere(ctx context.Context, name string) (bool, error) {
 // lookUpMX returns the MX records of a domain, or none if they cannot be looked up now. The next check repeats the
 // look-up.
 func (s *Service) lookUpMX(ctx context.Context, domain string) []resolve.MX {
-	if s.c.TrustRecords {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
 	mx, err := s.p.DNS.MX(ctx, domain)
@@ -231,13 +255,16 @@ func (s *Service) lookUpMX(ctx context.Context, domain string) []resolve.MX {
 // judge returns the problems of a policy. ok is false if too little is known; the state of the policy must then stay as
 // it is.
 func (r *row) judge(d *domains.Domain, f *findings, publicHost string, now time.Time) (problems []Problem, ok bool) {
-	if f.silent || f.hostErr != nil || f.textErr != nil || r.ID != f.id {
+	if f.silent || f.hostErr != nil || !f.record.known || r.ID != f.id || r.Body != f.body {
 		return nil, false
 	}
 	add := func(kind, format string, args ...any) {
 		problems = append(problems, Problem{kind, fmt.Sprintf(format, args...)})
 	}
 	switch served := r.policy(); {
+	case !f.leadsHere && d.Served():
+		add(HostProblem, "%s does not lead to %s, although the name servers of this installation publish that. Check the "+
+			"delegation of %s.", mtasts.HostName(d.Name), publicHost, d.Name)
 	case !f.leadsHere:
 		add(HostProblem, "%s does not lead to %s. Publish the CNAME record.", mtasts.HostName(d.Name), publicHost)
 	case f.result == mtasts.WebPKIInvalid:
@@ -248,16 +275,12 @@ func (r *row) judge(d *domains.Domain, f *findings, publicHost string, now time.
 		add(PolicyProblem, "https://mta-sts.%s serves another policy. Check where the host leads.", d.Name)
 	}
 	want := r.recordID(now)
-	switch id, err := mtasts.FindRecord(f.texts); {
-	case errors.Is(err, mtasts.ErrNoRecord):
-		add(RecordProblem, "%s has no TXT record. Publish: %s", mtasts.RecordName(d.Name), mtasts.Record(want))
+	switch id, err := mtasts.FindRecord(f.record.texts); {
 	case err != nil:
-		add(RecordProblem, "The TXT record at %s is invalid: %v. Publish: %s", mtasts.RecordName(d.Name), err,
-			mtasts.Record(want))
+		problems = append(problems, invalidRecord(d, err, want))
 	// Directly after a change, a DNS cache may have the former id, and our own zones may have the new one already.
-	case id != r.ID && id != want:
-		add(RecordProblem, "The TXT record at %s has the id %s, but the policy has changed. Publish: %s",
-			mtasts.RecordName(d.Name), id, mtasts.Record(want))
+	case id != r.ID && id != want && !(r.Watch.Worked && r.isUpdating(now)):
+		problems = append(problems, staleRecord(d, id, want))
 	}
 	for _, m := range f.mx {
 		if m.Host != "" && r.Mode == mtasts.Enforce && !r.policy().Matches(m.Host) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/mtasts"
 	"github.com/postrider/postrider/internal/mail/mtasts/ststest"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -93,6 +94,8 @@ type fixture struct {
 	reports  [2]int64
 	notices  []string
 	recorded []events.Event
+
+	duringFetch func() // nil for nothing
 }
 
 func (f *fixture) now() time.Time {
@@ -145,7 +148,13 @@ func newFixtureAt(t *testing.T, d *db.DB, lab *ststest.Lab) *fixture {
 func (f *fixture) service(n *testnode.Node) *servedpolicies.Service {
 	f.t.Helper()
 	s, err := servedpolicies.New(servedpolicies.Config{PublicHost: publicHost, Now: f.now}, servedpolicies.Deps{
-		DB: n.DB, Recorder: n.Recorder, Domains: n.Domains, DNS: f.zone, Fetch: f.sender.Probe,
+		DB: n.DB, Recorder: n.Recorder, Domains: n.Domains, DNS: f.zone,
+		Fetch: func(ctx context.Context, domain string) (mtasts.Policy, mtasts.Result, string) {
+			if f.duringFetch != nil {
+				f.duringFetch()
+			}
+			return f.sender.Probe(ctx, domain)
+		},
 		Suspended: func(ctx context.Context, teamID string) (bool, error) {
 			team, err := n.Teams.Get(ctx, teamID)
 			return team.Suspended, err

@@ -8,10 +8,11 @@
 // # Invariants
 //
 // The text of a policy changes before its id: all nodes serve the new text for [announceAfter] before the record should
-// have the new id (RFC 8461 section 8.1). A policy that is removed is first replaced by one of mode none. That one is
-// served until no sender can have a copy of an earlier policy (section 8.3). A host that leaves the MX records stays in
-// the policy for [keepHost], so that senders with older DNS answers can deliver. A new host is added at the next check.
-// The inbound host of the installation is always in the policy.
+// have the new id (RFC 8461 section 8.1). A policy whose record was never found keeps its id when its text changes. A
+// policy that is removed is first replaced by one of mode none. That one is served until no sender can have a copy of an
+// earlier policy (section 8.3). A host that leaves the MX records stays in the policy for [keepHost], so that senders
+// with older DNS answers can deliver. A new host is added at the next check. The inbound host of the installation is
+// always in the policy.
 //
 // Only a domain that may receive mail, and whose team is not suspended, has a policy for strangers. The policy of a
 // domain that is deleted or stops receiving is removed in the way above, too: at once, senders get a policy of mode none.
@@ -23,7 +24,9 @@
 // A look-up without an answer changes nothing. A problem that two checks have found, at least [failAfter] apart, is a
 // breakage: the team gets a notice and the event domain.transport_failed. The breakage ends when checks have found no
 // problem for [recoverAfter]. A domain whose policy has never worked has no breakage, because its records are not
-// published yet.
+// published yet. After a change that the team requested, a former id in the record is no problem for [publishTime], so
+// that the owner can publish the new one. If the domain is delegated, that applies to every change, because caches of
+// the DNS have the former id for a while.
 //
 // # Out of scope
 //
@@ -179,8 +182,9 @@ func (r *row) policy() mtasts.Policy {
 	return p
 }
 
-// renew writes the policy's text again. If it changes, the policy gets a new id, which is announced later.
-func (r *row) renew(now time.Time) (changed bool) {
+// renew writes the policy's text again. If it changes, the policy gets a new id, which is announced later. If known is
+// false, no sender has found the policy yet: the id then stays, or is new at once if the policy is withdrawn.
+func (r *row) renew(now time.Time, known bool) (changed bool) {
 	body := r.policy().Text()
 	if body == r.Body {
 		return false
@@ -190,11 +194,15 @@ func (r *row) renew(now time.Time) (changed bool) {
 			r.ObsoleteAt = until
 		}
 	}
-	announced := ""
-	if r.Body != "" {
-		announced, r.AnnounceAt = r.recordID(now), now.Add(announceAfter)
+	first := r.Body == ""
+	r.Body = body
+	switch {
+	case first || !known && r.Mode == mtasts.None:
+		r.ID, r.FormerID = newID(now, r.ID, r.FormerID), ""
+	case known:
+		announced := r.recordID(now)
+		r.ID, r.FormerID, r.AnnounceAt = newID(now, r.ID, r.FormerID), announced, now.Add(announceAfter)
 	}
-	r.Body, r.ID, r.FormerID = body, newID(now, r.ID, r.FormerID), announced
 	return true
 }
 

@@ -26,6 +26,8 @@ const (
 	Inactive State = "off"
 	Pending  State = "pending" // the records were never found
 	Working  State = "working"
+	// Updating means that the policy worked and was changed, and the owner has to publish the new id.
+	Updating State = "updating"
 	Failing  State = "failing"
 	Ending   State = "ending" // the policy is withdrawn, and still served as a policy of mode none
 )
@@ -52,6 +54,15 @@ type Policy struct {
 	Records   []Record
 	Problems  []Problem
 	CheckedAt time.Time // zero before the first check
+	// NextCheckAt is when the next check is due; zero if nothing is served.
+	NextCheckAt time.Time
+	// NewIDAt is when ID and the TXT record change after a change of the policy; zero if they do not. The owner then
+	// publishes the record.
+	NewIDAt time.Time
+	// PublishBy is when a former id in the DNS begins to count as a problem; zero in other states than Updating.
+	PublishBy time.Time
+	// Automatic says that the name servers of this installation publish the records.
+	Automatic bool
 	// TestingSince is when the mode testing began; zero in other modes.
 	TestingSince time.Time
 	// KeepUntil is until when the records must stay after the policy was switched off; zero in other modes.
@@ -96,7 +107,7 @@ func (s *Service) Set(ctx context.Context, teamID, domainID string, c Change) (P
 	if err := s.check(ctx, &d, own, &c); err != nil {
 		return Policy{}, err
 	}
-	mx := s.lookUpMX(ctx, d.Name)
+	mx, found := s.lookUpNow(ctx, d.Name)
 	var p *row
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := lock(ctx, tx, domainID); err != nil {
@@ -114,9 +125,14 @@ func (s *Service) Set(ctx context.Context, teamID, domainID string, c Change) (P
 			p = &row{DomainID: domainID, TeamID: teamID, Name: d.Name}
 		}
 		was := *p
+		p.Watch.note(found)
 		p.apply(c, own, mx, now)
 		audit.Detail(ctx, differences(&was, p))
-		p.renew(now)
+		if known := p.mayBeKnown(&d, found); p.renew(now, known) && known {
+			p.allowTime()
+		}
+		// The zone of a delegated domain has the records at once, and must keep them if the domain is deleted.
+		p.LeadsHere = p.LeadsHere || d.Served()
 		p.CheckAt = now
 		s.changed(tx, domainID)
 		return save(ctx, tx, p)
@@ -163,11 +179,11 @@ func (r *row) apply(c Change, own string, mx []resolve.MX, now time.Time) {
 			r.TestingSince = now
 		}
 		if r.mode() == Off { // the records may have been removed since
-			r.Watch = watch{}
+			r.Watch = r.Watch.restart()
 		}
 	}
 	if c.Mode == Off {
-		r.Mode, r.MaxAge, r.Watch = mtasts.None, noneAge, watch{}
+		r.Mode, r.MaxAge, r.Watch = mtasts.None, noneAge, r.Watch.restart()
 		return
 	}
 	r.Mode, r.MaxAge = mtasts.Mode(c.Mode), defaultAge(c.Mode, c.MaxAge)
@@ -187,6 +203,9 @@ func (s *Service) check(ctx context.Context, d *domains.Domain, own string, c *C
 		return fault.Invalidf("mode", "The `mode` field must be `off`, `testing` or `enforce`.")
 	}
 	switch {
+	case !d.Placeholder && !d.Receiving && d.Served():
+		return fault.Invalidf("mode", "The `mode` field must be `off`, because only a receiving domain can have a policy. Enable "+
+			"receiving for `%s`.", d.Name)
 	case d.Placeholder || !d.MayReceive():
 		return fault.Invalidf("mode", "The `mode` field must be `off`, because only a verified receiving domain can have a "+
 			"policy. Enable receiving for `%s`, and publish its MX and DKIM records.", d.Name)
@@ -272,15 +291,27 @@ func (s *Service) describe(ctx context.Context, d *domains.Domain, p *row) (Poli
 	}
 	x.Mode, x.MaxAge, x.ID, x.Text = p.mode(), p.MaxAge, p.recordID(now), p.Body
 	x.CheckedAt, x.TestingSince, x.Problems = p.CheckedAt, p.TestingSince, p.Watch.Problems
-	x.Records = s.records(d.Name, p, now)
+	x.Records, x.NextCheckAt, x.Automatic = s.records(d.Name, p, now), p.CheckAt, d.Served()
+	if p.FormerID != "" && now.Before(p.AnnounceAt) {
+		x.NewIDAt = p.AnnounceAt
+	}
 	switch {
 	case x.Mode == Off:
 		x.State, x.KeepUntil = Ending, p.ObsoleteAt
+		if len(x.Problems) == 0 {
+			p.addStale(d, &x, now)
+		}
 		return x, nil
 	case !p.Watch.Worked:
 		x.State = Pending
 	case p.Watch.Broken || len(p.Watch.Problems) > 0:
 		x.State = Failing
+	case p.isUpdating(now) && !x.Automatic:
+		x.State, x.PublishBy = Updating, db.Time(p.Watch.PublishBy)
+		p.addStale(d, &x, now)
+	case p.isStale(now) && !x.Automatic: // the next check stores that
+		x.State = Failing
+		p.addStale(d, &x, now)
 	default:
 		x.State = Working
 	}

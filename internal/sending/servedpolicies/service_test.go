@@ -133,6 +133,7 @@ func TestSwitchedOnAgain(t *testing.T) {
 		for range 3 {
 			for _, mode := range []servedpolicies.Mode{servedpolicies.Testing, servedpolicies.Off} {
 				f.set(servedpolicies.Change{Mode: mode})
+				f.publish()
 				f.pass(6 * time.Minute)
 				p := f.get()
 				if seen[p.ID] {

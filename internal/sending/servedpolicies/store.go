@@ -199,3 +199,14 @@ func (s *Service) postpone(ctx context.Context, p *row, to time.Time) (ok bool, 
 	}
 	return ok, nil
 }
+
+// CheckSoon makes the check of the policy of a team's domain due now, in the transaction tx.
+func (s *Service) CheckSoon(ctx context.Context, tx *db.Tx, teamID, domainID string) error {
+	now := db.Micros(s.c.Now())
+	_, err := tx.Exec(ctx, `UPDATE served_policies SET check_at = $3 WHERE domain_id = $1 AND team_id = $2
+		AND check_at > $3`, db.ID(domainID), db.ID(teamID), now)
+	if err != nil {
+		return fmt.Errorf("make the check of the policy of domain %s due: %w", domainID, err)
+	}
+	return nil
+}

@@ -33,8 +33,12 @@ type watch struct {
 	Worked    bool      `json:"worked,omitzero"`    // a check since the policy was switched on has found no problem
 	BadSince  int64     `json:"bad_since,omitzero"` // in Unix microseconds; 0 if the last check found no problem
 	GoodSince int64     `json:"good_since,omitzero"`
-	Broken    bool      `json:"broken,omitzero"` // the team got a notice of a breakage that is not over
-	BrokenAt  int64     `json:"broken_at,omitzero"`
+	// SeenID is the id that a look-up last found in the domain's record; "" if none was ever found.
+	SeenID string `json:"seen_id,omitzero"`
+	// PublishBy is until when a former id in the record is no problem, in Unix microseconds.
+	PublishBy int64 `json:"publish_by,omitzero"`
+	Broken    bool  `json:"broken,omitzero"` // the team got a notice of a breakage that is not over
+	BrokenAt  int64 `json:"broken_at,omitzero"`
 }
 
 // change says whether a breakage begins or ends with a check.
@@ -74,7 +78,7 @@ func (w watch) next(problems []Problem, now time.Time) (watch, change) {
 
 const (
 	pendingEvery = 2 * time.Minute  // between checks in the hour after a change
-	brokenEvery  = 15 * time.Minute // while there is a problem, or a breakage is not over
+	brokenEvery  = 15 * time.Minute // while there is a problem or a former id, or a breakage is not over
 	enforceEvery = time.Hour
 	testingEvery = 24 * time.Hour
 	// patience is the time for which a policy that never worked is checked often.
@@ -84,22 +88,25 @@ const (
 // nextCheck returns when a policy is checked again.
 func (r *row) nextCheck(now time.Time) time.Time {
 	wait := testingEvery
+	stale := r.isStale(now) && (r.Watch.Worked || r.mode() == Off)
 	unsettled := len(r.Watch.Problems) > 0 || r.Watch.Broken
 	switch age := now.Sub(r.ChangedAt); {
-	case r.mode() == Off:
-		if r.ObsoleteAt.After(now) {
-			return minTime(r.ObsoleteAt, now.Add(wait))
-		}
-	case unsettled && !r.Watch.Worked && age < time.Hour:
+	case unsettled && !r.Watch.Worked && r.mode() != Off && age < time.Hour:
 		wait = pendingEvery
-	case unsettled && (r.Watch.Worked || age < patience):
+	case stale && now.Sub(r.AnnounceAt) < time.Hour:
+		wait = pendingEvery
+	case (unsettled || stale) && (r.Watch.Worked || age < patience):
 		wait = brokenEvery
+	case r.mode() == Off:
 	case r.Mode == mtasts.Enforce:
 		wait = enforceEvery
 	}
 	next := now.Add(wait)
 	if r.AnnounceAt.After(now) {
 		next = minTime(next, r.AnnounceAt)
+	}
+	if r.mode() == Off && r.ObsoleteAt.After(now) {
+		next = minTime(next, r.ObsoleteAt)
 	}
 	return next
 }

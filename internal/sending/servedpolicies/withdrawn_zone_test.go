@@ -137,7 +137,6 @@ func TestNoRecordsOfDeletedDomains(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
-		f.delegate(f.Acme.TeamID, f.domain.ID)
 		f.set(servedpolicies.Change{Mode: servedpolicies.Enforce})
 		f.Must(f.Domains.Delete(t.Context(), f.Acme.TeamID, f.domain.ID))
 		f.expectZone("without a check", "")

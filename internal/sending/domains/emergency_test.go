@@ -84,3 +84,54 @@ func TestEmergencyAfterAnOrdinaryRotation(t *testing.T) {
 		rotate(true)
 	})
 }
+
+// An emergency rotation of a domain with CNAME records also replaces the Ed25519 key, which signs nothing. It asks for no
+// record of it, unless the record of the former key is still in the DNS.
+func TestEmergencyWithCNAMERecords(t *testing.T) {
+	t.Parallel()
+	for _, published := range []bool{false, true} {
+		dbtest.Each(t, func(t *testing.T, d *db.DB) {
+			f := newSetups(t, d)
+			dom := f.create(team, "mail.acme.example")
+			single := f.Records(&dom)
+			f.install(f.choose(team, dom.ID, domains.SetupCNAME).Records, true)
+			if published {
+				f.install(single, true)
+			}
+			if dom = f.look(team, dom.ID); dom.Status != domains.Verified {
+				t.Fatalf("it is %s", dom.Status)
+			}
+			keys, err := f.RotateKeys(t.Context(), team, dom.ID, true)
+			f.must(err)
+			if len(keys) != 2 || keys[1].Selector != "s2" {
+				t.Errorf("the keys are %+v", keys)
+			}
+			rotateStep(t, f.Service, d, dom.ID)
+			former := keysIn(t, f.Service, dom.ID, domains.KeyRetired)
+			if shown := len(former) == 1 && former[0].Selector == "postrider-ed" &&
+				strings.Contains(former[0].Advice, "Keep this record"); shown != published || !shown && len(former) > 0 {
+				t.Errorf("published %v: %+v", published, former)
+			}
+			if next := keysIn(t, f.Service, dom.ID, domains.KeyNext); len(next) != 1 {
+				t.Errorf("keys that wait: %+v", next)
+			}
+		})
+	}
+}
+
+// A request for an ordinary rotation during an emergency says when the new key signs.
+func TestOrdinaryRotationDuringAnEmergency(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dns := newZone()
+		s, _, _ := build(t, d, dns, domains.Config{})
+		dom := verified(t, s, d, dns, "acme.example")
+		for _, emergency := range []bool{true, false} {
+			_, err := s.RotateKeys(t.Context(), dbtest.ID("team"), dom.ID, emergency)
+			if !emergency && (fault.KindOf(err) != fault.Locked || !strings.Contains(err.Error(), "as soon as") ||
+				strings.Contains(err.Error(), "twice")) || emergency && err != nil {
+				t.Errorf("emergency %v: %v", emergency, err)
+			}
+		}
+	})
+}

@@ -151,6 +151,9 @@ func (s *Service) describeKeys(d *Domain, keys []key, now time.Time) []Key {
 	}
 	for i := range keys {
 		k := &keys[i]
+		if k.state == KeyNext && d.unpublished(k.algorithm) {
+			continue // It replaces a key that signs no email, and no record will show it.
+		}
 		one := Key{Selector: k.selector, Algorithm: k.algorithm, State: k.state, Name: name(k.selector),
 			Value: k.published().Record, Emergency: k.emergency, Since: k.stateAt, SeenAt: k.seenAt}
 		if k.state != KeyNext || !k.seenAt.IsZero() {

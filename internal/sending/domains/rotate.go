@@ -37,6 +37,11 @@ type ServerAnswer struct {
 	Err    error         // why the server gave no usable answer; nil if it gave one
 }
 
+func (a ServerAnswer) has() bool { return a.Err == nil && len(a.Texts) > 0 }
+
+// recordName returns the name of the DKIM record with a selector.
+func recordName(selector string, d *Domain) string { return selector + "._domainkey." + d.Name }
+
 // SetRetrySpan replaces Config.RetrySpan.
 func (s *Service) SetRetrySpan(span time.Duration) { s.c.liveSpan.Store(int64(span)) }
 
@@ -95,7 +100,8 @@ func (s *Service) describeRotation(d *Domain, keys, made []key, emergency bool) 
 		signing = append(signing, ed25519)
 	}
 	for i := range keys {
-		if slices.ContainsFunc(made, func(m key) bool { return m.id == keys[i].id }) {
+		ours := slices.ContainsFunc(made, func(m key) bool { return m.id == keys[i].id })
+		if ours && !d.unpublished(keys[i].algorithm) {
 			next = append(next, keys[i].selector)
 		}
 	}
@@ -121,9 +127,14 @@ func (s *Service) mayRotate(d *Domain, keys []key, emergency bool, now time.Time
 			return err
 		}
 	} else if k := nextKey(keys, algorithmRSA); k != nil {
+		when := "after its record has been seen for twice its TTL"
+		if k.emergency && k.reused {
+			when = "after its record has been seen for its TTL, because this is an emergency rotation"
+		} else if k.emergency {
+			when = "as soon as its record is seen, because this is an emergency rotation"
+		}
 		return fault.New(fault.Locked, "", "The DKIM keys of %s are being rotated already. The new key has the selector %s "+
-			"and signs after its record has been seen for twice its TTL. The keys of the domain show the record.", d.Name,
-			k.selector)
+			"and signs %s. The keys of the domain show the record.", d.Name, k.selector, when)
 	}
 	if s.c.selector(d, keys, emergency) == "" {
 		return fault.New(fault.Locked, "", "The record of the former DKIM key of %s must stay published for mail that is "+
@@ -361,6 +372,9 @@ func (s *Service) apply(ctx context.Context, tx *db.Tx, d *Domain, keys []key, s
 			return nil, err
 		}
 		saveSigningKey(ctx, tx, d, old.algorithm)
+		if s, asked := seen[recordName(old.selector, d)]; asked && s.finding == absent {
+			continue // No signature of the former key can be verified, so it needs no record.
+		}
 		kept, replaced := retire(o.keys, old)
 		for i := range replaced {
 			deleteKey(ctx, tx, &replaced[i])
@@ -420,6 +434,9 @@ func (s *Service) signWith(d *Domain, k *key, now time.Time) (old key, err error
 
 // lookUpKeys looks up the records of the next keys at the authoritative servers, or with the resolver if the service
 // has no function for that. The result is by the id of the key. If our own DNS servers fail, lookUpKeys returns an error.
+//
+// The record of a next key that the set-up does not publish is not looked up. lookUpKeys looks up the record of the key
+// that it replaces instead. This result is by the name of the record: absent if the DNS does not have it any more.
 func (s *Service) lookUpKeys(ctx context.Context, d *Domain, keys []key) (map[string]sighting, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
 	defer cancel()
@@ -428,15 +445,25 @@ func (s *Service) lookUpKeys(ctx context.Context, d *Domain, keys []key) (map[st
 		if k.state != KeyNext {
 			continue
 		}
+		replaced := d.unpublished(k.algorithm)
+		if replaced {
+			_, ed25519 := s.c.signing(d)
+			k = key{id: recordName(ed25519, d), selector: ed25519, record: d.ed25519.record}
+		}
 		if s.c.TrustDomains && s.Authoritative == nil {
 			seen[k.id] = sighting{present, time.Second}
+			if replaced {
+				seen[k.id] = sighting{finding: absent} // This record is none of the domain's, which count as found.
+			}
 			continue
 		}
-		all, err := s.answersAbout(ctx, k.selector+"._domainkey."+d.Name)
+		all, err := s.answersAbout(ctx, recordName(k.selector, d))
 		if fault.IsOutage(err) {
 			return nil, fmt.Errorf("look up the next DKIM key of %s: %w", d.Name, err)
 		}
-		seen[k.id] = judgeAnswers(all, err, k.record)
+		if seen[k.id] = judgeAnswers(all, err, k.record); replaced && slices.ContainsFunc(all, ServerAnswer.has) {
+			seen[k.id] = sighting{finding: present} // One server is enough for verifiers.
+		}
 	}
 	return seen, nil
 }

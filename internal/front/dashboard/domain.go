@@ -27,6 +27,7 @@ type domainView struct {
 	Wrong    int           // records with another value than the wanted one
 	Waiting  int           // records that the domain needs and that are not verified
 	Looks    time.Duration // until the next look-up
+	Hosted   bool          // whether this installation's name servers have the domain's DKIM records
 	Checking bool          // whether records are looked up frequently
 	Trusted  bool          // whether records count as found without a look-up, as in development
 	Zone     string        // the records as lines of a zone file
@@ -116,7 +117,7 @@ func (c *call) domainPage(status int, data domainView) error {
 		data.Checking = data.Checking || r.Status == domains.Pending
 		data.Records = append(data.Records, v)
 	}
-	data.Zone = zoneFile(records)
+	data.Zone, data.Hosted = zoneFile(records), !d.PublishesKeys()
 	data.Looks = d.LooksAgainAfter(now)
 	data.Trusted = c.Domains.TrustsRecords()
 	data.Sentence = sentence(&d, records, now)
@@ -208,6 +209,8 @@ func recordState(r *domains.Record, d *domains.Domain) string {
 		return string(r.Status)
 	case r.Status == domains.Pending && !looked:
 		return "looking"
+	case r.Hidden:
+		return "hidden"
 	case r.Unanswered:
 		return "no_answer"
 	case r.Found != "":

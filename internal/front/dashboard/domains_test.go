@@ -121,12 +121,16 @@ func TestDomainSetupPage(t *testing.T) {
 	each(t, func(t *testing.T, b *board) {
 		v, d := b.visitor(teams.Admin), b.domainOf(b.acme.TeamID)
 		at := "/app/domains/" + d.ID
+		if text := v.shows(at+"?delete", 200, "Delete acme.example?"); strings.Contains(text, "records that this installation publishes") {
+			t.Error("the owner publishes the DKIM records, which stay")
+		}
 		v.shows(at, 200, "Change set-up", `value="records" checked`, "This delegates all of acme.example")
 		v.says(at+"/setup", url.Values{"setup": {"mx"}}, 422, "must be records, cname or delegation")
 		v.says(at+"/setup", url.Values{"setup": {"cname"}}, 200, "Set-up changed.", `value="cname" checked`,
 			"DKIM, first name", "s1._domainkey", ".s1.dns.postrider.test")
 		b.eventually("the domain is verified", func() bool { return b.domainOf(b.acme.TeamID).FormerSetup == "" })
 		v.shows(at, 200, "Sending works.")
+		v.shows(at+"?delete", 200, "Delete acme.example?", "records that this installation publishes. Emails that are under way then fail DKIM.")
 		b.found(d.ID, `{"mx":{"status":"verified"},"spf":{"status":"verified"},"dkim":{"status":"verified"},
 			"cname-s1":{"status":"pending","since":NOW,"found":"other.example"}}`)
 		b.must(b.DB.Update(t.Context(), func(tx *db.Tx) error {

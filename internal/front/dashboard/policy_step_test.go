@@ -5,11 +5,21 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/sending/domainreports"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
+
+// A record that a delegation hides is shown as such, although a look-up has failed or has found another value.
+func TestHiddenRecord(t *testing.T) {
+	r := domains.Record{Key: "receiving", Type: "MX", Status: domains.Failed, Hidden: true, Found: "10 mail.test",
+		Value: "mail.test", Priority: 10}
+	if v := viewOf(&r, &domains.Domain{}, time.Now()); v.State != "hidden" || !strings.Contains(v.Advice, "remove the NS") {
+		t.Errorf("%+v", v)
+	}
+}
 
 // The page of reports offers to publish the next DMARC record if this installation publishes the domain's records.
 func TestPublishNextPolicy(t *testing.T) {

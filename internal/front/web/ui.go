@@ -94,6 +94,7 @@ var states = map[string]State{
 	"record_failed":      {"failed", "bad", "Not found", ""},
 	"missing":            {"warning", "warn", "Missing", ""},
 	"not_found":          {"queued", "", "Not found", ""},
+	"hidden":             {"queued", "", "Not visible yet", ""},
 	"key_next":           {"queued", "", "Waits for its record", ""},
 	"key_found":          {"sending", "way", "Signs soon", ""},
 	"key_signing":        {"done", "ok", "In use", ""},

@@ -317,6 +317,11 @@ func TestChecks(t *testing.T) {
 		{"no answer about a domain", func(f *facts) { record(f).Unanswered = true },
 			"domains not_checked 0 of 1 domains have all records and a DMARC policy. 1 could not|dns.servers\n" +
 				"domain.dkim not_checked No name server answered|name servers of example.com"},
+		{"a record behind a delegation", func(f *facts) {
+			*record(f) = domains.Record{Key: "cname-s1", Type: "CNAME", FQDN: "s1._domainkey.example.com", Status: domains.Failed,
+				Hidden: true}
+		}, "domains not_checked 1 could not|single records\n" +
+			"domain.cname_s1 not_checked still delegated to this installation|remove the NS records"},
 		{"no DMARC of a domain", func(f *facts) { f.Domains.All[0].DMARC.Records = nil },
 			"domains warning 0 of 1|single\n" + "domain.dmarc warning no DMARC record|Add a TXT record"},
 		{"no time for a domain", func(f *facts) {

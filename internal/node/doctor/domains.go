@@ -129,7 +129,7 @@ func checkDomains(f *Facts) []Finding {
 	case bad > 0:
 		o.add(worstOf(all), "teams' domains", text, "See the findings about single records.")
 	case good == 0:
-		o.add(NotChecked, "teams' domains", text, "See the finding dns.servers.")
+		o.add(NotChecked, "teams' domains", text, "See the findings about single records, and the finding dns.servers.")
 	default:
 		o.ok("teams' domains", "%s", text)
 	}
@@ -158,6 +158,10 @@ func checkDomain(d *Domain) (all []Finding) {
 			status = Failure
 		}
 		switch {
+		case r.Hidden:
+			all = append(all, Finding{ID: id, Subject: subject, Status: NotChecked, Meaning: "The record cannot be seen, " +
+				"because the domain is still delegated to this installation. It works with its former set-up meanwhile.",
+				Advice: r.Advice()})
 		case r.Unanswered:
 			all = append(all, Finding{ID: id, Subject: subject, Status: NotChecked,
 				Meaning: "No name server answered the question about the record.",

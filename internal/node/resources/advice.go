@@ -27,6 +27,7 @@ func (r *Resources) newAdvice(c Config) (err error) {
 		return err
 	}
 	r.Advice, err = dnsadvice.New(c.DNSProviders, dnsadvice.Deps{DNS: r.DNS, Authority: r.authority(), Log: r.Log,
+		Suggest: c.Domains.Suggest,
 		Connect: r.Connect, BIMI: &dnsadvice.BIMI{DNS: r.DNS, Guard: r.Guard, Roots: c.MarkRoots},
 		Count: func(ctx context.Context, teamID string, q metrics.Query) ([]metrics.Count, error) {
 			return r.Metrics.Count(ctx, teamID, q)

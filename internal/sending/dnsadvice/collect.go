@@ -146,13 +146,27 @@ func (g *gathering) policies(ctx context.Context) {
 	domain := g.facts.Domain
 	g.ask(ctx, "_dmarc."+domain, "TXT", 0)
 	g.run(ctx, func() {
-		d, err := dmarc.NewWalker(g.DNS.TXT).Discover(ctx, domain)
+		d, above := discover(ctx, g.DNS.TXT, domain, g.facts.Organization)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if err == nil {
-			g.facts.DMARC = &d
-		}
+		g.facts.DMARC, g.facts.Above = d, above
 	})
+}
+
+// discover returns the policy of a domain, and that of its organization if the search for the domain's ended below. A
+// result is nil if it is not known.
+func discover(ctx context.Context, lookup dmarc.Lookup, domain, org string) (d, above *dmarc.Discovery) {
+	walker := dmarc.NewWalker(lookup)
+	found, err := walker.Discover(ctx, domain)
+	if err != nil {
+		return nil, nil
+	}
+	if hidesPolicyOf(&found, org) {
+		if of, err := walker.Discover(ctx, org); err == nil {
+			above = &of
+		}
+	}
+	return &found, above
 }
 
 // ask asks the zone's servers and the recursive servers, unless it has asked the same question before. If most is not

@@ -74,9 +74,11 @@ type Facts struct {
 	Answers      map[Question]Findings
 	SPF          *preflight.SPFReport // of the return path's host; nil if it was not evaluated
 	DMARC        *dmarc.Discovery     // nil if it is not known
-	Bogus        []string             // names for which the recursive servers find wrong DNSSEC signatures
-	Random       string               // a random name below _domainkey, at which nobody has a record
-	Targets      map[string][]string  // addresses of the hosts that CNAME records should lead to
+	// Above is the policy of the organization, if Domain is below it and has a record of its own; nil if it is not known.
+	Above   *dmarc.Discovery
+	Bogus   []string            // names for which the recursive servers find wrong DNSSEC signatures
+	Random  string              // a random name below _domainkey, at which nobody has a record
+	Targets map[string][]string // addresses of the hosts that CNAME records should lead to
 }
 
 // Severity says how much a problem matters.

@@ -13,3 +13,6 @@ func (b *BIMI) CheckImageAt(ctx context.Context, team, url string) []Problem {
 	c.image(url, packed, err)
 	return c.problems
 }
+
+// Discover is discover.
+var Discover = discover

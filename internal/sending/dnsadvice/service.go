@@ -25,7 +25,10 @@ type Deps struct {
 	Authority *authority.Client
 	// Count counts a team's emails, as metrics.Service.Count does.
 	Count func(ctx context.Context, teamID string, q metrics.Query) ([]metrics.Count, error)
-	Log   *slog.Logger
+	// Suggest returns the name that one of the labels makes below a domain. It prefers earlier labels and leaves out names
+	// that no team can add.
+	Suggest func(domain string, labels ...string) string
+	Log     *slog.Logger
 	// Connect finds the page on which the provider installs the records itself (Domain Connect); nil if it is off.
 	Connect Connector `deps:"optional"`
 	BIMI    *BIMI     `deps:"optional"` // checks the domain's BIMI record; nil if it is not checked
@@ -82,7 +85,7 @@ func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domain
 	facts.Sends = d.Sending
 	p := facts.Provider
 	a := domains.Advice{Provider: p.Name, Link: p.LinkTo(facts.Zone), ApplyLink: apply,
-		Notes: Guidance(facts, sent)}
+		Notes: Guidance(facts, sent, s.Suggest)}
 	if p.Note != "" {
 		a.Notes = slices.Insert(a.Notes, 0, strings.ReplaceAll(p.Note, "`", ""))
 	}
@@ -92,6 +95,10 @@ func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domain
 		}
 	}
 	for _, problem := range append(Check(facts), bimi...) {
+		hidden := func(r domains.Record) bool { return r.Hidden && r.Key == problem.Key }
+		if slices.ContainsFunc(wanted, hidden) {
+			continue // This installation's name servers answer, which do not have the owner's records.
+		}
 		a.Problems = append(a.Problems, domains.Problem{Code: problem.Code, Name: problem.Name,
 			Type: problem.Type, Found: problem.Found, Text: problem.What + " " + problem.Do, Note: problem.Severity == Note})
 	}

@@ -18,7 +18,7 @@ import (
 func newService(t *testing.T, l *lab, counts []metrics.Count, fail error) *dnsadvice.Service {
 	t.Helper()
 	s, err := dnsadvice.New(dnsadvice.EmbeddedProviders(), dnsadvice.Deps{DNS: l.DNS, Authority: l.Authority,
-		Log: slog.New(slog.DiscardHandler),
+		Log: slog.New(slog.DiscardHandler), Suggest: suggest,
 		Count: func(_ context.Context, teamID string, q metrics.Query) ([]metrics.Count, error) {
 			if teamID != "team" || !slices.Equal(q.DomainIDs, []string{"domain"}) || q.To.Sub(q.From) != 30*24*time.Hour {
 				t.Errorf("counts %+v of %s", q, teamID)
@@ -61,6 +61,16 @@ func TestAdvice(t *testing.T) {
 	if notes := strings.Join(a.Notes, " "); !strings.Contains(notes, "9000 emails of broadcasts and 700 other") ||
 		!strings.Contains(notes, "DNS only") {
 		t.Errorf("notes %q", a.Notes)
+	}
+
+	// Nothing is said about a record that our own name servers hide.
+	hidden := slices.Clone(records)
+	for i := range hidden {
+		hidden[i].Hidden = true
+	}
+	if b := s.Advice(t.Context(), d, hidden); len(b.Problems) >= len(a.Problems) ||
+		slices.ContainsFunc(b.Problems, func(p domains.Problem) bool { return p.Code == "name_doubled" }) {
+		t.Errorf("problems of hidden records: %+v", b.Problems)
 	}
 
 	// Without counts, and after the time limit, the rest is there.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -23,12 +24,27 @@ type advices struct {
 	active sync.WaitGroup // look-ups
 
 	mu    sync.Mutex
-	known map[string]cached[*Advice]
+	known map[string]cached[judgement]
 	busy  map[string]bool // keys whose advice is being made
 }
 
+// judgement is advice with the states that the records had when it was begun.
+type judgement struct {
+	advice *Advice
+	states string
+}
+
+// statesOf returns the states of records as a key.
+func statesOf(records []Record) string {
+	var b strings.Builder
+	for _, r := range records {
+		fmt.Fprintf(&b, "%s %v ", r.Status, r.Hidden)
+	}
+	return b.String()
+}
+
 func newAdvices() *advices {
-	a := &advices{known: map[string]cached[*Advice]{}, busy: map[string]bool{}}
+	a := &advices{known: map[string]cached[judgement]{}, busy: map[string]bool{}}
 	a.base, a.cancel = context.WithCancel(context.Background())
 	return a
 }
@@ -51,7 +67,8 @@ func adviceKey(d *Domain, records []Record) string {
 }
 
 // advice returns the last advice about a domain's DNS, or nil if there is none. If it is missing or old, pending is
-// true, and look-ups in the background renew it.
+// true, and look-ups in the background renew it. If the state of a record has changed since, the problems are left out,
+// because they may be solved.
 func (s *Service) advice(ctx context.Context, d *Domain, records []Record) (a *Advice, pending bool) {
 	if s.Deps.Advice == nil || d.Placeholder || s.c.TrustDomains {
 		return nil, false
@@ -61,15 +78,20 @@ func (s *Service) advice(ctx context.Context, d *Domain, records []Record) (a *A
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	last := all.known[key]
-	if now.Before(last.until) {
-		return last.value, false
+	a = last.value.advice
+	if fresh := last.value.states == statesOf(records); fresh && now.Before(last.until) {
+		return a, false
+	} else if !fresh && a != nil {
+		rest := *a
+		rest.Problems = nil
+		a = &rest
 	}
 	if !all.busy[key] && len(all.busy) < adviceWorkers && all.base.Err() == nil {
 		all.busy[key] = true
 		of := *d
 		all.active.Go(func() { s.advise(context.WithoutCancel(ctx), key, of, records) })
 	}
-	return last.value, true
+	return a, true
 }
 
 // advise makes advice about a domain's DNS, and keeps it for requests. If the node stops, the advice is not kept,
@@ -89,5 +111,5 @@ func (s *Service) advise(ctx context.Context, key string, d Domain, records []Re
 	if len(all.known) >= cacheMax {
 		clear(all.known)
 	}
-	all.known[key] = cached[*Advice]{&a, time.Now().Add(adviceFor)}
+	all.known[key] = cached[judgement]{judgement{&a, statesOf(records)}, time.Now().Add(adviceFor)}
 }

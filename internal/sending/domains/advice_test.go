@@ -91,3 +91,42 @@ func TestAdviceEndsWithTheNode(t *testing.T) {
 		t.Errorf("%d look-ups", calls.Load())
 	}
 }
+
+// When the state of a record has changed, earlier problems are left out until the advice is renewed. A domain whose
+// records were just found has no problem "missing".
+func TestAdviceForgetsSolvedProblems(t *testing.T) {
+	f := newSetups(t, dbtest.SQLite(t))
+	dom := f.create(team, "acme.example")
+	answers := make(chan domains.Advice)
+	f.Service.Deps.Advice = func(context.Context, *domains.Domain, []domains.Record) domains.Advice { return <-answers }
+	get := func() domains.Setup {
+		t.Helper()
+		v, err := f.GetSetup(t.Context(), team, dom.ID)
+		f.must(err)
+		return v
+	}
+	renewed := func(a domains.Advice) domains.Setup {
+		t.Helper()
+		get()
+		answers <- a
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			if v := get(); !v.Pending || time.Now().After(deadline) {
+				return v
+			}
+		}
+	}
+	missing := []domains.Problem{{Code: "missing", Name: "send.acme.example"}}
+	if v := renewed(domains.Advice{Provider: "Provider", Problems: missing}); v.Pending || len(v.Problems) != 1 {
+		t.Fatalf("before the records are found: %+v", v)
+	}
+	f.install(f.Records(&dom), true)
+	if dom = f.look(team, dom.ID); dom.Status != domains.Verified {
+		t.Fatalf("it is %s", dom.Status)
+	}
+	if v := get(); v.Advice == nil || v.Advice.Provider != "Provider" || len(v.Problems)+len(v.Advice.Problems) != 0 || !v.Pending {
+		t.Errorf("after the records were found: %+v, problems %+v, pending %v", v.Advice, v.Problems, v.Pending)
+	}
+	if v := renewed(domains.Advice{Problems: missing}); v.Pending || len(v.Problems) != 1 {
+		t.Errorf("after new look-ups: %+v", v)
+	}
+}

@@ -177,6 +177,7 @@ type Record struct {
 	Until      time.Time // when the record fails if it is not found before; zero if it is verified or has failed
 	Found      string    // the values that were found instead of Value, one per line; "" if there were none
 	Unanswered bool      // no name server answered the last look-up
+	Hidden     bool      // it cannot be seen, because the domain is still delegated; see Domain.HidesRecords
 	Servers    string    // why this installation's name servers do not count yet, although the delegation was found
 }
 

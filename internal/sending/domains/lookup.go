@@ -66,7 +66,7 @@ func lookUp(ctx context.Context, c *Config, r resolve.Resolver, delegation deleg
 		ask("caa", func() (finding, string, bool) { return lookUpCAA(ctx, c, r, d) })
 	}
 	all.Wait()
-	hideOwnAnswers(d, found)
+	hideOwnAnswers(d, found, values)
 	return found, values
 }
 

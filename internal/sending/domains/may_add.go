@@ -105,13 +105,13 @@ func (s *Service) checkAbove(ctx context.Context, r db.Reader, d *Domain) error 
 	return nil
 }
 
-// checkBelow returns an error if the team has a domain below the given one, because its records would disappear from the
-// DNS with a delegation.
-func (s *Service) checkBelow(ctx context.Context, r db.Reader, d *Domain) error {
+// reasonBelow returns why the domain cannot be delegated if the team has a domain below it: the records of that one would
+// disappear from the DNS. It returns "" if the team has none.
+func (s *Service) reasonBelow(ctx context.Context, r db.Reader, d *Domain) (string, error) {
 	below, err := domainBelow(ctx, r, d.TeamID, d.Name)
 	if err != nil || below == "" {
-		return err
+		return "", err
 	}
-	return fault.Invalidf("setup", "The `setup` field cannot be `delegation`, because this team has the domain `%s`: its "+
-		"records would no longer be found. Delete that domain, or choose another set-up.", below)
+	return "This team has the domain `" + below + "`, whose records would no longer be found. Delete that domain, or " +
+		"choose another set-up.", nil
 }

@@ -40,7 +40,7 @@ func TestDomainsBelowDelegatedOnes(t *testing.T) {
 		f.must(add(team, "xmail.acme.example"))
 		apex := f.create(team, "acme.example")
 		err := f.ChangeSetup(t.Context(), team, apex.ID, to(domains.SetupDelegation))
-		refusedField(t, err, "setup", "this team has the domain `mail.acme.example`")
+		refusedField(t, err, "setup", "This team has the domain `mail.acme.example`")
 		f.must(f.ChangeSetup(t.Context(), team, apex.ID, to(domains.SetupCNAME)))
 	})
 }

@@ -142,10 +142,17 @@ func (c *Config) checkReserved(names []dnsName) error {
 	return nil
 }
 
-// reserved reports whether a name is one of the operator's hosts, or at or below the managed domain or a sandbox
-// domain.
+// Suggest returns the name of the first label below a domain that is not reserved for the operator. If all names are
+// reserved, it returns the first one.
+func (c *Config) Suggest(domain string, labels ...string) string {
+	i := slices.IndexFunc(labels, func(label string) bool { return !c.reserved(label + "." + domain) })
+	return labels[max(i, 0)] + "." + domain
+}
+
+// reserved reports whether a name is one of the operator's hosts, or at or below the managed domain, a sandbox domain or
+// the zone of this installation's name servers.
 func (c *Config) reserved(name string) bool {
-	for _, d := range append([]string{c.ManagedDomain}, c.SandboxDomains...) {
+	for _, d := range append([]string{c.ManagedDomain, c.DNSZone}, c.SandboxDomains...) {
 		if d != "" && (name == d || strings.HasSuffix(name, "."+d)) {
 			return true
 		}

@@ -46,3 +46,23 @@ func TestKeptNames(t *testing.T) {
 		t.Error("a host of old links is given up")
 	}
 }
+
+// A name is proposed only if a team can add it. The names at and below the zone of the name servers are the operator's.
+func TestSuggestedNames(t *testing.T) {
+	c := Config{Hosts: []string{"mail.acme.example"}, DNSZone: "dns.mail.acme.example"}
+	for domain, want := range map[string]string{"acme.example": "email.acme.example", "other.example": "mail.other.example",
+		"dns.mail.acme.example": "mail.dns.mail.acme.example"} {
+		if got := c.Suggest(domain, "mail", "email"); got != want {
+			t.Errorf("%s: %s, want %s", domain, got, want)
+		}
+	}
+	for name, want := range map[string]bool{"dns.mail.acme.example": true, "ns1.dns.mail.acme.example": true,
+		"mail.acme.example": true, "acme.example": false, "a.mail.acme.example": false} {
+		if c.reserved(name) != want {
+			t.Errorf("%s: reserved %v", name, !want)
+		}
+	}
+	if none := (&Config{}); none.reserved("acme.example") {
+		t.Error("without a zone, a name is reserved")
+	}
+}

@@ -2,6 +2,7 @@ package domains
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"slices"
@@ -159,12 +160,17 @@ func (c *Config) selectorsIn(setup string, d *Domain) (rsa, ed25519 string) {
 }
 
 // choices returns the set-ups that a domain may have.
-func (s *Service) choices(d *Domain) (all []SetupChoice) {
+func (s *Service) choices(ctx context.Context, d *Domain) (all []SetupChoice, err error) {
 	for _, setup := range setups {
 		reason, warning := s.judgeSetup(d, setup)
+		if setup == SetupDelegation && setup != d.setup() && reason == "" {
+			if reason, err = s.reasonBelow(ctx, s.DB.Reader, d); err != nil {
+				return nil, err
+			}
+		}
 		all = append(all, SetupChoice{Setup: setup, Chosen: setup == d.setup(), Reason: reason, Warning: warning})
 	}
-	return all
+	return all, nil
 }
 
 // judgeSetup returns the reason why a domain cannot have a set-up, and a warning for its owner. Either may be "".
@@ -195,7 +201,7 @@ func (s *Service) judgeSetup(d *Domain, setup string) (reason, warning string) {
 		return "A public suffix cannot be delegated. Add a domain below it.", ""
 	case root == d.Name:
 		return "", "This delegates all of " + d.Name + ": its website and all its other records would no longer be found. " +
-			"Add a subdomain such as mail." + d.Name + " instead."
+			"Add a subdomain such as " + s.c.Suggest(d.Name, "mail", "email", "post") + " instead."
 	}
 	return "", "Only this installation can have records at and below " + d.Name + ". Do not delegate a name that also " +
 		"has a website or other mail."
@@ -207,9 +213,13 @@ func (s *Service) checkSetup(d *Domain, setup string) error {
 		return unknownSetup()
 	}
 	if reason, _ := s.judgeSetup(d, setup); reason != "" {
-		return fault.Invalidf("setup", "The `setup` field cannot be `%s`. %s", setup, reason)
+		return cannotBe(setup, reason)
 	}
 	return nil
+}
+
+func cannotBe(setup, reason string) error {
+	return fault.Invalidf("setup", "The `setup` field cannot be `%s`. %s", setup, reason)
 }
 
 func unknownSetup() error {

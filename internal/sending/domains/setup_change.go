@@ -126,8 +126,12 @@ func (s *Service) applySetup(ctx context.Context, tx *db.Tx, d *Domain, c SetupC
 		return err
 	}
 	if *c.Setup == SetupDelegation {
-		if err := s.checkBelow(ctx, tx.Reader, d); err != nil {
+		reason, err := s.reasonBelow(ctx, tx.Reader, d)
+		if err != nil {
 			return err
+		}
+		if reason != "" {
+			return cannotBe(SetupDelegation, reason)
 		}
 	}
 	d.choose(&s.c, *c.Setup, tx.Now())

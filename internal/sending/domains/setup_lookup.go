@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
 // delegationFunc is the type of Deps.Delegation, and serversFunc that of Service.lookUpServers.
@@ -32,8 +34,8 @@ func lookUpDelegation(ctx context.Context, delegation delegationFunc, name strin
 // hideOwnAnswers removes findings that come from this installation's own name servers. While a domain is still
 // delegated to them, resolvers cannot see the records that its owner has installed for another set-up, and the answers
 // of our own servers say nothing about them.
-func hideOwnAnswers(d *Domain, found map[string]finding) {
-	if d.setup() == SetupDelegation || d.FormerSetup != SetupDelegation {
+func hideOwnAnswers(d *Domain, found map[string]finding, values map[string]string) {
+	if !d.endsDelegation() {
 		return
 	}
 	answer := absent
@@ -44,9 +46,40 @@ func hideOwnAnswers(d *Domain, found map[string]finding) {
 		answer = unknown
 	}
 	for key := range found {
-		if key != delegated && key != delegationSeen && key != "caa" {
+		if countsAsHidden(key) {
 			found[key] = answer
+			delete(values, key)
 		}
+	}
+}
+
+// endsDelegation reports whether the owner of a delegated domain has chosen another set-up.
+func (d *Domain) endsDelegation() bool {
+	return d.setup() != SetupDelegation && d.FormerSetup == SetupDelegation
+}
+
+// HidesRecords reports whether the records of the domain's set-up cannot be seen, because the domain is still delegated
+// to this installation.
+func (d *Domain) HidesRecords() bool {
+	return d.endsDelegation() && d.checks[delegationSeen].Status == Verified
+}
+
+// countsAsHidden reports whether a delegation of the domain hides the record with a key. It does not hide itself, and CAA
+// records are looked up at the registrable domain.
+func countsAsHidden(key string) bool {
+	return key != delegated && key != delegationSeen && key != "caa"
+}
+
+// storedDelegation returns a function that answers what the last look-up of the domain's delegation has found.
+func (c *Config) storedDelegation(d *Domain) delegationFunc {
+	return func(context.Context, string) ([]string, error) {
+		switch d.checks[delegationSeen].Status {
+		case Verified:
+			return c.nameServers(d), nil
+		case TemporaryFailure, Failed:
+			return nil, resolve.ErrNotFound
+		}
+		return nil, resolve.ErrTemporary
 	}
 }
 

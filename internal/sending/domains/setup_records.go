@@ -54,6 +54,9 @@ func (l *recordList) add(r Record) {
 		r.Status = NotStarted
 	}
 	r.setLookUp(c)
+	if r.Hidden = r.Status != Verified && l.d.HidesRecords() && countsAsHidden(r.Key); r.Hidden {
+		r.Unanswered = false // The answer about the delegation is missing, and not one about this record.
+	}
 	if r.Key == delegated && l.d.awaitsServers() {
 		r.Servers = l.d.checks[delegationSeen].Found
 	}

@@ -55,7 +55,10 @@ func (s *Service) GetSetup(ctx context.Context, teamID, domainID string) (Setup,
 	if err != nil {
 		return Setup{}, err
 	}
-	view := Setup{Domain: d, Choices: s.choices(&d), Records: s.c.Records(&d)}
+	view := Setup{Domain: d, Records: s.c.Records(&d)}
+	if view.Choices, err = s.choices(ctx, &d); err != nil {
+		return view, err
+	}
 	for _, r := range s.c.recordsInUse(&d)[len(view.Records):] {
 		if d.FormerSetup != "" {
 			view.Former = append(view.Former, r)

@@ -279,7 +279,8 @@ func TestDelegationsThatDoNotCount(t *testing.T) {
 func TestSetupsThatAreRefused(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newSetups(t, d)
-		dom, apex := f.create(team, "mail.acme.example"), f.create(team, "acme.example")
+		dom := f.create(team, "mail.acme.example")
+		f.create(team, "acme.example")
 		claim, _, err := f.Claim(t.Context(), otherTeam, domains.NewDomain{Name: "acme.example"})
 		f.must(err)
 		refused := func(s *domains.Service, teamID, id, setup, want string) {
@@ -307,9 +308,9 @@ func TestSetupsThatAreRefused(t *testing.T) {
 		if len(v.Choices) != 3 || !v.Choices[0].Chosen || v.Choices[1].Reason != "" || v.Choices[2].Reason == "" {
 			t.Errorf("the choices are %+v", v.Choices)
 		}
-		v, err = f.GetSetup(t.Context(), team, apex.ID)
+		v, err = f.GetSetup(t.Context(), team, f.create(team, "other.example").ID)
 		f.must(err)
-		if w := v.Choices[2]; w.Reason != "" || !strings.Contains(w.Warning, "all of acme.example") {
+		if w := v.Choices[2]; w.Reason != "" || !strings.Contains(w.Warning, "all of other.example") {
 			t.Errorf("delegating the apex: %+v", w)
 		}
 	})

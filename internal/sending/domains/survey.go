@@ -41,7 +41,8 @@ func Select(ctx context.Context, r db.Reader, s Selection) ([]Domain, bool, erro
 // cannot see it at the parent zone. The status of a record is Verified if it was found, and Failed if it was not. If no
 // name server answered, Unanswered is set, and Status is the stored one.
 func (c *Config) LookUp(ctx context.Context, r resolve.Resolver, d *Domain) []Record {
-	found, values := lookUp(ctx, c, r, nil, nil, d)
+	servers := func(context.Context, *Domain) (finding, string) { return unknown, "" }
+	found, values := lookUp(ctx, c, r, c.storedDelegation(d), servers, d)
 	all := c.Records(d)
 	for i := range all {
 		rec := &all[i]

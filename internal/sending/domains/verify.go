@@ -23,7 +23,7 @@ const (
 	recheckBatch = 500
 	serversEvery = 2 * time.Second  // interval between first look-ups at our name servers after a delegation was seen
 	serversSoon  = 20 * time.Second // for how long it counts
-	serversSlow  = time.Hour        // for how long they are then asked at least once a minute
+	serversSlow  = time.Hour        // for how long they are then asked at least once a minute, and advised records looked up
 	trustAfter   = time.Second      // with TrustDomains, how long it takes until records count as found
 )
 
@@ -112,7 +112,7 @@ func (s *Service) Kind() jobs.Kind {
 }
 
 // verify handles a look-up job by looking up the records and storing their states. The job is repeated as long as a
-// record is pending.
+// record is pending, or [lookAgainAfter] says so.
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	d, err := getDomain(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -154,7 +154,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		found := sameRecords(found, asked, s.c.recordsInUse(&d))
-		hideOwnAnswers(&d, found)
+		hideOwnAnswers(&d, found, values)
 		after := judge(d, found, tx.Now())
 		lost, err := s.registerNames(ctx, tx, &after)
 		if err != nil {
@@ -171,8 +171,8 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		}
 		saveDomain(ctx, tx, &after)
 		saveAdvised(ctx, tx, after.TeamID, after.ID, advised)
-		if after.hasPending() {
-			s.Queue.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
+		if again := lookAgainAfter(&after, advised, tx.Now()); again > 0 {
+			s.Queue.Retry(ctx, tx, j, tx.Now().Add(again), "")
 		} else {
 			s.Queue.Finish(ctx, tx, j)
 		}
@@ -186,6 +186,22 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID,
 			Data: after})
 	})
+}
+
+// lookAgainAfter returns the delay until the look-up of a domain is repeated, or 0 if it is not. A look-up that verifies a
+// delegation may not find the advised records, because resolvers keep their absence for a while. It is repeated for an
+// hour until they are found.
+func lookAgainAfter(d *Domain, advised []storedAdvised, now time.Time) time.Duration {
+	if d.hasPending() {
+		return recheckAfter(d, now)
+	}
+	c := d.checks[delegated]
+	age := now.Sub(time.UnixMicro(c.Changed))
+	missing := slices.ContainsFunc(advised, func(a storedAdvised) bool { return a.Status != AdvisedFound })
+	if !missing || d.setup() != SetupDelegation || c.Status != Verified || c.Changed == 0 || age > serversSlow {
+		return 0
+	}
+	return min(max(age, 10*time.Second), 2*time.Minute)
 }
 
 // sameRecords returns the findings for records that the domain still has and whose names have not changed since the

@@ -147,7 +147,7 @@ func (s *DomainsService) VerifyClaim(ctx context.Context, domainID string, optio
 	return call[Claim](ctx, s.client, o, options)
 }
 
-// ListForwards lists the forwarding rules of a domain, newest first.
+// ListForwards lists the forwarding rules of a domain, newest first, without their signing secrets.
 //
 // The API key needs full_access. An OAuth client needs the scope domains:read.
 //
@@ -170,11 +170,11 @@ func (s *DomainsService) AllForwards(ctx context.Context, domainID string, param
 	}, func(item *ForwardItem) string { return item.ID })
 }
 
-// CreateForward creates a rule that forwards mail for the domain to an address or a URL. An address gets mail only
-// after its owner has confirmed it by the link in a confirmation email, which this operation sends. The caller
-// also needs the scope receiving:read.
+// CreateForward creates a rule that forwards mail for the domain to an address or a URL. If the rule has a URL,
+// the response contains its signing secret. An address gets mail only after its owner has confirmed it by the link
+// in a confirmation email, which this operation sends. The caller also needs the scope receiving:read.
 //
-// A second request fails, because the rule exists, unless both have the same Idempotency-Key.
+// A second request fails, because the rule exists.
 //
 // The API key needs full_access. An OAuth client needs the scopes domains:write and receiving:read.
 //
@@ -186,20 +186,21 @@ func (s *DomainsService) AllForwards(ctx context.Context, domainID string, param
 //
 // POST /domains/{domain_id}/forwards
 func (s *DomainsService) CreateForward(ctx context.Context, domainID string, in CreateForward,
-	options ...RequestOption) (*Forward, error) {
+	options ...RequestOption) (*ForwardWithSecret, error) {
 	o := operation{method: "POST", path: "/domains/{domain_id}/forwards", args: []string{domainID}, body: in}
-	return call[Forward](ctx, s.client, o, options)
+	return call[ForwardWithSecret](ctx, s.client, o, options)
 }
 
-// GetForward returns a forwarding rule with its state and its counts.
+// GetForward returns a forwarding rule with its state, its counts and its signing secret. Because of the secret,
+// the request needs the scope for changes.
 //
-// The API key needs full_access. An OAuth client needs the scope domains:read.
+// The API key needs full_access. An OAuth client needs the scope domains:write.
 //
 // GET /domains/{domain_id}/forwards/{forward_id}
 func (s *DomainsService) GetForward(ctx context.Context, domainID, forwardID string,
-	options ...RequestOption) (*Forward, error) {
+	options ...RequestOption) (*ForwardWithSecret, error) {
 	o := operation{method: "GET", path: "/domains/{domain_id}/forwards/{forward_id}", args: []string{domainID, forwardID}}
-	return call[Forward](ctx, s.client, o, options)
+	return call[ForwardWithSecret](ctx, s.client, o, options)
 }
 
 // UpdateForward changes the match of a forwarding rule, or switches the rule on or off. To change its target,
@@ -251,6 +252,24 @@ func (s *DomainsService) ResendForwardConfirmation(ctx context.Context, domainID
 	options ...RequestOption) (*Forward, error) {
 	o := operation{method: "POST", path: "/domains/{domain_id}/forwards/{forward_id}/confirmation", args: []string{domainID, forwardID}}
 	return call[Forward](ctx, s.client, o, options)
+}
+
+// RotateForwardSecret creates a new signing secret for a rule with a URL. For 24 hours, requests are also signed
+// with the old secret, so that no request fails while you change it.
+//
+// Each request creates another secret. The previous secret stays in use for 24 hours.
+//
+// The API key needs full_access. An OAuth client needs the scope domains:write.
+//
+// Errors:
+//
+//   - 422 validation_error: The rule has an address.
+//
+// POST /domains/{domain_id}/forwards/{forward_id}/signing-secret/rotate
+func (s *DomainsService) RotateForwardSecret(ctx context.Context, domainID, forwardID string,
+	options ...RequestOption) (*ForwardSecret, error) {
+	o := operation{method: "POST", path: "/domains/{domain_id}/forwards/{forward_id}/signing-secret/rotate", args: []string{domainID, forwardID}}
+	return call[ForwardSecret](ctx, s.client, o, options)
 }
 
 // RotateKeys starts a rotation of the DKIM keys of a domain, and returns all keys with their records. Publish the
@@ -676,10 +695,13 @@ type CreateForward struct {
 	URL string `json:"url,omitzero"`
 }
 
-// Forward is the response of several methods.
-type Forward struct {
+// ForwardWithSecret is the response of several methods.
+type ForwardWithSecret struct {
 	// The kind of the object.
 	Object string `json:"object"`
+	// The secret with which requests to the URL are signed: whsec_ followed by the key in base64, as libraries that
+	// verify signatures expect it. Null if the rule has an address.
+	SigningSecret *string `json:"signing_secret"`
 	// The ID of the object.
 	ID string `json:"id"`
 	// The ID of the domain.
@@ -719,6 +741,51 @@ type UpdateForward struct {
 	Enabled Field[bool] `json:"enabled,omitzero"`
 	// The part of the address before the @, or * for all.
 	Match Field[string] `json:"match,omitzero"`
+}
+
+// Forward is the response of several methods.
+type Forward struct {
+	// The kind of the object.
+	Object string `json:"object"`
+	// The ID of the object.
+	ID string `json:"id"`
+	// The ID of the domain.
+	DomainID string `json:"domain_id"`
+	// The part of the address before the @, or * for all addresses.
+	Match string `json:"match"`
+	// The address to which mail is forwarded; null if the rule has a URL.
+	Address *string `json:"address"`
+	// The URL to which mail is posted; null if the rule has an address. Without domains:write, the query is masked.
+	URL *string `json:"url"`
+	// Whether the rule is switched on.
+	Enabled bool `json:"enabled"`
+	// The state of the rule. It forwards mail if it is active or failing; failing means that no message has succeeded
+	// since a permanent failure. One of: waiting_for_confirmation, refused, active, failing, disabled.
+	State string `json:"state"`
+	// How many messages the rule has forwarded.
+	Forwarded int `json:"forwarded"`
+	// How many messages bounced, were reported as spam, or could not be posted.
+	Failed int `json:"failed"`
+	// How many messages were deliberately not forwarded, such as spam or messages in a mail loop.
+	Stopped int `json:"stopped"`
+	// Why the last message failed or was stopped; null if none was.
+	LastReason *string `json:"last_reason"`
+	// When the last message failed or was stopped; null if none was.
+	LastReasonAt Time `json:"last_reason_at"`
+	// When the last confirmation email that covers the rule was sent; null if none was sent yet.
+	AskedAt Time `json:"asked_at"`
+	// When the object was created.
+	CreatedAt Time `json:"created_at"`
+}
+
+// ForwardSecret is the response of [DomainsService.RotateForwardSecret].
+type ForwardSecret struct {
+	// The kind of the object.
+	Object string `json:"object"`
+	// The ID of the object.
+	ID string `json:"id"`
+	// whsec_ followed by the key in base64, as libraries that verify signatures expect it.
+	SigningSecret string `json:"signing_secret"`
 }
 
 // RotateKeys is the request of [DomainsService.RotateKeys].

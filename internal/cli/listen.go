@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/postrider/postrider/internal/outbound/webhooks"
+	"github.com/postrider/postrider/internal/platform/signing"
 )
 
 const (
@@ -287,7 +287,7 @@ func (l *listener) deliver(ctx context.Context, id, data string) string {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "Postrider-Webhooks/"+Version)
-	webhooks.Sign(r.Header, id, start, data, l.secret)
+	signing.Sign(r.Header, id, start, data, l.secret)
 	answer, err := l.client.Do(r)
 	if err != nil {
 		return "failed: " + err.Error()

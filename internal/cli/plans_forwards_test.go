@@ -31,12 +31,14 @@ func (d *driver) forwards() {
 		Received:  func(context.Context, string, string) (forwards.Message, error) { return forwards.Message{}, nil },
 		Payload:   func(context.Context, string, string) (string, error) { return "", nil },
 		CheckURL:  func(_, url string) (string, error) { return url, nil },
-		Call:      func(context.Context, string, string, string, []byte) (int, error) { return 200, nil },
+		Call:      func(context.Context, string, string, string, []byte, [][]byte) (int, error) { return 200, nil },
 		Notify:    nothing, Mail: nothing})
 	must(err)
 	r, err := s.Create(ctx, d.team, domainID, forwards.NewRule{Local: "*", Address: "bob@target.example"})
 	must(err)
-	_, err = s.Create(ctx, d.team, domainID, forwards.NewRule{Local: "*", URL: "https://target.example"})
+	posted, err := s.Create(ctx, d.team, domainID, forwards.NewRule{Local: "*", URL: "https://target.example"})
+	must(err)
+	_, err = s.Rotate(ctx, d.team, domainID, posted.ID)
 	must(err)
 	_, _, err = s.List(ctx, d.team, domainID, page.Page{Limit: 1})
 	must(err)

@@ -29,6 +29,10 @@ func TestRotateMasterKey(t *testing.T) {
 		}
 		delivered()
 		webhook := n.made(key, "/webhooks", `{"endpoint":"http://127.0.0.1:9/","events":["email.bounced"]}`)
+		receiving := n.made(key, "/domains", `{"name":"in.acme.example","capabilities":{"receiving":"enabled"}}`)
+		rule := "/domains/" + receiving + "/forwards/" + n.made(key, "/domains/"+receiving+"/forwards",
+			`{"match":"*","url":"http://127.0.0.1:9/mail"}`)
+		n.ask(key, http.MethodPost, rule+"/signing-secret/rotate", "")
 		id := n.withFile(key)
 		_, text := n.ask(key, http.MethodPost, "/emails/"+id+"/share", `{"expires_in":"1 hour"}`)
 		var shared struct{ URL string }
@@ -38,6 +42,10 @@ func TestRotateMasterKey(t *testing.T) {
 		_, link, _ := strings.Cut(shared.URL, "/shared")
 		former := p.fact(db.FactKeyCheck)
 		_, secret := n.ask(key, http.MethodGet, "/webhooks/"+webhook, "")
+		_, ruleSecret := n.ask(key, http.MethodGet, rule, "")
+		if !strings.Contains(ruleSecret, "whsec_") {
+			t.Errorf("the forwarding rule is %s", ruleSecret)
+		}
 		n.end()
 
 		file := filepath.Join(p.dir, "secret.key")
@@ -65,6 +73,9 @@ func TestRotateMasterKey(t *testing.T) {
 		delivered()
 		if _, text := n.ask(key, http.MethodGet, "/webhooks/"+webhook, ""); text != secret {
 			t.Errorf("the webhook is %s, and was %s", text, secret)
+		}
+		if _, text := n.ask(key, http.MethodGet, rule, ""); text != ruleSecret {
+			t.Errorf("the forwarding rule is %s, and was %s", text, ruleSecret)
 		}
 		n.end()
 		if err := os.WriteFile(file, []byte(testSecretKey), 0o600); err != nil {

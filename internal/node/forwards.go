@@ -19,8 +19,8 @@ func (n *Node) newForwards(h resources.Hooks) (err error) {
 			Log: n.Log, LookupTXT: n.dns.TXT, Notify: h.Notify, Mail: h.Mail, Received: n.receivedToForward,
 			Payload:  n.receivedPayload,
 			CheckURL: func(field, url string) (string, error) { return n.Webhooks.CheckURL(field, url) },
-			Call: func(ctx context.Context, teamID, id, url string, body []byte) (int, error) {
-				return n.Webhooks.Call(ctx, teamID, id, url, nil, body)
+			Call: func(ctx context.Context, teamID, id, url string, body []byte, keys [][]byte) (int, error) {
+				return n.Webhooks.CallSigned(ctx, teamID, id, url, nil, body, keys...)
 			}})
 	if err == nil {
 		n.Recorder.Listen(n.Forwards)

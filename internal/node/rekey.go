@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/outbound/forwards"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/certs"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -60,8 +61,8 @@ func (n *Node) Rekey(ctx context.Context) error {
 		n.Log.Warn("this node still has the former secret key in the first place; put the new one first and restart it")
 		return nil
 	}
-	done, err := reseal.Run(ctx, n.DB, n.Keys, slices.Concat(domains.Sealed, webhooks.Sealed, grants.Sealed,
-		users.Sealed, domainconnect.Sealed)...)
+	done, err := reseal.Run(ctx, n.DB, n.Keys, slices.Concat(domains.Sealed, webhooks.Sealed, forwards.Sealed,
+		grants.Sealed, users.Sealed, domainconnect.Sealed)...)
 	if err != nil {
 		return err
 	}

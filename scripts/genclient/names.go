@@ -50,6 +50,8 @@ var methodNames = map[string]string{
 	"DELETE /oauth/grants/{oauth_grant_id}":                         "Revoke",
 	"GET /automations/{automation_id}/runs/{run_id}":                "GetRun",
 	"PATCH /contacts/{contact}/topics":                              "UpdateTopics",
+
+	"POST /domains/{domain_id}/forwards/{forward_id}/signing-secret/rotate": "RotateForwardSecret",
 }
 
 // reserved lists the names of the package client that generated types must not have.

@@ -22,11 +22,12 @@
 //
 // An interrupted run is continued by the next one, which finds the resources that exist already. If the run was
 // interrupted after an API key was created and before its token was shown, the next run replaces this key, because
-// nobody can have used it. The next run shows the signing secret of a webhook in this case. A resource whose id is more
-// than ten minutes older or younger than the interrupted creation belongs to somebody else. A creation that the API
-// refused is forgotten. The next run also removes the temporary files of interrupted runs. Two runs with the same file
-// on one machine exclude each other. Two runs on different machines make each resource once: creations carry
-// idempotency keys, and of two equal webhooks or API keys the newer one is deleted again.
+// nobody can have used it. The next run shows the signing secret of a webhook or a forwarding rule in this case. A
+// resource whose id is more than ten minutes older or younger than the interrupted creation belongs to somebody else. A
+// creation that the API refused is forgotten. The next run also removes the temporary files of interrupted runs. Two
+// runs with the same file on one machine exclude each other. Two runs on different machines make each resource once:
+// creations carry idempotency keys, and of two equal webhooks or API keys the newer one is deleted again. The API
+// refuses a second equal forwarding rule.
 //
 // # Out of scope
 //

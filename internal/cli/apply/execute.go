@@ -66,12 +66,14 @@ func (p *Plan) reveal(ctx context.Context, d *declaration, id string, on Events)
 		return nil
 	}
 	if d.kind.reveal != nil && p.team.state.created(d.kind.table, d.name, id) {
-		value, err := d.kind.reveal(ctx, p.team.api, id)
+		value, err := d.kind.reveal(ctx, p.team.api, id, d.name)
 		if err != nil {
 			return fmt.Errorf("read the secret of the %s %s: %w", d.kind.title, d.name, err)
 		}
-		if err := on.Secret(Secret{d.kind.table, d.name, value}); err != nil {
-			return err
+		if value != "" {
+			if err := on.Secret(Secret{d.kind.table, d.name, value}); err != nil {
+				return err
+			}
 		}
 	}
 	p.team.state.end(d.kind.table, d.name)

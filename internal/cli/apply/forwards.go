@@ -56,27 +56,33 @@ func (s *forwardSpec) references() []reference { return []reference{{"domain", "
 
 func (s *forwardSpec) differences(ctx context.Context, t *team, id string) ([]Difference, error) {
 	domainID, _ := t.idOf("domains", s.domain)
-	f, err := t.api.Domains.GetForward(ctx, domainID, id)
-	if err != nil {
-		return nil, err
+	// The list has no secrets. Reading a single rule needs the scope for changes, and is recorded in the audit log.
+	for f, err := range t.api.Domains.AllForwards(ctx, domainID, client.Page{}) {
+		if err != nil {
+			return nil, err
+		}
+		if f.ID == id {
+			return compare(nil, "enabled", s.Enabled, f.Enabled), nil
+		}
 	}
-	return compare(nil, "enabled", s.Enabled, f.Enabled), nil
+	return nil, nil
 }
 
 // create creates the rule. If another run created it at the same time, the result is that rule.
-func (s *forwardSpec) create(ctx context.Context, t *team, name string, options ...client.RequestOption) (made, error) {
+func (s *forwardSpec) create(ctx context.Context, t *team, name string, _ ...client.RequestOption) (made, error) {
 	domainID, _ := t.idOf("domains", s.domain)
 	f, err := t.api.Domains.CreateForward(ctx, domainID, client.CreateForward{Match: s.local, Address: s.address,
-		URL: s.url, Enabled: s.Enabled}, options...)
+		URL: s.url, Enabled: s.Enabled})
 	if err != nil {
 		for other, listErr := range forwardsOf(ctx, t.api, domainID, s.domain) {
 			if listErr == nil && other.name == name {
-				return made{id: other.id}, nil
+				secret, err := forwardSecret(ctx, t.api, other.id, name)
+				return made{id: other.id, secret: secret}, err
 			}
 		}
 		return made{}, err
 	}
-	m := made{id: f.ID}
+	m := made{id: f.ID, secret: deref(f.SigningSecret)}
 	if f.State == string(forwards.Waiting) {
 		m.note = "The owner of " + s.address + " must open the link in the confirmation mail before mail is forwarded."
 	}
@@ -122,19 +128,41 @@ func forwardsOf(ctx context.Context, c *client.Client, domainID, domain string) 
 	}
 }
 
-// removeForward deletes a rule, which it finds in the domain that its name has.
-func removeForward(ctx context.Context, c *client.Client, id, name string) error {
+// forwardDomain returns the id of the domain in the name of a rule, or "" if the team has no such domain.
+func forwardDomain(ctx context.Context, c *client.Client, name string) (string, error) {
 	from, _, _ := strings.Cut(name, arrow)
 	for d, err := range c.Domains.All(ctx, client.Page{}) {
 		if err != nil {
-			return err
+			return "", err
 		}
-		if !strings.HasSuffix(from, "@"+d.Name) {
-			continue
-		}
-		if _, err := c.Domains.DeleteForward(ctx, d.ID, id); err != nil && !client.IsNotFound(err) {
-			return err
+		if strings.HasSuffix(from, "@"+d.Name) {
+			return d.ID, nil
 		}
 	}
-	return nil
+	return "", nil
+}
+
+// removeForward deletes a rule, which it finds in the domain that its name has.
+func removeForward(ctx context.Context, c *client.Client, id, name string) error {
+	domainID, err := forwardDomain(ctx, c, name)
+	if err != nil || domainID == "" {
+		return err
+	}
+	if _, err = c.Domains.DeleteForward(ctx, domainID, id); client.IsNotFound(err) {
+		err = nil
+	}
+	return err
+}
+
+// forwardSecret returns the secret with which the requests of a rule are signed, or "" if the rule has an address.
+func forwardSecret(ctx context.Context, c *client.Client, id, name string) (string, error) {
+	domainID, err := forwardDomain(ctx, c, name)
+	if err != nil || domainID == "" {
+		return "", err
+	}
+	f, err := c.Domains.GetForward(ctx, domainID, id)
+	if err != nil {
+		return "", err
+	}
+	return deref(f.SigningSecret), nil
 }

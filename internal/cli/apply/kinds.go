@@ -15,10 +15,11 @@ type kind struct {
 	list  func(ctx context.Context, c *client.Client) iter.Seq2[entry, error]
 	// remove deletes a resource with an id and a name.
 	remove func(ctx context.Context, c *client.Client, id, name string) error
-	// secret means that a new resource has a secret, and that the API does not honor idempotency keys for it.
+	// secret means that a new resource may have a secret, and that the API does not honor idempotency keys for it.
 	secret bool
-	// reveal returns the secret of a resource. It is nil if the API shows the secret only in the response to the creation.
-	reveal func(ctx context.Context, c *client.Client, id string) (string, error)
+	// reveal returns the secret of a resource with an id and a name, or "" if it has none. It is nil if the API shows
+	// the secret only in the response to the creation.
+	reveal func(ctx context.Context, c *client.Client, id, name string) (string, error)
 }
 
 // kinds lists the kinds in the order in which resources are created. Resources refer only to those of earlier kinds, or
@@ -28,8 +29,8 @@ var kinds = []*kind{
 		list: listing(func(c *client.Client) pages[client.DomainItem] { return c.Domains.All },
 			func(d *client.DomainItem) entry { return entry{id: d.ID, name: d.Name} }),
 		remove: removing(func(c *client.Client) deletion[client.Gone] { return c.Domains.Delete })},
-	{table: "forwards", title: "forwarding rule", spec: func() spec { return new(forwardSpec) }, list: listForwards,
-		remove: removeForward},
+	{table: "forwards", title: "forwarding rule", spec: func() spec { return new(forwardSpec) }, secret: true,
+		list: listForwards, remove: removeForward, reveal: forwardSecret},
 	{table: "contact_properties", title: "contact property", spec: func() spec { return new(propertySpec) },
 		list: listing(func(c *client.Client) pages[client.ContactPropertyItem] { return c.ContactProperties.All },
 			func(p *client.ContactPropertyItem) entry { return entry{id: p.ID, name: p.Key} }),

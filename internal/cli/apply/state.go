@@ -28,7 +28,7 @@ type teamState struct {
 	// Resources has the resources of the last run by kind and name.
 	Resources map[string]map[string]noted `json:"resources"`
 	// Begun has the names of resources, by kind, whose creation has begun, and which were not noted with their ids yet.
-	// The secrets of API keys and webhooks among them were not shown yet.
+	// The secrets of API keys, webhooks and forwarding rules among them were not shown yet.
 	Begun map[string][]string `json:"unshown,omitempty"` // the name in files of earlier versions
 	// BegunAt has the times at which these creations began, by kind and name. Files of earlier versions lack them.
 	BegunAt map[string]map[string]time.Time `json:"begun_at,omitempty"`

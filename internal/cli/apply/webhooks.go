@@ -54,7 +54,7 @@ func (s *webhookSpec) differences(ctx context.Context, t *team, id string) ([]Di
 }
 
 // signingSecret returns the secret with which the requests to a webhook are signed.
-func signingSecret(ctx context.Context, c *client.Client, id string) (string, error) {
+func signingSecret(ctx context.Context, c *client.Client, id, _ string) (string, error) {
 	w, err := c.Webhooks.Get(ctx, id)
 	if err != nil {
 		return "", err

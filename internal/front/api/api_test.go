@@ -111,8 +111,8 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 		Received: func(context.Context, string, string) (forwards.Message, error) { return forwards.Message{}, nil },
 		Payload:  func(context.Context, string, string) (string, error) { return "", nil },
 		CheckURL: s.Webhooks.CheckURL,
-		Call: func(ctx context.Context, teamID, id, url string, body []byte) (int, error) {
-			return s.Webhooks.Call(ctx, teamID, id, url, nil, body)
+		Call: func(ctx context.Context, teamID, id, url string, body []byte, keys [][]byte) (int, error) {
+			return s.Webhooks.CallSigned(ctx, teamID, id, url, nil, body, keys...)
 		}}))
 	s.Imports = testnode.Must(imports.New(imports.Config{MaxSize: 1 << 20}, imports.Deps{DB: d, Queue: n.Queue,
 		Blobs:    n.Blobs,

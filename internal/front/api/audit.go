@@ -92,6 +92,8 @@ var readActions = map[string]string{
 	"POST /emails/{email_id}/share":   "email.shared",
 	"GET /webhooks/{webhook_id}":      "webhook.secret_shown",
 	"GET /automations/signing-secret": "automation.secret_shown",
+
+	"GET /domains/{domain_id}/forwards/{forward_id}": "domain.forward_secret_shown",
 }
 
 // irregularActions maps operations to audit log actions that cannot be derived from the path.
@@ -136,6 +138,8 @@ var irregularActions = map[string]string{
 	"POST /suppressions/batch/remove":                              "suppressions.deleted",
 	"POST /webhooks/{webhook_id}/signing-secret/rotate":            "webhook.secret_rotated",
 	"POST /webhooks/{webhook_id}/events/{webhook_event_id}/replay": "webhook.event_replayed",
+
+	"POST /domains/{domain_id}/forwards/{forward_id}/signing-secret/rotate": "domain.forward_secret_rotated",
 }
 
 // irregularNouns maps the first path segment to the resource's name, for plurals whose singular is not formed by

@@ -49,6 +49,18 @@ type forwardWire struct {
 	ForwardItem
 }
 
+type forwardWithSecret struct {
+	Object string `json:"object"`
+	ForwardItem
+	SigningSecret *string `json:"signing_secret" doc:"The secret with which requests to the URL are signed: whsec_ followed by the key in base64, as libraries that verify signatures expect it. Null if the rule has an address."`
+}
+
+type forwardSecret struct {
+	Object        string `json:"object"`
+	ID            string `json:"id"`
+	SigningSecret string `json:"signing_secret" doc:"whsec_ followed by the key in base64, as libraries that verify signatures expect it."`
+}
+
 func forwardToItem(r forwards.Rule) ForwardItem {
 	w := ForwardItem{ID: r.ID, DomainID: r.DomainID, Match: r.Local, Address: orNull(r.Address), URL: orNull(r.URL),
 		Enabled: r.Enabled, State: string(r.State()), Forwarded: r.Forwarded, Failed: r.Failed, Stopped: r.Stopped,
@@ -65,15 +77,6 @@ func forwardToItem(r forwards.Rule) ForwardItem {
 	return w
 }
 
-// shownForward converts a rule that an actor has only asked to see. Without domains:write, credentials in its URL are
-// masked.
-func shownForward(c *wire.Call, r forwards.Rule) ForwardItem {
-	if !c.Scopes.Has(teams.DomainsWrite) {
-		r = r.HideURL()
-	}
-	return forwardToItem(r)
-}
-
 // forwardIDs returns the ids in the path of an operation on a rule.
 func forwardIDs(c *wire.Call) (domainID, ruleID string, err error) {
 	if domainID, err = c.ID("domain_id"); err == nil {
@@ -82,17 +85,17 @@ func forwardIDs(c *wire.Call) (domainID, ruleID string, err error) {
 	return domainID, ruleID, err
 }
 
-func (a *API) createForward(ctx context.Context, c *wire.Call, in createForwardIn) (forwardWire, error) {
+func (a *API) createForward(ctx context.Context, c *wire.Call, in createForwardIn) (forwardWithSecret, error) {
 	id, err := c.ID("domain_id")
 	if err == nil {
 		err = c.Actor.Require(furtherScopes["POST /domains/{domain_id}/forwards"][0])
 	}
 	if err != nil {
-		return forwardWire{}, err
+		return forwardWithSecret{}, err
 	}
 	r, err := a.Services.Forwards.Create(ctx, c.TeamID, id, forwards.NewRule{Local: in.Match, Address: in.Address,
 		URL: in.URL, Off: in.Enabled != nil && !*in.Enabled})
-	return forwardWire{"forward", forwardToItem(r)}, err
+	return forwardWithSecret{"forward", forwardToItem(r), orNull(r.Secret)}, err
 }
 
 func (a *API) listForwards(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ForwardItem], error) {
@@ -105,16 +108,31 @@ func (a *API) listForwards(ctx context.Context, c *wire.Call, _ wire.None) (wire
 		return wire.List[ForwardItem]{}, err
 	}
 	all, more, err := a.Services.Forwards.List(ctx, c.TeamID, id, p)
-	return wire.ListOf(all, more, func(r forwards.Rule) ForwardItem { return shownForward(c, r) }), err
+	if !c.Scopes.Has(teams.DomainsWrite) {
+		for i := range all {
+			all[i] = all[i].HideURL()
+		}
+	}
+	return wire.ListOf(all, more, forwardToItem), err
 }
 
-func (a *API) getForward(ctx context.Context, c *wire.Call, _ wire.None) (forwardWire, error) {
+func (a *API) getForward(ctx context.Context, c *wire.Call, _ wire.None) (forwardWithSecret, error) {
 	domainID, id, err := forwardIDs(c)
 	if err != nil {
-		return forwardWire{}, err
+		return forwardWithSecret{}, err
 	}
-	r, err := a.Services.Forwards.Get(ctx, c.TeamID, domainID, id)
-	return forwardWire{"forward", shownForward(c, r)}, err
+	r, err := a.Services.Forwards.GetSecret(ctx, c.TeamID, domainID, id)
+	c.Unaudited = r.Secret == ""
+	return forwardWithSecret{"forward", forwardToItem(r), orNull(r.Secret)}, err
+}
+
+func (a *API) rotateForward(ctx context.Context, c *wire.Call, _ wire.None) (forwardSecret, error) {
+	domainID, id, err := forwardIDs(c)
+	if err != nil {
+		return forwardSecret{}, err
+	}
+	secret, err := a.Services.Forwards.Rotate(ctx, c.TeamID, domainID, id)
+	return forwardSecret{"forward", id, secret}, err
 }
 
 func (a *API) updateForward(ctx context.Context, c *wire.Call, in updateForwardIn) (forwardWire, error) {

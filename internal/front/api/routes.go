@@ -129,9 +129,9 @@ var stableIDs = func() map[string]string {
 	return ids
 }()
 
-// routes returns all API operations, each with the scope that an actor needs. Retrieving a webhook endpoint or the
-// automations' signing secret requires a scope that ends in :write, because the response contains a secret. Operations
-// without a tag are aliases for clients that use other paths.
+// routes returns all API operations, each with the scope that an actor needs. Retrieving a webhook endpoint, a
+// forwarding rule or the automations' signing secret requires a scope that ends in :write, because the response
+// contains a secret. Operations without a tag are aliases for clients that use other paths.
 func (a *API) routes() []route {
 	get, post, put, patch, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
 	paging := slices.Clip([]string{"limit", "after", "before"})
@@ -412,12 +412,15 @@ func (a *API) routes() []route {
 			wire.Endpoint(a.createForward)},
 		{get, "/domains/{domain_id}/forwards", teams.DomainsRead, 200, "Domains", "List the forwarding rules of a domain",
 			paging, wire.Endpoint(a.listForwards)},
-		{get, "/domains/{domain_id}/forwards/{forward_id}", teams.DomainsRead, 200, "Domains", "Retrieve a forwarding rule",
-			nil, wire.Endpoint(a.getForward)},
+		{get, "/domains/{domain_id}/forwards/{forward_id}", teams.DomainsWrite, 200, "Domains",
+			"Retrieve a forwarding rule with its signing secret", nil, wire.Endpoint(a.getForward)},
 		{patch, "/domains/{domain_id}/forwards/{forward_id}", teams.DomainsWrite, 200, "Domains",
 			"Change a forwarding rule", nil, wire.Endpoint(a.updateForward)},
 		{del, "/domains/{domain_id}/forwards/{forward_id}", teams.DomainsWrite, 200, "Domains",
 			"Delete a forwarding rule", nil, wire.Endpoint(a.deleteForward)},
+		{post, "/domains/{domain_id}/forwards/{forward_id}/signing-secret/rotate", teams.DomainsWrite, 200, "Domains",
+			"Replace the signing secret of a forwarding rule; the old one stays in use for 24 hours", nil,
+			wire.Endpoint(a.rotateForward)},
 		{post, "/domains/{domain_id}/forwards/{forward_id}/confirmation", teams.DomainsWrite, 202, "Domains",
 			"Ask the owner of a forwarding address again", nil, wire.Endpoint(a.askForward)},
 		{post, "/domains/claims", teams.DomainsWrite, 201, "", "Claim a domain that another team has registered", nil,

@@ -60,8 +60,11 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 			`{"endpoint":"https://one.example/hook?token=s3cr3ttoken","events":["email.sent"]}`))
 		secrets = append(secrets, "s3cr3ttoken")
 		ask("GET /webhooks/" + hook)
-		ask("POST /domains/" + receiving + "/forwards\n\n" + `{"match":"*","url":"https://one.example/mail?s3cr3tquery"}`)
-		ask("GET /domains/" + receiving + "/forwards")
+		forwards := "/domains/" + receiving + "/forwards"
+		rule := id(ask("POST " + forwards + "\n\n" + `{"match":"*","url":"https://one.example/mail?s3cr3tquery"}`))
+		ask("GET " + forwards)
+		ask("GET " + forwards + "/" + rule)
+		ask("POST " + forwards + "/" + rule + "/signing-secret/rotate")
 		secrets = append(secrets, "s3cr3tquery")
 		ask("POST /api-keys\n\n" + `{"name":"k"}`)
 		message := "From: a@one.example\nSubject: s\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=x\n\n" +
@@ -75,7 +78,7 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		// A user may mistakenly pass an API key in place of the key's ID.
 		f.do(t, "DELETE /api-keys/"+f.keys["other"])
 		secrets = append(secrets, f.keys["other"][12:])
-		if len(secrets) < 13 {
+		if len(secrets) < 16 {
 			t.Fatalf("only %d secrets were seen: %q", len(secrets), secrets)
 		}
 

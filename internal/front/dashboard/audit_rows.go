@@ -87,6 +87,9 @@ var actionWords = map[string]string{
 	"template.restored":           "restored an earlier version of the template",
 	"audit.exported":              "exported the audit log",
 	"logs.exported":               "exported the request log",
+
+	"domain.forward_secret_shown":   "looked at the signing secret of a forwarding rule of the domain",
+	"domain.forward_secret_rotated": "rotated the signing secret of a forwarding rule of the domain",
 }
 
 // nouns and verbs are the words for parts of an action's name that the name does not have itself.

@@ -85,11 +85,72 @@ func (c *call) addForward() error {
 	if status != 0 {
 		return c.forwardingPage(status, f)
 	}
-	done := "The rule is active."
-	if r.State() == forwards.Waiting {
-		done = "The owner of " + r.Address + " gets an email with a link for confirming."
+	switch {
+	case r.URL != "":
+		return c.forwardSecretPage(r.Secret, "Rule created",
+			"The rule is active. Check with this secret that requests come from Postrider.")
+	case r.State() == forwards.Waiting:
+		return c.redirect(forwardingPath(c.id()),
+			"The owner of "+r.Address+" gets an email with a link for confirming.")
 	}
-	return c.redirect(forwardingPath(c.id()), done)
+	return c.redirect(forwardingPath(c.id()), "The rule is active.")
+}
+
+// forwardSecretPage shows the signing secret of a rule once.
+func (c *call) forwardSecretPage(secret, title, text string) error {
+	d, err := c.Domains.Get(c.ctx(), c.team.TeamID, c.id())
+	if err != nil {
+		return err
+	}
+	return c.show(http.StatusOK, secretPage, secretView{c.base(), title, text, secret, "the page of the rules",
+		forwardingPath(d.ID), "Back to rules", verifySnippets}, web.Crumbs("Domains", "/app/domains", d.Name,
+		domainPath(d.ID), "Forwarding", forwardingPath(d.ID), title), web.Class("form"))
+}
+
+func (c *call) showForwardSecret() error {
+	r, err := c.Forwards.GetSecret(c.ctx(), c.team.TeamID, c.id(), c.ruleID())
+	if err != nil {
+		return err
+	}
+	if r.Secret == "" { // a rule with an address, whose page has no button for this
+		return c.redirect(forwardingPath(c.id()), "")
+	}
+	if err := c.readAction("domain.forward_secret_shown", r.DomainID); err != nil {
+		return err
+	}
+	return c.forwardSecretPage(r.Secret, "Signing secret", "Check with this secret that requests come from Postrider.")
+}
+
+func (c *call) askRotateForward() error {
+	r, err := c.Forwards.Get(c.ctx(), c.team.TeamID, c.id(), c.ruleID())
+	if err != nil {
+		return err
+	}
+	d, err := c.Domains.Get(c.ctx(), c.team.TeamID, r.DomainID)
+	if err != nil {
+		return err
+	}
+	back := forwardingPath(d.ID)
+	return c.ask(http.StatusOK, question{Title: "Rotate the signing secret?", Button: "Rotate secret",
+		Keep: "Keep secret", Back: back, Text: []string{
+			"It signs the requests of the rule for " + r.Local + "@" + d.Name + " to " + r.URL + ".",
+			"The next page shows a new secret. For 24 hours, each request is signed with the new and the old secret, " +
+				"so your server can change over without missing an email. An even older secret becomes invalid at once."}},
+		"Domains", "/app/domains", d.Name, domainPath(d.ID), "Forwarding", back)
+}
+
+func (c *call) rotateForward() error {
+	secret, err := c.Forwards.Rotate(c.ctx(), c.team.TeamID, c.id(), c.ruleID())
+	if text, ok := refused(err); ok {
+		f := forwardingForm()
+		f.Problem = text
+		return c.forwardingPage(http.StatusUnprocessableEntity, f)
+	}
+	if err != nil {
+		return err
+	}
+	return c.forwardSecretPage(secret, "New signing secret", "Replace the old secret in your server within 24 hours. "+
+		"Until then, requests are signed with both.")
 }
 
 // ruleID returns the id of the rule in the path.

@@ -14,6 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
+var signingSecret = regexp.MustCompile(`whsec_[\w+/]{43}=`)
+
 // A member creates a rule, switches it off and on, and deletes it. Others see what they may.
 func TestForwarding(t *testing.T) {
 	t.Parallel()
@@ -44,10 +46,24 @@ func TestForwarding(t *testing.T) {
 			}
 		}
 		status, page := v.post(path, url.Values{"match": {"Sales"}, "address": {"https://hooks.example.net/x?k=s3cr3t"}})
-		if status != 200 || !strings.Contains(page, "The rule is active.") || !strings.Contains(page, "x?k=s3cr3t") {
+		created := signingSecret.FindString(page)
+		if status != 200 || !strings.Contains(page, "The rule is active.") || created == "" {
 			t.Fatalf("create: %d\n%s", status, page)
 		}
+		page = v.shows(path, 200, "x?k=s3cr3t", "Show secret", "Rotate secret")
 		rule := regexp.MustCompile(path + `/[0-9a-f-]{36}`).FindString(page)
+		if strings.Contains(page, created) {
+			t.Error("the list of rules has the secret")
+		}
+		if status, page := v.post(rule+"/secret", nil); status != 200 || signingSecret.FindString(page) != created ||
+			!strings.Contains(page, "Back to rules") {
+			t.Errorf("show the secret: %d\n%s", status, page)
+		}
+		v.shows(rule+"/rotate", 200, "Rotate the signing secret?", "hooks.example.net/x?k=s3cr3t")
+		status, page = v.post(rule+"/rotate", nil)
+		if rotated := signingSecret.FindString(page); status != 200 || rotated == "" || rotated == created {
+			t.Errorf("rotate: %d, from %s to %s\n%s", status, created, rotated, page)
+		}
 		if status, page := v.post(rule+"/switch", url.Values{"enabled": {"0"}}); status != 200 ||
 			!strings.Contains(page, "The rule is switched off.") || !strings.Contains(page, "Switch on") {
 			t.Errorf("off: %d\n%s", status, page)
@@ -63,23 +79,31 @@ func TestForwarding(t *testing.T) {
 		if strings.Contains(page, "Switch o") || strings.Contains(page, "Create rule") || strings.Contains(page, "s3cr3t") {
 			t.Errorf("a viewer sees forms or credentials:\n%s", page)
 		}
+		if status, _ := b.visitor(teams.Viewer).post(rule+"/secret", nil); status != 403 {
+			t.Errorf("a viewer asks for the secret: %d", status)
+		}
 		other := b.visitorOf(b.other.TeamID, teams.Owner)
 		other.shows(path, 404)
-		if status, _ := other.post(rule+"/delete", nil); status != 404 {
-			t.Errorf("delete another team's rule: %d", status)
+		other.shows(rule+"/rotate", 404)
+		for _, action := range []string{"/delete", "/secret", "/rotate"} {
+			if status, _ := other.post(rule+action, nil); status != 404 {
+				t.Errorf("%s of another team's rule: %d", action, status)
+			}
 		}
 		if status, page := v.post(rule+"/delete", nil); status != 200 || !strings.Contains(page, "The rule is deleted.") ||
 			!strings.Contains(page, "No forwarding rules") {
 			t.Errorf("delete: %d\n%s", status, page)
 		}
 		names := b.auditNames()
-		for _, name := range []string{"domain.forward_created", "domain.forward_updated", "domain.forward_deleted"} {
+		for _, name := range []string{"domain.forward_created", "domain.forward_updated", "domain.forward_deleted",
+			"domain.forward_secret_shown", "domain.forward_secret_rotated"} {
 			if !strings.Contains(names, name) {
 				t.Errorf("the audit log has no %s: %s", name, names)
 			}
 		}
 		log := b.visitor(teams.Admin).shows("/app/settings/audit", 200)
-		for _, words := range []string{"created", "changed", "deleted"} {
+		for _, words := range []string{"created", "changed", "deleted", "looked at the signing secret of",
+			"rotated the signing secret of"} {
 			if words += " a forwarding rule of the domain"; !strings.Contains(log, words) {
 				t.Errorf("the page of the audit log has no %q", words)
 			}

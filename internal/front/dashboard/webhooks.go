@@ -17,9 +17,9 @@ import (
 )
 
 var (
-	webhooksPage      = pageOf("webhooks.html")
-	webhookFormPage   = pageOf("webhook_form.html")
-	webhookSecretPage = pageOf("webhook_secret.html")
+	webhooksPage    = pageOf("webhooks.html")
+	webhookFormPage = pageOf("webhook_form.html")
+	secretPage      = pageOf("secret.html")
 )
 
 // webhookRow is an endpoint as the pages show it.
@@ -255,14 +255,19 @@ func (c *call) editWebhook() error {
 	return c.redirect(webhookPath(e.ID), "The webhook is saved.")
 }
 
-// webhookSecretPage shows a signing secret once.
+// secretView is the content of the page that shows a signing secret once.
+type secretView struct {
+	base
+	Title, Text, Secret string
+	Again               string // the page that can show the secret again, such as the webhook's page
+	Href, Open          string // link to that page, and its label
+	Snippets            []snippet
+}
+
 func (c *call) webhookSecretPage(endpointID, secret, title, text string) error {
-	return c.show(http.StatusOK, webhookSecretPage, struct {
-		base
-		Title, Text, Secret, Href string
-		Snippets                  []snippet
-	}{c.base(), title, text, secret, webhookPath(endpointID), verifySnippets}, web.Crumbs("Webhooks", "/app/webhooks",
-		"Webhook", webhookPath(endpointID), title), web.Class("form"))
+	return c.show(http.StatusOK, secretPage, secretView{c.base(), title, text, secret, "the webhook’s page",
+		webhookPath(endpointID), "Open webhook", verifySnippets}, web.Crumbs("Webhooks", "/app/webhooks", "Webhook",
+		webhookPath(endpointID), title), web.Class("form"))
 }
 
 // verifySnippets are examples that verify a request. They contain no secret, because examples are copied into code.

@@ -50,10 +50,14 @@ func (s *Service) call(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	keys, err := s.signingKeys(&w.rule)
+	if err != nil {
+		return err
+	}
 	if err := j.Sure(ctx); err != nil {
 		return err
 	}
-	status, err := s.p.Call(ctx, j.TeamID, "fwd_"+j.ID, w.rule.URL, []byte(body))
+	status, err := s.p.Call(ctx, j.TeamID, "fwd_"+j.ID, w.rule.URL, []byte(body), keys)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -1,12 +1,9 @@
 package forwards_test
 
 import (
-	"encoding/base64"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/outbound/forwards"
-	"github.com/postrider/postrider/internal/outbound/webhooks"
 )
 
 // A rule with a URL posts the payload of email.received, signed, and tries again after an error.
@@ -25,13 +21,14 @@ func TestCall(t *testing.T) {
 		var bodies []string
 		var ids []string
 		status := http.StatusOK
+		var secret string
 		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			mu.Lock()
 			defer mu.Unlock()
 			bodies, ids = append(bodies, string(body)), append(ids, r.Header.Get("svix-id"))
-			if err := verifySignature(f.webhooks.CallSecret(f.Acme.TeamID), body, r.Header); err != nil {
-				t.Errorf("signature: %v", err)
+			if n, ok := verify(t, secret, request{string(body), r.Header}); n != 1 || !ok {
+				t.Errorf("%d signatures, verified: %v", n, ok)
 			}
 			w.WriteHeader(status)
 		}))
@@ -42,6 +39,7 @@ func TestCall(t *testing.T) {
 			status = to
 		}
 		r := f.rule("sales", hook.URL+"/?s3cr3t")
+		secret = f.secret(r)
 		if r.State() != forwards.Active {
 			t.Fatalf("%+v", r)
 		}
@@ -128,22 +126,4 @@ func TestCallsPerHour(t *testing.T) {
 			}
 		}
 	})
-}
-
-// verifySignature signs a request again and compares the signatures.
-func verifySignature(secret string, body []byte, h http.Header) error {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	if err != nil {
-		return err
-	}
-	at, err := strconv.ParseInt(h.Get("svix-timestamp"), 10, 64)
-	if err != nil {
-		return err
-	}
-	again := http.Header{}
-	webhooks.Sign(again, h.Get("svix-id"), time.Unix(at, 0), string(body), key)
-	if got, want := h.Get("svix-signature"), again.Get("svix-signature"); got != want {
-		return fmt.Errorf("%q, want %q", got, want)
-	}
-	return nil
 }

@@ -132,11 +132,11 @@ func (f *fixture) deps() forwards.Deps {
 			})
 			return payload, err
 		},
-		Call: func(ctx context.Context, teamID, id, url string, body []byte) (int, error) {
+		Call: func(ctx context.Context, teamID, id, url string, body []byte, keys [][]byte) (int, error) {
 			if f.calls != nil {
 				return 0, f.calls
 			}
-			return f.webhooks.Call(ctx, teamID, id, url, nil, body)
+			return f.webhooks.CallSigned(ctx, teamID, id, url, nil, body, keys...)
 		},
 		Notify: func(_ context.Context, tx *db.Tx, teamID, subject, text string) error {
 			tx.AfterCommit(func() {

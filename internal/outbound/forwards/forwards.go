@@ -6,7 +6,7 @@
 // [Service.Arrived] inserts a job for each matching rule, in the transaction that stores a received message. The job
 // checks the message and the rule, seals the message (ARC), and accepts it as an email of the team, in the transaction
 // that ends the job ([emails.Service.Forward]). From then on the message is delivered like any other email. A rule with
-// a URL posts the payload of email.received instead.
+// a URL posts the payload of email.received instead, signed with the secret of the rule.
 //
 // # Invariants
 //
@@ -56,6 +56,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/platform/signing"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -108,12 +109,15 @@ type Rule struct {
 	// AskedAt is the time of the last confirmation mail that covers the rule; zero if none was sent yet. If the address
 	// got one, also because of an earlier rule, the next one is not sent before AskAfter.
 	AskedAt, AskAfter time.Time
+	// Secret is the signing secret of a rule with a URL: whsec_ followed by base64. Only Create and GetSecret set it.
+	Secret string
 
 	target    string
 	consent   consent
 	agreed    time.Time // the consent covers rules created until then
 	hour      int64
 	hourCount int
+	secret    signing.Secret
 }
 
 // setAsked sets AskedAt and AskAfter from the time of the last confirmation mail to the rule's address.
@@ -188,9 +192,9 @@ type Deps struct {
 	Received func(ctx context.Context, teamID, emailID string) (Message, error)
 	// Payload returns the payload of email.received for a received email.
 	Payload func(ctx context.Context, teamID, emailID string) (string, error)
-	// CheckURL validates the URL of a webhook; Call posts to it, as package webhooks does.
+	// CheckURL validates the URL of a webhook; Call posts to it, as package webhooks does, and signs with the keys.
 	CheckURL func(field, url string) (string, error)
-	Call     func(ctx context.Context, teamID, id, url string, body []byte) (status int, err error)
+	Call     func(ctx context.Context, teamID, id, url string, body []byte, keys [][]byte) (status int, err error)
 	// Notify enqueues a notice to a team.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 	// Mail enqueues an email to one person; nil if the operator has set no sender for notices.

@@ -90,8 +90,8 @@ func cannotAsk(field string) error {
 		"set `notice_from`. Rules with a `url` need no confirmation.")
 }
 
-// Create creates a rule. A rule with an address waits until the owner of the address confirms it; Create enqueues the
-// confirmation mail.
+// Create creates a rule, and returns it with its signing secret if it has a URL. A rule with an address waits until the
+// owner of the address confirms it; Create enqueues the confirmation mail.
 func (s *Service) Create(ctx context.Context, teamID, domainID string, in NewRule) (Rule, error) {
 	d, err := s.p.Domains.Get(ctx, teamID, domainID)
 	if err != nil {
@@ -103,6 +103,11 @@ func (s *Service) Create(ctx context.Context, teamID, domainID string, in NewRul
 	}
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		r.ID, r.CreatedAt = id.At(tx.Now()), tx.Now()
+		if r.URL != "" {
+			if r.Secret, r.secret.Sealed, err = s.secrets().New(r.ID); err != nil {
+				return err
+			}
+		}
 		inDomain, inTeam, err := countRules(ctx, tx.Reader, teamID, domainID)
 		switch {
 		case err != nil:

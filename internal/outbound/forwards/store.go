@@ -17,14 +17,14 @@ const ruleIndex = "forwards_rule"
 
 const selectRules = `SELECT f.id, f.team_id, f.domain_id, f.local, f.address, f.target, f.enabled, f.created_at,
 	f.forwarded, f.failed, f.stopped, f.reason, f.reason_at, f.failing_since, f.hour, f.hour_count,
-	COALESCE(t.state, 0), COALESCE(t.asked_at, 0), COALESCE(t.changed_at, 0)
+	f.secret, f.old_secret, f.old_until, COALESCE(t.state, 0), COALESCE(t.asked_at, 0), COALESCE(t.changed_at, 0)
 	FROM forwards f LEFT JOIN forward_targets t ON t.team_id = f.team_id AND t.target = f.target`
 
 func scanRule(row db.Row) (r Rule, err error) {
-	var created, reasonAt, failing, askedAt, agreed int64
+	var created, reasonAt, failing, oldUntil, askedAt, agreed int64
 	err = row.Scan((*db.ID)(&r.ID), (*db.ID)(&r.TeamID), (*db.ID)(&r.DomainID), &r.Local, &r.Address, &r.target,
 		&r.Enabled, &created, &r.Forwarded, &r.Failed, &r.Stopped, &r.Reason, &reasonAt, &failing, &r.hour, &r.hourCount,
-		&r.consent, &askedAt, &agreed)
+		&r.secret.Sealed, &r.secret.Old, &oldUntil, &r.consent, &askedAt, &agreed)
 	if errors.Is(err, db.ErrNoRows) {
 		return r, fault.NotFoundf("Forwarding rule not found")
 	}
@@ -36,6 +36,7 @@ func scanRule(row db.Row) (r Rule, err error) {
 	}
 	r.CreatedAt, r.ReasonAt, r.FailingSince, r.agreed = db.Time(created), db.Time(reasonAt), db.Time(failing),
 		db.Time(agreed)
+	r.secret.OldUntil = db.Time(oldUntil)
 	r.setAsked(db.Time(askedAt))
 	return r, nil
 }
@@ -79,9 +80,33 @@ func countRules(ctx context.Context, r db.Reader, teamID, domainID string) (inDo
 func insertRule(ctx context.Context, tx *db.Tx, r *Rule) {
 	tx.Proof(`SELECT 1 FROM forwards WHERE id = $1`, db.ID(r.ID))
 	tx.Queue(ctx, `INSERT INTO forwards (id, team_id, domain_id, local, address, target, enabled, created_at, forwarded,
-		failed, stopped, reason, reason_at, failing_since, hour, hour_count)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, '', 0, 0, 0, 0)`, db.ID(r.ID), db.ID(r.TeamID), db.ID(r.DomainID),
-		r.Local, r.Address, r.target, r.Enabled, r.CreatedAt.UnixMicro())
+		failed, stopped, reason, reason_at, failing_since, hour, hour_count, secret)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, '', 0, 0, 0, 0, $9)`, db.ID(r.ID), db.ID(r.TeamID),
+		db.ID(r.DomainID), r.Local, r.Address, r.target, r.Enabled, r.CreatedAt.UnixMicro(), orEmpty(r.secret.Sealed))
+}
+
+// orEmpty returns an empty value for nil, because the columns of secrets are never null.
+func orEmpty(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// lockRule reads a rule whose secret the transaction will change. On PostgreSQL, the UPDATE, which changes no value,
+// locks the row, so that concurrent transactions see each other's secrets.
+func lockRule(ctx context.Context, tx *db.Tx, teamID, domainID, ruleID string) (Rule, error) {
+	_, err := tx.Exec(ctx, `UPDATE forwards SET enabled = enabled WHERE id = $1 AND team_id = $2`, db.ID(ruleID),
+		db.ID(teamID))
+	if err != nil {
+		return Rule{}, fmt.Errorf("lock a forwarding rule: %w", err)
+	}
+	return getRule(ctx, tx.Reader, teamID, domainID, ruleID)
+}
+
+func saveSecret(ctx context.Context, tx *db.Tx, r *Rule) {
+	tx.Queue(ctx, `UPDATE forwards SET secret = $3, old_secret = $4, old_until = $5 WHERE id = $1 AND team_id = $2`,
+		db.ID(r.ID), db.ID(r.TeamID), r.secret.Sealed, orEmpty(r.secret.Old), db.Micros(r.secret.OldUntil))
 }
 
 func updateRule(ctx context.Context, tx *db.Tx, r *Rule) {

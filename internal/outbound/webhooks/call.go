@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/signing"
 )
 
 // Limits on the header fields in a call.
@@ -22,22 +22,24 @@ const (
 	maxHeaderValue = 2000 // bytes
 )
 
-// callPurpose is the key derivation purpose for the secrets that sign calls.
-const callPurpose = "automation webhook"
-
-// Call posts a JSON body on behalf of a team to a URL that a user configured. Call returns the HTTP status of the
-// response, including error statuses. The same protections as for webhook endpoints apply: Call checks the address when
-// it connects and does not follow redirects. The time limit is Config.Timeout, and Call reads at most about 64 KB of
-// the response. Call signs the body like a webhook message, using the given message id and the secret that CallSecret
-// returns. Callers must use the same message id for all attempts.
-//
-// If the team has too many connections to the address, or if our own DNS servers do not work, Call returns an
-// Unavailable fault. If Call returns an
-// Unavailable fault, Call made no request, and the receiver is not to blame. If the address is not allowed, Call
-// returns an Invalid fault. Other errors, except those from ctx, briefly state why there was no response. Errors from
-// Call do not include the URL, which may contain a secret.
+// Call is [Service.CallSigned] with the keys that all calls of the team's automations share, which CallSecret returns.
 func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (
 	status int, err error) {
+	return s.CallSigned(ctx, teamID, id, url, headers, body, signing.TeamKeys(s.p.Keys, teamID)...)
+}
+
+// CallSigned posts a JSON body on behalf of a team to a URL that a user configured. CallSigned returns the HTTP status
+// of the response, including error statuses. The same protections as for webhook endpoints apply: CallSigned checks
+// the address when it connects and does not follow redirects. The time limit is Config.Timeout, and CallSigned reads
+// at most about 64 KB of the response. CallSigned signs the body like a webhook message, using the given message id
+// and keys. Callers must use the same message id for all attempts.
+//
+// If the team has too many connections to the address, or if our own DNS servers do not work, CallSigned returns an
+// Unavailable fault. In this case, it made no request, and the receiver is not to blame. If the address is not allowed,
+// CallSigned returns an Invalid fault. Other errors, except those from ctx, briefly state why there was no response.
+// Errors from CallSigned do not include the URL, which may contain a secret.
+func (s *Service) CallSigned(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte,
+	keys ...[]byte) (status int, err error) {
 	r, err := http.NewRequestWithContext(forTeam(ctx, teamID), http.MethodPost, url, strings.NewReader(string(body)))
 	if err != nil {
 		return 0, errors.New("the URL cannot be read")
@@ -47,7 +49,7 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.c.UserAgent)
-	sign(r.Header, id, s.p.DB.Now(), string(body), s.callKeys(teamID)...)
+	signing.Sign(r.Header, id, s.p.DB.Now(), string(body), keys...)
 	resp, err := s.client.Do(r)
 	if err == nil {
 		status = resp.StatusCode
@@ -77,16 +79,11 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 	return 0, errors.New(explain(err))
 }
 
-// CallSecret returns the secret with which receivers verify a team's calls, in the format of webhook secrets. The
-// secret is derived from the master key and changes only with the master key. After a rotation of the master key, calls
-// are also signed with the earlier secrets, so that receivers need not change theirs at once.
+// CallSecret returns the secret with which receivers verify the calls of a team's automations, in the format of webhook
+// secrets. The secret is derived from the master key and changes only with the master key. After a rotation of the
+// master key, calls are also signed with the earlier secrets, so that receivers need not change theirs at once.
 func (s *Service) CallSecret(teamID string) string {
-	return secretPrefix + base64.StdEncoding.EncodeToString(s.callKeys(teamID)[0])
-}
-
-// callKeys returns the key of the team's calls, and then those of earlier master keys.
-func (s *Service) callKeys(teamID string) [][]byte {
-	return s.p.Keys.Tags(callPurpose, []byte(teamID), secretSize)
+	return signing.Encode(signing.TeamKeys(s.p.Keys, teamID)[0])
 }
 
 // CheckURL validates the URL in a request field and returns its normalized form. CheckURL rejects URLs that are not

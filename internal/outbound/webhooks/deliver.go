@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/signing"
 )
 
 const (
@@ -225,16 +226,9 @@ func mayBeDeleted(messageID string, now time.Time) bool {
 // ([errCrowded], [dnsAway]), or that the node is stopping and the result is unknown.
 func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
 	a.at = s.p.DB.Now()
-	keys := make([][]byte, 1, 2)
-	if keys[0], err = s.open(e, e.sealed); err != nil {
+	keys, err := s.secrets().Signing(e.ID, &e.secret, a.at)
+	if err != nil {
 		return a, err
-	}
-	if len(e.sealedOld) > 0 && a.at.Before(e.oldUntil) {
-		old, err := s.open(e, e.sealedOld)
-		if err != nil {
-			return a, err
-		}
-		keys = append(keys, old)
 	}
 	r, err := http.NewRequestWithContext(forTeam(ctx, e.TeamID), http.MethodPost, e.URL, strings.NewReader(payload))
 	if err != nil {
@@ -242,7 +236,7 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	}
 	r.Header["Content-Type"] = []string{"application/json"}
 	r.Header["User-Agent"] = []string{s.c.UserAgent}
-	sign(r.Header, messageID, a.at, payload, keys...)
+	signing.Sign(r.Header, messageID, a.at, payload, keys...)
 	start := time.Now()
 	resp, err := s.client.Do(r)
 	if err == nil {

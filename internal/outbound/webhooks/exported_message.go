@@ -2,9 +2,7 @@ package webhooks
 
 import (
 	"context"
-	"net/http"
 	"slices"
-	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -22,12 +20,6 @@ func (s *Service) Render(ctx context.Context, tx *db.Tx, e *events.Event) (id, p
 		return "", "", err
 	}
 	return messageID(e.ID), payload, nil
-}
-
-// Sign sets the header fields with which a receiver verifies a message. The key is the decoded secret, without its
-// prefix.
-func Sign(h http.Header, messageID string, at time.Time, payload string, key []byte) {
-	sign(h, messageID, at, payload, key)
 }
 
 // CheckEvents parses the event types in an endpoint's list.

@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/signing"
 )
 
 // A backlog measurement is due whenever enough jobs have been inserted since the last measurement. Only jobs from
@@ -205,7 +206,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			e := &Endpoint{ID: dbtest.ID(fmt.Sprint("e", i)), TeamID: dbtest.ID("team"), Status: Enabled,
 				URL:       "https://user:secret@one.example/hook?key=secret#secret",
 				CreatedAt: d.Now(), warned: c.warned,
-				sealed: []byte{1}}
+				secret: signing.Secret{Sealed: []byte{1}}}
 			if c.failing > 0 {
 				e.FailingSince = d.Now().Add(-c.failing)
 			}
@@ -557,7 +558,7 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 				e = &Endpoint{ID: dbtest.ID(fmt.Sprint(name, n)), TeamID: dbtest.ID("team"), URL: "https://one.example",
 					Status:       Enabled,
 					CreatedAt:    d.Now(),
-					FailingSince: d.Now().Add(-failing), sealed: []byte{1}}
+					FailingSince: d.Now().Add(-failing), secret: signing.Secret{Sealed: []byte{1}}}
 				err := d.Update(t.Context(), func(tx *db.Tx) error {
 					insertEndpoint(t.Context(), tx, e)
 					saveEndpoint(t.Context(), tx, e)

@@ -2,27 +2,20 @@ package webhooks
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"fmt"
 	"net/http"
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/platform/signing"
 )
 
-const (
-	sealPurpose  = "webhook"
-	secretPrefix = "whsec_"
-)
+const sealPurpose = "webhook"
 
 // Sealed lists the columns with encrypted secrets.
-var Sealed = []keyring.Column{{Table: "webhooks", Name: "secret", Purpose: sealPurpose},
-	{Table: "webhooks", Name: "old_secret", Purpose: sealPurpose}}
+var Sealed = signing.Columns("webhooks", sealPurpose)
 
 // Service implements the operations on webhook endpoints and their messages. Register the Service as a listener of the
 // event recorder, and its job kinds with the job runner.
@@ -64,14 +57,9 @@ func newService(c Config, p Deps) *Service {
 	return s
 }
 
-// newSecret generates a signing secret and returns it twice: in plain text for the user and encrypted for the database.
-func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err error) {
-	key := make([]byte, secretSize)
-	rand.Read(key)
-	if sealed, err = s.p.Keys.Seal(sealPurpose, key, []byte(endpointID)); err != nil {
-		return "", nil, fmt.Errorf("seal a signing secret: %w", err)
-	}
-	return secretPrefix + base64.StdEncoding.EncodeToString(key), sealed, nil
+// secrets returns the sealer of endpoints' signing secrets.
+func (s *Service) secrets() signing.Sealer {
+	return signing.Sealer{Keys: s.p.Keys, Purpose: sealPurpose}
 }
 
 // Create adds an endpoint. Only the results of Create and [Service.Get] contain the secret.
@@ -109,7 +97,7 @@ func (s *Service) create(ctx context.Context, teamID, url string, names []string
 	if e.Events, err = checkEvents(names); err != nil {
 		return e, err
 	}
-	if e.Secret, e.sealed, err = s.newSecret(e.ID); err != nil {
+	if e.Secret, e.secret.Sealed, err = s.secrets().New(e.ID); err != nil {
 		return e, err
 	}
 	return e, s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -138,18 +126,8 @@ func (s *Service) Get(ctx context.Context, teamID, endpointID string) (Endpoint,
 	if err != nil {
 		return e, err
 	}
-	key, err := s.open(&e, e.sealed)
-	e.Secret = secretPrefix + base64.StdEncoding.EncodeToString(key)
+	e.Secret, err = s.secrets().Show(e.ID, &e.secret)
 	return e, err
-}
-
-// open decrypts one of the endpoint's signing secrets.
-func (s *Service) open(e *Endpoint, sealed []byte) ([]byte, error) {
-	key, err := s.p.Keys.Open(sealPurpose, sealed, []byte(e.ID))
-	if err != nil {
-		return nil, fmt.Errorf("open the signing secret of webhook %s: %w", e.ID, err)
-	}
-	return key, nil
 }
 
 // List returns a page of endpoints, newest first, without their secrets.
@@ -224,10 +202,10 @@ func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 	})
 }
 
-// Rotate replaces an endpoint's secret and returns the new secret. For 24 hours, messages are also signed with the
-// previous secret, but not with older secrets.
+// Rotate replaces an endpoint's secret and returns the new secret. For [signing.Overlap], messages are also signed with
+// the previous secret, but not with older secrets.
 func (s *Service) Rotate(ctx context.Context, teamID, endpointID string) (secret string, err error) {
-	secret, sealed, err := s.newSecret(endpointID)
+	secret, sealed, err := s.secrets().New(endpointID)
 	if err != nil {
 		return "", err
 	}
@@ -236,7 +214,7 @@ func (s *Service) Rotate(ctx context.Context, teamID, endpointID string) (secret
 		if err != nil {
 			return err
 		}
-		e.sealed, e.sealedOld, e.oldUntil = sealed, e.sealed, tx.Now().Add(rotationTime)
+		e.secret.Replace(sealed, tx.Now())
 		saveEndpoint(ctx, tx, &e)
 		s.endpoints.changed(tx, teamID)
 		return nil

@@ -20,11 +20,11 @@ const endpointColumns = `id, team_id, url, events, status, secret, old_secret, o
 func scanEndpoint(r db.Row) (e Endpoint, err error) {
 	var types, status string
 	var oldUntil, failing, disabledAt, created, full, notified int64
-	err = r.Scan((*db.ID)(&e.ID), (*db.ID)(&e.TeamID), &e.URL, &types, &status, &e.sealed, &e.sealedOld, &oldUntil,
-		&failing, &e.warned, &e.DisabledReason, &disabledAt, &created, &full, &notified)
+	err = r.Scan((*db.ID)(&e.ID), (*db.ID)(&e.TeamID), &e.URL, &types, &status, &e.secret.Sealed,
+		&e.secret.Old, &oldUntil, &failing, &e.warned, &e.DisabledReason, &disabledAt, &created, &full, &notified)
 	e.Events, e.Status = splitTypes(types), Status(status)
-	e.oldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing), db.Time(disabledAt),
-		db.Time(created)
+	e.secret.OldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing),
+		db.Time(disabledAt), db.Time(created)
 	e.FullSince, e.fullNotified = db.Time(full), db.Time(notified)
 	return e, err
 }
@@ -43,18 +43,19 @@ func insertEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Proof(`SELECT 1 FROM webhooks WHERE id = $1`, db.ID(e.ID))
 	tx.Queue(ctx, `INSERT INTO webhooks (`+endpointColumns+`, open_since)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, '', 0, $9, 0, 0, $10)`,
-		db.ID(e.ID), db.ID(e.TeamID), e.URL, join(e.Events, ","), string(e.Status), e.sealed, []byte{}, false,
+		db.ID(e.ID), db.ID(e.TeamID), e.URL, join(e.Events, ","), string(e.Status), e.secret.Sealed, []byte{}, false,
 		e.CreatedAt.UnixMicro(), db.ID(id.First(e.CreatedAt.Add(-clockSlack))))
 }
 
 func saveEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint) {
-	old := e.sealedOld
+	old := e.secret.Old
 	if old == nil {
 		old = []byte{}
 	}
 	tx.Queue(ctx, `UPDATE webhooks SET url = $3, events = $4, status = $5, secret = $6, old_secret = $7, old_until = $8,
 		failing_since = $9, warned = $10, disabled_reason = $11, disabled_at = $12 WHERE id = $1 AND team_id = $2`,
-		db.ID(e.ID), db.ID(e.TeamID), e.URL, join(e.Events, ","), string(e.Status), e.sealed, old, db.Micros(e.oldUntil),
+		db.ID(e.ID), db.ID(e.TeamID), e.URL, join(e.Events, ","), string(e.Status), e.secret.Sealed, old,
+		db.Micros(e.secret.OldUntil),
 		db.Micros(e.FailingSince), e.warned, e.DisabledReason, db.Micros(e.DisabledAt))
 }
 

@@ -59,20 +59,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/signing"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // Limits of webhooks.
 const (
-	timeout      = 15 * time.Second // time limit for an attempt, from the DNS look-up to the last byte of the response
-	failureMax   = 1 << 10          // maximum number of stored response bytes for a failed attempt
-	successMax   = 256              // maximum number of stored response bytes for a successful attempt
-	readMax      = 64 << 10         // maximum number of response bytes that are read after the stored bytes
-	attemptsMax  = 100              // maximum number of stored attempts per message, because replays can add many
-	rotationTime = 24 * time.Hour   // time after a rotation during which the previous secret also signs messages
-	secretSize   = 32               // bytes
-	maxPerTeam   = 1000             // endpoints
-	maxEvents    = 100              // maximum number of event types in a request's list, including duplicates
+	timeout     = 15 * time.Second // time limit for an attempt, from the DNS look-up to the last byte of the response
+	failureMax  = 1 << 10          // maximum number of stored response bytes for a failed attempt
+	successMax  = 256              // maximum number of stored response bytes for a successful attempt
+	readMax     = 64 << 10         // maximum number of response bytes that are read after the stored bytes
+	attemptsMax = 100              // maximum number of stored attempts per message, because replays can add many
+	maxPerTeam  = 1000             // endpoints
+	maxEvents   = 100              // maximum number of event types in a request's list, including duplicates
 )
 
 // Status says whether an endpoint receives messages.
@@ -115,10 +114,9 @@ type Endpoint struct {
 	FullSince      time.Time // zero if the endpoint accepts new messages (see backlog.go)
 	CreatedAt      time.Time
 
-	sealed, sealedOld []byte
-	oldUntil          time.Time
-	warned            bool
-	fullNotified      time.Time // time of the team's last notice that the endpoint is full
+	secret       signing.Secret
+	warned       bool
+	fullNotified time.Time // time of the team's last notice that the endpoint is full
 }
 
 // wants reports whether the endpoint is enabled and selects events of the given type.

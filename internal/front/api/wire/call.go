@@ -24,6 +24,8 @@ type Call struct {
 	Header    http.Header // header of the response
 	Status    int         // status of a successful response; operations may change it
 	Operation *Operation
+	// Unaudited means that a read operation returned nothing that the audit log should mention. Operations set it.
+	Unaudited bool
 
 	server        *Server
 	w             *recorder

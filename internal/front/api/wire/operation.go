@@ -202,7 +202,7 @@ func (s *Server) perform(w *recorder, r *http.Request, o *Operation) {
 	}
 	out, err := o.call(ctx, c)
 	w.path = c.loggedPath
-	if err == nil && o.Audit.ReadOnly {
+	if err == nil && o.Audit.ReadOnly && !c.Unaudited {
 		err = s.opts.Audit.Write(ctx, c.auditEntry())
 	}
 	if s.opts.AfterCall != nil {

@@ -1,4 +1,4 @@
-package webhooks
+package signing
 
 import (
 	"crypto/hmac"
@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// sign sets the header fields with which a receiver verifies the origin and age of a message: those of Standard
-// Webhooks, and the same values under Svix's field names. There is one signature per key.
-func sign(h http.Header, messageID string, at time.Time, body string, keys ...[]byte) {
+// Sign sets the header fields with which a receiver verifies the origin and age of a request: those of Standard
+// Webhooks, and the same values under Svix's field names. There is one signature per key. The keys are decoded secrets,
+// without their prefix.
+func Sign(h http.Header, messageID string, at time.Time, body string, keys ...[]byte) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := ""
 	for i, key := range keys {

@@ -27,7 +27,7 @@ func TestForwardingPages(t *testing.T) {
 			Received:  func(context.Context, string, string) (forwards.Message, error) { return forwards.Message{}, nil },
 			Payload:   func(context.Context, string, string) (string, error) { return "", nil },
 			CheckURL:  func(_, url string) (string, error) { return url, nil },
-			Call:      func(context.Context, string, string, string, []byte) (int, error) { return 200, nil },
+			Call:      func(context.Context, string, string, string, []byte, [][]byte) (int, error) { return 200, nil },
 			Notify:    nothing,
 			Mail: func(_ context.Context, _ *db.Tx, _, _, body string) error {
 				text = body

@@ -774,6 +774,8 @@ type Forward struct {
 	LastReasonAt Time `json:"last_reason_at"`
 	// When the last confirmation email that covers the rule was sent; null if none was sent yet.
 	AskedAt Time `json:"asked_at"`
+	// The next confirmation email to the address is not sent before; null if the team has sent it none.
+	AskAfter Time `json:"ask_after"`
 	// When the object was created.
 	CreatedAt Time `json:"created_at"`
 }

@@ -86,7 +86,7 @@ func (b *measurement) startReceiving(ctx context.Context) (n *measuredNode, mx s
 }
 
 // makeSamples makes one of everything that the pages of a team show and that a filled store lacks: an email with an
-// attachment, a received email, a suppression, and a webhook whose host does not exist.
+// attachment, a received email, a forwarding rule, a suppression, and a webhook whose host does not exist.
 func (b *measurement) makeSamples(ctx context.Context, n *measuredNode, mx string, team int) error {
 	key, from, inbox := fillKey(team), "bench.example", fmt.Sprintf("inbox-%05d.example", team)
 	if team > 0 {
@@ -127,6 +127,19 @@ func (b *measurement) makeSamples(ctx context.Context, n *measuredNode, mx strin
 		}
 		if err := n.addDomain(ctx, key, `{"name":"`+inbox+`","capabilities":{"receiving":"enabled"}}`); err != nil {
 			return fmt.Errorf("add the receiving domain: %w", err)
+		}
+		var domains struct{ Data []struct{ ID string } }
+		if err := ask(http.MethodGet, "/domains", "", &domains); err != nil {
+			return err
+		}
+		for _, d := range domains.Data { // the pages of any of them may be opened
+			if err := ask(http.MethodPatch, "/domains/"+d.ID, `{"capabilities":{"receiving":"enabled"}}`, nil); err != nil {
+				return err
+			}
+			if err := ask(http.MethodPost, "/domains/"+d.ID+"/forwards",
+				`{"match":"orders","url":"https://hooks.sender.example/orders"}`, nil); err != nil {
+				return err
+			}
 		}
 	}
 	if err := ask(http.MethodPost, "/emails", `{"from":"Acme <hello@`+from+`>","to":"user@example.net",`+

@@ -861,7 +861,7 @@ type DomainPolicy struct {
 	// is one of them from new_id_at on.
 	Problems []DomainPolicyProblem `json:"problems"`
 	// Whether the domain is delegated to the name servers of this installation, which publish the records and each
-	// new id. There is then nothing to publish.
+	// new id. Its owner then publishes nothing.
 	RecordsAutomatic bool `json:"records_automatic"`
 	// When the new id appears in policy_id and records, five minutes after a change of the policy. Publish the TXT
 	// record then. Null if no new id will appear.

@@ -459,8 +459,8 @@ func (d *driver) crons() []string {
 	return all
 }
 
-// postpone keeps recurring jobs from running for a day, unless cron is called. Otherwise, they also run at fixed times of
-// the clock, such as each quarter of an hour.
+// postpone keeps recurring jobs from running for a day, unless cron is called. Otherwise, they also run at fixed times
+// of the clock, such as each quarter of an hour.
 func (d *driver) postpone(kinds ...string) {
 	d.t.Helper()
 	for _, kind := range kinds {

@@ -43,7 +43,7 @@ type domainPolicyWire struct {
 	Records  []domainPolicyRecordWire  `json:"records" doc:"The DNS records that the policy needs."`
 	Problems []domainPolicyProblemWire `json:"problems" doc:"The problems that the last check found. While the status is updating or ending, a former id in the TXT record is one of them from new_id_at on."`
 
-	Automatic   bool          `json:"records_automatic" doc:"Whether the domain is delegated to the name servers of this installation, which publish the records and each new id. There is then nothing to publish."`
+	Automatic   bool          `json:"records_automatic" doc:"Whether the domain is delegated to the name servers of this installation, which publish the records and each new id. Its owner then publishes nothing."`
 	NewIDAt     *wire.ISOTime `json:"new_id_at" doc:"When the new id appears in policy_id and records, five minutes after a change of the policy. Publish the TXT record then. Null if no new id will appear."`
 	PublishBy   *wire.ISOTime `json:"publish_by" doc:"Until when to publish the new id; null in other states than updating. Afterwards, the status is failing, and the team gets a notice."`
 	NextCheckAt *wire.ISOTime `json:"next_check_at" doc:"When the next check is due; null without a policy. POST /domains/{domain_id}/verify makes it due at once, and it then runs within a minute."`

@@ -43,8 +43,8 @@ func (c *call) mtaSTS(d *domains.Domain, refused string) (*mtaSTSView, error) {
 	case p.State == servedpolicies.Inactive:
 		hint = "Begin with Testing. Then publish the records that this page shows."
 	}
-	return &mtaSTSView{Policy: p, Refused: refused, Due: !p.NextCheckAt.After(time.Now()), Choice: &web.Field{Name: "mode", Label: "MTA-STS policy",
-		Value: string(p.Mode), Options: mtaSTSChoices, Hint: hint}}, nil
+	return &mtaSTSView{Policy: p, Refused: refused, Due: !p.NextCheckAt.After(time.Now()), Choice: &web.Field{Name: "mode",
+		Label: "MTA-STS policy", Value: string(p.Mode), Options: mtaSTSChoices, Hint: hint}}, nil
 }
 
 // saveMTASTS changes the mode of a domain's policy. If the mode stays, so does the lifetime that the API has set.

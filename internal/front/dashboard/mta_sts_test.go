@@ -41,7 +41,7 @@ func TestPolicyCard(t *testing.T) {
 		"due": {due: true, p: servedpolicies.Policy{State: servedpolicies.Pending},
 			has: []string{"Next check within a minute."}, not: []string{"“Check now”"}},
 		"delegated": {p: servedpolicies.Policy{State: servedpolicies.Working, NewIDAt: soon, Automatic: true},
-			has: []string{"The name servers of this installation publish it at", "There is nothing to add"},
+			has: []string{"The name servers of this installation publish it at", "You add no records"},
 			not: []string{clear, "Publish the TXT record"}},
 		"delegated and ending": {p: servedpolicies.Policy{State: servedpolicies.Ending, KeepUntil: later, Automatic: true},
 			has: []string{"Keep the delegation until"}, not: []string{clear, "both records"}},

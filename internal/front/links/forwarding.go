@@ -58,7 +58,8 @@ func (l *Links) RegisterForwarding(mux *http.ServeMux, f *forwards.Service) {
 			h.write(w, r, http.StatusOK, x.done(&q))
 		})
 	}
-	mux.HandleFunc("GET /forwarding/", func(w http.ResponseWriter, r *http.Request) { // a link that was cut before its token
+	// A link that was cut before its token.
+	mux.HandleFunc("GET /forwarding/", func(w http.ResponseWriter, r *http.Request) {
 		_, err := f.ReadRefuse(r.Context(), "")
 		h.fail(w, r, err)
 	})

@@ -344,7 +344,8 @@ func (l *loader) checkAddresses() {
 		}
 	}
 	l.checkResolvers("dns_servers", c.DNSServers, "9.9.9.9 or [2620:fe::fe]:53")
-	l.checkResolvers("dnssec_resolvers", c.DNSSECResolvers, "127.0.0.1 or [::1]:53, the address of a resolver on this machine")
+	l.checkResolvers("dnssec_resolvers", c.DNSSECResolvers,
+		"127.0.0.1 or [::1]:53, the address of a resolver on this machine")
 }
 
 // checkResolvers rejects names and malformed addresses of DNS resolvers. The message shows the examples.

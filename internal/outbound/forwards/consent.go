@@ -251,8 +251,8 @@ func (s *Service) ReadRefuse(ctx context.Context, token string) (Request, error)
 func (s *Service) request(ctx context.Context, parts []string, until time.Time, err error) (r Request, _ error) {
 	none := fault.NotFoundf("There is nothing at this address.")
 	if err != nil || len(parts) != 2 {
-		return r, fault.NotFoundf("This link is not complete. Your mail program may have cut it: copy the whole link from the " +
-			"email into the address bar. If that does not help, ask the team for another confirmation email.")
+		return r, fault.NotFoundf("This link is not complete. Your mail program may have cut it: copy the whole link from " +
+			"the email into the address bar. If that does not help, ask the team for another confirmation email.")
 	}
 	team, err := s.p.Teams.Get(ctx, parts[0])
 	if fault.KindOf(err) == fault.NotFound {

@@ -214,9 +214,10 @@ func (m *Manager) addNext(ctx context.Context, k *MailKey) error {
 	return err
 }
 
-// ChangeKey starts the change of a mail host's key. A node uses the next key after its TLSA record was published for two
-// of its lifetimes. If the host has no records, or its zone is not signed, it waits for one lifetime, in which senders may
-// know earlier records. The lifetime is the longest one that was seen in the DNS, and at least ttl; 0 means DefaultTTL.
+// ChangeKey starts the change of a mail host's key. A node uses the next key after its TLSA record was published for
+// two of its lifetimes. If the host has no records, or its zone is not signed, it waits for one lifetime, in which
+// senders may know earlier records. The lifetime is the longest one that was seen in the DNS, and at least ttl; 0 means
+// DefaultTTL.
 func (m *Manager) ChangeKey(ctx context.Context, host string, ttl time.Duration) error {
 	if err := m.checkChange(host); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // Sign sets the header fields with which a receiver verifies the origin and age of a request: those of Standard
-// Webhooks, and the same values under Svix's field names. There is one signature per key. The keys are decoded secrets,
+// Webhooks, and the same values under Svix's field names. Each key adds one signature. The keys are decoded secrets,
 // without their prefix.
 func Sign(h http.Header, messageID string, at time.Time, body string, keys ...[]byte) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)

@@ -59,8 +59,8 @@ var catalog = []Definition{
 			"(malformed)."},
 	{"postrider_dns_zones", "gauge", nil, "Zones that the name server answers for, with the role dns."},
 	{"postrider_dns_invalid", "gauge", []string{"kind"},
-		"Zones and records of customers' domains that the name server leaves out because they are invalid, by kind (zone or " +
-			"record). The log names them."},
+		"Zones and records of customers' domains that the name server leaves out because they are invalid, by kind (zone " +
+			"or record). The log names them."},
 	{"postrider_dns_zones_read_timestamp_seconds", "gauge", nil,
 		"When the zones of the name server were last read from the database."},
 	{"postrider_webhook_attempts_total", "counter", []string{"outcome"},

@@ -145,8 +145,8 @@ func (s *Service) advised(d *domains.Domain, stored *storedRecords) (all []domai
 
 // LookUp looks up the records of a domain that name addresses for reports, and stores the advised records. An advised
 // record keeps what the present record says. It never makes the policy weaker: if the domain has no DMARC record of its
-// own, the advised record has the policy, the alignment and the addresses for reports that apply to the domain now. If a
-// look-up fails, the stored record stays.
+// own, the advised record has the policy, the alignment and the addresses for reports that apply to the domain now. If
+// a look-up fails, the stored record stays.
 //
 // If ours is true, this installation's name servers answer for the domain with the stored records. A stored record of
 // the owner then stays. A DMARC record that comes from the domains above, or is not stored, is looked up only there.

@@ -99,7 +99,7 @@ func (f *fixture) mustEndAtReject(c *smtp.Client) {
 	}{
 		"v=DMARC1; p=quarantine":  {false, "The first proven report is 1 day old. The", "A stricter policy makes receivers refuse"},
 		"v=DMARC1; p=reject; t=y": {false, "The first proven report is 1 day old. The", "A stricter policy makes receivers refuse"},
-		"v=DMARC1; p=reject":      {true, "", "There is nothing to do: receivers that apply the present policy refuse"},
+		"v=DMARC1; p=reject":      {true, "", "You need to do nothing: receivers that apply the present policy refuse"},
 	} {
 		f.dns.TXTRecords["_dmarc.last.example"] = []string{text}
 		v := f.dmarc(d, 2)

@@ -148,8 +148,8 @@ func (p *problem) explain(n int64, policy string) (says, fix string) {
 	}
 	if p.altered && policy == string(dmarc.Reject) {
 		return fmt.Sprintf("%s sent %d messages as this domain. Their signature of a known source failed.", p.source, n),
-			"This is a forwarder or a mailing list that changes messages, or an impostor that copies signatures. Receivers that " +
-				"apply the present policy refuse both."
+			"This is a forwarder or a mailing list that changes messages, or an impostor that copies signatures. Receivers " +
+				"that apply the present policy refuse both."
 	}
 	if p.altered {
 		return fmt.Sprintf("%s sent %d messages as this domain. Their signature of a known source failed.", p.source, n),
@@ -158,8 +158,8 @@ func (p *problem) explain(n int64, policy string) (says, fix string) {
 	}
 	says = fmt.Sprintf("%s sent %d messages as this domain, and they passed neither DKIM nor SPF.", p.source, n)
 	if policy == string(dmarc.Reject) {
-		return says, "If you do not know this address, somebody uses your domain. There is nothing to do: receivers that apply " +
-			"the present policy refuse such mail."
+		return says, "If you do not know this address, somebody uses your domain. You need to do nothing: receivers " +
+			"that apply the present policy refuse such mail."
 	}
 	return says,
 		"If you do not know this address, somebody uses your domain. A stricter policy makes receivers refuse such mail."

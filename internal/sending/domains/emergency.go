@@ -26,8 +26,8 @@ func (c *Config) mayRepeat(d *Domain, keys []key, now time.Time) error {
 	if since := now.Sub(d.keysSince); since < 0 || !now.Before(until) { // the clock may have been set back
 		return nil
 	}
-	return fault.New(fault.Locked, "", "The DKIM keys of %s were replaced in an emergency just now, and the former ones are "+
-		"revoked soon. Another emergency rotation can begin on %s.", d.Name, day(until.Add(time.Minute-1)))
+	return fault.New(fault.Locked, "", "The DKIM keys of %s were replaced in an emergency just now, and the former ones "+
+		"are revoked soon. Another emergency rotation can begin on %s.", d.Name, day(until.Add(time.Minute-1)))
 }
 
 // afterEmergency returns when the pause after an emergency rotation ends, or the zero time if the last rotation of the

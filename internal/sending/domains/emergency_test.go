@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A second emergency cannot begin before the new keys of the first one have signed for the TTL of their records, and for
-// an hour if that is shorter. Afterwards it can, although the former keys are not revoked yet.
+// A second emergency cannot begin before the new keys of the first one have signed for the TTL of their records, and
+// for an hour if that is shorter. Afterwards it can, although the former keys are not revoked yet.
 func TestEmergenciesHaveAPause(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ ttl, pause time.Duration }{
@@ -85,8 +85,8 @@ func TestEmergencyAfterAnOrdinaryRotation(t *testing.T) {
 	})
 }
 
-// An emergency rotation of a domain with CNAME records also replaces the Ed25519 key, which signs nothing. It asks for no
-// record of it, unless the record of the former key is still in the DNS.
+// An emergency rotation of a domain with CNAME records also replaces the Ed25519 key, which signs nothing. It asks for
+// no record of it, unless the record of the former key is still in the DNS.
 func TestEmergencyWithCNAMERecords(t *testing.T) {
 	t.Parallel()
 	for _, published := range []bool{false, true} {

@@ -105,8 +105,8 @@ func (r *Record) Advice() string {
 	case r.Servers != "":
 		return serversProblem(r.Servers)
 	case r.Hidden:
-		return "This record cannot be seen while the domain is delegated to this installation. Add it at your DNS provider, " +
-			"and then remove the NS records of the domain."
+		return "This record cannot be seen while the domain is delegated to this installation. Add it at your DNS " +
+			"provider, and then remove the NS records of the domain."
 	case r.Found == "" && r.Unanswered:
 		return "The name servers of this domain do not answer. Check that they work."
 	case r.Found == "" && r.Status == NotStarted:

@@ -105,8 +105,8 @@ func (s *Service) checkAbove(ctx context.Context, r db.Reader, d *Domain) error 
 	return nil
 }
 
-// reasonBelow returns why the domain cannot be delegated if the team has a domain below it: the records of that one would
-// disappear from the DNS. It returns "" if the team has none.
+// reasonBelow returns why the domain cannot be delegated if the team has a domain below it: the records of that one
+// would disappear from the DNS. It returns "" if the team has none.
 func (s *Service) reasonBelow(ctx context.Context, r db.Reader, d *Domain) (string, error) {
 	below, err := domainBelow(ctx, r, d.TeamID, d.Name)
 	if err != nil || below == "" {

@@ -149,8 +149,8 @@ func (c *Config) Suggest(domain string, labels ...string) string {
 	return labels[max(i, 0)] + "." + domain
 }
 
-// reserved reports whether a name is one of the operator's hosts, or at or below the managed domain, a sandbox domain or
-// the zone of this installation's name servers.
+// reserved reports whether a name is one of the operator's hosts, or at or below the managed domain, a sandbox domain
+// or the zone of this installation's name servers.
 func (c *Config) reserved(name string) bool {
 	for _, d := range append([]string{c.ManagedDomain, c.DNSZone}, c.SandboxDomains...) {
 		if d != "" && (name == d || strings.HasSuffix(name, "."+d)) {

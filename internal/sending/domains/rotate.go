@@ -49,8 +49,8 @@ func (s *Service) SetRetrySpan(span time.Duration) { s.c.liveSpan.Store(int64(sp
 //
 // In an emergency, others may know the private keys. The new keys then sign as soon as their records are seen, and the
 // records of the old ones are revoked after all waiting emails are signed again, which happens at each attempt to
-// deliver them. Keys that wait from an ordinary rotation are replaced. RotateKeys returns a fault if a rotation is under
-// way, unless this one is the first emergency of it, or if an emergency rotation has just replaced the keys.
+// deliver them. Keys that wait from an ordinary rotation are replaced. RotateKeys returns a fault if a rotation is
+// under way, unless this one is the first emergency of it, or if an emergency rotation has just replaced the keys.
 func (s *Service) RotateKeys(ctx context.Context, teamID, domainID string, emergency bool) ([]Key, error) {
 	d, err := getDomain(ctx, s.DB.Reader, teamID, domainID)
 	if err != nil {

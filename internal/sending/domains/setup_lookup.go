@@ -64,8 +64,8 @@ func (d *Domain) HidesRecords() bool {
 	return d.endsDelegation() && d.checks[delegationSeen].Status == Verified
 }
 
-// countsAsHidden reports whether a delegation of the domain hides the record with a key. It does not hide itself, and CAA
-// records are looked up at the registrable domain.
+// countsAsHidden reports whether a delegation of the domain hides the record with a key. It does not hide itself, and
+// CAA records are looked up at the registrable domain.
 func countsAsHidden(key string) bool {
 	return key != delegated && key != delegationSeen && key != "caa"
 }

@@ -188,9 +188,9 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// lookAgainAfter returns the delay until the look-up of a domain is repeated, or 0 if it is not. A look-up that verifies a
-// delegation may not find the advised records, because resolvers keep their absence for a while. It is repeated for an
-// hour until they are found.
+// lookAgainAfter returns the delay until the look-up of a domain is repeated, or 0 if it is not. A look-up that
+// verifies a delegation may not find the advised records, because resolvers keep their absence for a while. It is
+// repeated for an hour until they are found.
 func lookAgainAfter(d *Domain, advised []storedAdvised, now time.Time) time.Duration {
 	if d.hasPending() {
 		return recheckAfter(d, now)

@@ -127,8 +127,8 @@ func (s *Service) conclude(ctx context.Context, tx *db.Tx, d *domains.Domain, f 
 	return save(ctx, tx, p)
 }
 
-// end withdraws the policy of a domain that was deleted or does not receive any more. The host of a policy that was never
-// checked is looked up first, because senders may have found the policy.
+// end withdraws the policy of a domain that was deleted or does not receive any more. The host of a policy that was
+// never checked is looked up first, because senders may have found the policy.
 func (s *Service) end(ctx context.Context, p *row, deleted bool) error {
 	if !p.LeadsHere && p.CheckedAt.IsZero() && !s.c.TrustRecords {
 		within, cancel := context.WithTimeout(ctx, lookUpTime)

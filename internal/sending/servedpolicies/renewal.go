@@ -70,8 +70,8 @@ func (w *watch) note(f recordFinding) {
 // restart returns the state of a policy that was not checked yet since its mode changed.
 func (w *watch) restart() watch { return watch{SeenID: w.SeenID, PublishBy: w.PublishBy} }
 
-// mayBeKnown reports whether senders may have found the policy, so that a changed text needs a new id. The parameter f is
-// the last look-up of the record.
+// mayBeKnown reports whether senders may have found the policy, so that a changed text needs a new id. The parameter f
+// is the last look-up of the record.
 func (r *row) mayBeKnown(d *domains.Domain, f recordFinding) bool {
 	return !f.known || f.id() != "" || r.Watch.SeenID != "" || r.Watch.Worked || d.Served()
 }
@@ -119,7 +119,8 @@ func invalidRecord(d *domains.Domain, err error, want string) Problem {
 // toPublish says what to do about a wrong TXT record.
 func toPublish(d *domains.Domain, want string) string {
 	if d.Served() {
-		return "The name servers of this installation publish " + mtasts.Record(want) + " Check the delegation of " + d.Name + "."
+		return "The name servers of this installation publish " + mtasts.Record(want) + " Check the delegation of " +
+			d.Name + "."
 	}
 	return "Publish: " + mtasts.Record(want)
 }

@@ -9,10 +9,10 @@
 //
 // The text of a policy changes before its id: all nodes serve the new text for [announceAfter] before the record should
 // have the new id (RFC 8461 section 8.1). A policy whose record was never found keeps its id when its text changes. A
-// policy that is removed is first replaced by one of mode none. That one is served until no sender can have a copy of an
-// earlier policy (section 8.3). A host that leaves the MX records stays in the policy for [keepHost], so that senders
-// with older DNS answers can deliver. A new host is added at the next check. The inbound host of the installation is
-// always in the policy.
+// policy that is removed is first replaced by one of mode none. That one is served until no sender can have a copy of
+// an earlier policy (section 8.3). A host that leaves the MX records stays in the policy for [keepHost], so that
+// senders with older DNS answers can deliver. A new host is added at the next check. The inbound host of the
+// installation is always in the policy.
 //
 // Only a domain that may receive mail, and whose team is not suspended, has a policy for strangers. The policy of a
 // domain that is deleted or stops receiving is removed in the way above, too: at once, senders get a policy of mode none.

@@ -204,8 +204,8 @@ func (s *Service) check(ctx context.Context, d *domains.Domain, own string, c *C
 	}
 	switch {
 	case !d.Placeholder && !d.Receiving && d.Served():
-		return fault.Invalidf("mode", "The `mode` field must be `off`, because only a receiving domain can have a policy. Enable "+
-			"receiving for `%s`.", d.Name)
+		return fault.Invalidf("mode", "The `mode` field must be `off`, because only a receiving domain can have a policy. "+
+			"Enable receiving for `%s`.", d.Name)
 	case d.Placeholder || !d.MayReceive():
 		return fault.Invalidf("mode", "The `mode` field must be `off`, because only a verified receiving domain can have a "+
 			"policy. Enable receiving for `%s`, and publish its MX and DKIM records.", d.Name)

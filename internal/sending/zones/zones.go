@@ -18,8 +18,8 @@
 // # Failures
 //
 // While the database is away, the last zones stay in use. An invalid record is left out of its zone, and a zone that is
-// invalid as a whole is left out. Both are logged once per reason and counted in [State]. [Service.Problem] returns what
-// is wrong with the name server itself: one customer's mistake must not hide that, or alarm the operator.
+// invalid as a whole is left out. Both are logged once per reason and counted in [State]. [Service.Problem] returns
+// what is wrong with the name server itself: one customer's mistake must not hide that, or alarm the operator.
 //
 // # Out of scope
 //

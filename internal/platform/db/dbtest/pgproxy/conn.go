@@ -207,8 +207,8 @@ func commits(text []byte) bool {
 	return strings.EqualFold(strings.Trim(string(text), " \t\r\n;"), "COMMIT")
 }
 
-// answers forwards the server's messages to the client. It reports whether the server has executed a COMMIT whose answer
-// is lost.
+// answers forwards the server's messages to the client. It reports whether the server has executed a COMMIT whose
+// answer is lost.
 func (c *conn) answers() (executed bool) {
 	defer c.close()
 	for {

@@ -205,8 +205,8 @@ func (p *Proxy) Torn() int {
 	return p.torn
 }
 
-// Lost returns how many COMMITs were dropped, or were executed without their answers reaching the client. It first waits
-// until the server has executed all such COMMITs.
+// Lost returns how many COMMITs were dropped, or were executed without their answers reaching the client. It first
+// waits until the server has executed all such COMMITs.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

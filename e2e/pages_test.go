@@ -49,8 +49,11 @@ var dashboardPages = map[string]string{
 	"/app/domains/{id}/reports": "/app/domains/{domain}/reports", "/app/domains/{id}/reports/{report}/file": "",
 	"/app/keys": "/app/keys", "/app/keys/new": "/app/keys/new", "/app/keys/{id}": "/app/keys/{key}",
 	"/app/domains/{id}/forwarding": "/app/domains/{domain}/forwarding",
-	"/app/settings/smtp":           "/app/settings/smtp",
-	"/app/webhooks":                "/app/webhooks", "/app/webhooks/new": "/app/webhooks/new",
+
+	"/app/domains/{id}/forwarding/{rule}/rotate": "/app/domains/{domain}/forwarding/{rule}/rotate",
+
+	"/app/settings/smtp": "/app/settings/smtp",
+	"/app/webhooks":      "/app/webhooks", "/app/webhooks/new": "/app/webhooks/new",
 	"/app/webhooks/{id}": "/app/webhooks/{webhook}", "/app/webhooks/{id}/edit": "/app/webhooks/{webhook}/edit",
 	"/app/webhooks/{id}/rotate":  "/app/webhooks/{webhook}/rotate",
 	"/app/webhooks/{id}/recover": "/app/webhooks/{webhook}/recover",

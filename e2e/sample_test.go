@@ -422,7 +422,7 @@ func (s *sample) forwards() {
 	s.t.Helper()
 	path := "/domains/" + s.id["domain"] + "/forwards"
 	s.post(path, `{"match":"sales","address":"tom@bakery.example"}`)
-	s.post(path, `{"match":"*","url":"https://crm.acme.example/mail"}`)
+	s.id["rule"] = s.post(path, `{"match":"*","url":"https://crm.acme.example/mail"}`)
 	eventually(s.t, time.Minute, "the confirmation email arrives", func() bool {
 		for _, m := range s.hosts.Messages() {
 			if _, rest, ok := strings.Cut(mailparse.Parse(m.Data).Text(), "/forwarding/confirm/"); ok {

@@ -97,7 +97,7 @@ func (s *Service) Advice(ctx context.Context, d *domains.Domain, wanted []domain
 	for _, problem := range append(Check(facts), bimi...) {
 		hidden := func(r domains.Record) bool { return r.Hidden && r.Key == problem.Key }
 		if slices.ContainsFunc(wanted, hidden) {
-			continue // This installation's name servers answer, which do not have the owner's records.
+			continue // The answer comes from our name servers, and they do not have the owner's records.
 		}
 		a.Problems = append(a.Problems, domains.Problem{Code: problem.Code, Name: problem.Name,
 			Type: problem.Type, Found: problem.Found, Text: problem.What + " " + problem.Do, Note: problem.Severity == Note})

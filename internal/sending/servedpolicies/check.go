@@ -117,7 +117,7 @@ func (s *Service) conclude(ctx context.Context, tx *db.Tx, d *domains.Domain, f 
 			}
 		}
 	}
-	if db.Micros(p.CheckAt) == db.Micros(f.postponed) { // nobody has asked for another check meanwhile
+	if db.Micros(p.CheckAt) == db.Micros(f.postponed) { // no other check was requested meanwhile
 		p.CheckAt = p.nextCheck(now)
 	}
 	// The zones of the installation's name servers have the id, which changes without a change of the row.
@@ -158,7 +158,7 @@ func (s *Service) withdraw(ctx context.Context, tx *db.Tx, teamID, domainID stri
 		p.renew(now, true)
 		s.changed(tx, domainID)
 	}
-	if deleted { // nobody is left to whom the state of the record matters
+	if deleted { // the problems of the record matter only to the domain's team
 		p.Watch = watch{}
 	}
 	if !p.LeadsHere || !now.Before(p.ObsoleteAt) {
